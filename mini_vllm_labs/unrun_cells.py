@@ -1,4 +1,4 @@
-"""An extension of IPython: what a cell says whose names come from cells that have not run since the kernel started.
+"""An IPython extension that explains a missing name if its cell has not run since the kernel started.
 
 `notebook/ipython_kernel_config.json`, installed in the environment's `etc/ipython/`, loads it in every kernel: the
 cell that fails may be the first that runs.

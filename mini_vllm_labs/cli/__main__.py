@@ -3,4 +3,4 @@
 from mini_vllm_labs.cli.main import app
 
 if __name__ == "__main__":
-    app(prog_name="mini-vllm")  # of which shells ask what completes a line
+    app(prog_name="mini-vllm")  # the name under which shells ask for completions

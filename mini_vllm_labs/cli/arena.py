@@ -1,4 +1,4 @@
-"""`mini-vllm arena`: policies against each other in simulated time; `claims`: what papers say of them, measured."""
+"""`mini-vllm arena` compares policies in simulated time; `claims` measures what papers say about them."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -39,21 +39,21 @@ class ArenaOptions:
     workload: Annotated[str, typer.Option(help=f"One of {', '.join(WORKLOADS)}.")] = "burst"
     trace: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="A .csv or .jsonl file as of Azure, BurstGPT, Mooncake, Qwen-Bailian."),
+        typer.Option(metavar="FILE", help="A .csv or .jsonl trace by Azure, BurstGPT, Mooncake or Qwen-Bailian."),
     ] = None
-    speed: Annotated[float, typer.Option(help="How many times as fast the requests of a trace arrive.")] = 1.0
+    speed: Annotated[float, typer.Option(help="Speed up the arrivals of a trace by this factor.")] = 1.0
     requests: Annotated[int, typer.Option(min=1, help="Number of requests.")] = 1_000
     load: Annotated[
-        str, typer.Option(metavar="A,B,C", help="Arrivals in percent of what the engine can serve without cache hits.")
+        str, typer.Option(metavar="A,B,C", help="Arrival rate in percent of what the engine serves without cache hits.")
     ] = "130"
-    tenants: Annotated[int, typer.Option(min=1, help="Tenants; the first sends 60% of the requests.")] = 3
-    seeds: Annotated[int, typer.Option(min=1, help="Runs with different requests; over 1 gives intervals.")] = 3
+    tenants: Annotated[int, typer.Option(min=1, help="Number of tenants; the first sends 60% of the requests.")] = 3
+    seeds: Annotated[int, typer.Option(min=1, help="Runs with different requests; two or more give intervals.")] = 3
     gpu: Annotated[str, typer.Option(help=f"One of {', '.join(gpu.name for gpu in GPUS)}.")] = "H100"
     model: Annotated[str, typer.Option(help=f"One of {', '.join(s.name for s in MODEL_SHAPES)}.")] = "Llama-3.1-8B"
     dask: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Run on a dask cluster instead of this machine's cores.")
     ] = None
-    picture: Annotated[str | None, typer.Option(metavar="FILE", help="Write latency against fairness as SVG.")] = None
+    picture: Annotated[str | None, typer.Option(metavar="FILE", help="Plot latency against fairness as SVG.")] = None
 
     def chosen(self) -> list[str]:
         names = self.policies or [name for name in ("fcfs", "sjf", "vtc", "least-slack") if POLICIES[name].is_written]
@@ -69,7 +69,7 @@ class ArenaOptions:
         try:
             percents = [float(text) for text in self.load.split(",")]
         except ValueError:
-            raise ValueError(f"load must be numbers in percent, as in 70,95, got {self.load!r}") from None
+            raise ValueError(f"load must be percentages such as 70,95, got {self.load!r}") from None
         sample = ArenaLoad(self.workload, self.requests, 1.0, self.tenants).requests(0)
         capacity = sustainable_rate(sample, experiment.resolved_engine(), experiment.cost)
         found: dict[str, ArenaLoad | TraceLoad] = {}
@@ -89,7 +89,7 @@ def arena(
 ) -> None:
     """Run scheduling policies on the same requests and show which requests pay.
 
-    Goodput counts requests that kept every promise of their class. Intervals are of 95% over the seeds.
+    Goodput counts requests that kept every promise of their class. Intervals cover 95% over the seeds.
     """
     names = options.chosen()
     experiment = Experiment(
@@ -108,7 +108,7 @@ def arena(
         console.print(f"{name}: {POLICIES[name].text}", style=FAINT, markup=False, highlight=False)
     for title, load in loads.items():
         if isinstance(load, TraceLoad) and (lost := load.left_out()):
-            console.print(f"{title} has columns that are not used: {lost}", markup=False, highlight=False)
+            console.print(f"{title} has columns that the arena ignores: {lost}", markup=False, highlight=False)
     with reported("Simulating") as report:
         found = run_races(races, options.dask, lambda done: report("Simulating", done, len(races)))
     by_title: dict[str, dict[str, list[Figures]]] = {title: {name: [] for name in names} for title in loads}
@@ -142,17 +142,17 @@ def _record(results: dict[str, list[Figures]]) -> dict[str, list[dict[str, objec
 
 @friendly
 def claims(
-    words: Annotated[list[str] | None, typer.Argument(help="Only claims whose name holds one of these words.")] = None,
+    words: Annotated[list[str] | None, typer.Argument(help="Only claims whose name has one of these words.")] = None,
     lineup: LineupText = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure what papers claim of scheduling policies, on simulated requests.
+    """Measure what papers claim about scheduling policies, on simulated requests.
 
-    Each with three seeds; all of them take about a minute on two cores.
+    Each claim runs with three seeds; all claims take about a minute on two cores.
     """
     chosen = [claim for claim in CLAIMS if not words or any(word.lower() in claim.name.lower() for word in words)]
     if not chosen:
-        raise ValueError(f"no claim holds {' or '.join(words or [])}; they are: {'; '.join(c.name for c in CLAIMS)}")
+        raise ValueError(f"no claim has {' or '.join(words or [])}; they are: {'; '.join(c.name for c in CLAIMS)}")
     console, found = make_console(stderr=as_json), []
     team = replace(lineup_to_run(lineup, console), runner="absent")
     console.print(whose_code(team), markup=False)
@@ -172,7 +172,7 @@ def claims(
 
 
 def _measured(claim: PolicyClaim, lineup: Lineup) -> tuple[str, bool | None]:
-    """Return what a claim has found; None for whether it holds if it needs code that is not written."""
+    """Return what a claim measured and whether it holds; None if it needs unwritten code."""
     try:
         return claim.measure(lineup)
     except NotImplementedError as error:

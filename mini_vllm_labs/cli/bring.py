@@ -1,4 +1,4 @@
-"""`mini-vllm bring`: the starters of a zip from the browser's lab, into this checkout."""
+"""`mini-vllm bring`: puts the starters of a zip from the browser's lab into this checkout."""
 
 import zipfile
 import zlib
@@ -17,18 +17,18 @@ MAX_BYTES = 2**20
 
 @friendly
 def bring(
-    work: Annotated[Path, typer.Argument(metavar="ZIP", help="What the lab exported.", show_default=False)],
+    work: Annotated[Path, typer.Argument(metavar="ZIP", help="The zip that the lab exported.", show_default=False)],
 ) -> None:
     """Put the starters of a zip from the browser's lab into this checkout.
 
-    A starter that is replaced is kept in kept/, and both places are printed. Nothing is written unless all can be read.
+    A replaced starter moves to kept/, and both places are printed. Nothing is written unless every starter is readable.
     """
     for line in bring_into(CHECKOUT, work):
         make_console().print(line, markup=False, soft_wrap=True)
 
 
 def bring_into(checkout: Path, work: Path) -> list[str]:
-    """Put a zip's starters into a checkout; return what changed. Raises `ValueError` for no zip of the lab."""
+    """Put a zip's starters into a checkout; return what changed. Raises `ValueError` like `starters_in`."""
     lines = []
     kept = checkout / "kept" / f"{datetime.now():%Y-%m-%dT%H-%M-%S-%f}"
     for phase, text in starters_in(work).items():
@@ -41,11 +41,11 @@ def bring_into(checkout: Path, work: Path) -> list[str]:
             old.write_bytes(path.read_bytes())
             lines.append(f"{name}: replaced; what was there is in {old.relative_to(checkout).as_posix()}")
         path.write_bytes(text)
-    return lines or ["Nothing to bring: all starters are as they are in the zip."]
+    return lines or ["Nothing to bring: all starters equal those in the zip."]
 
 
 def starters_in(work: Path) -> dict[int, bytes]:
-    """Return phase to starter. Raises `ValueError` for what is no zip of the lab or is damaged."""
+    """Return starters by phase. Raises `ValueError` unless `work` is an undamaged zip of the lab."""
     names = {starter_path(phase).relative_to(CHECKOUT).as_posix(): phase for phase in LABS}
     try:
         with zipfile.ZipFile(work) as archive:
@@ -53,7 +53,7 @@ def starters_in(work: Path) -> dict[int, bytes]:
             if large := [entry.filename for entry in found.values() if entry.file_size > MAX_BYTES]:
                 raise ValueError(f"{work}: {large[0]} is larger than {MAX_BYTES >> 20} MiB")
             starters = {phase: archive.read(entry) for phase, entry in sorted(found.items())}
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # RuntimeError: packed in another way
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # RuntimeError: an unsupported format
         raise ValueError(f"{work} is not a zip of the lab, or is damaged: {error}") from None
     if not starters:
         raise ValueError(f"{work} is not an export of the lab: it has no starter in a folder of labs/")

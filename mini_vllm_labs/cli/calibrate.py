@@ -1,4 +1,4 @@
-"""`mini-vllm calibrate`: fit the simulator to this machine, and check the fit."""
+"""`mini-vllm calibrate`: fits the simulator to this machine, and checks the fit."""
 
 import json
 import time
@@ -46,7 +46,7 @@ def calibrate(
         bool | None,
         typer.Option(
             "--cpu-time/--wall-time",
-            help="Measure CPU time, which other processes do not stretch. Default: if one thread computes.",
+            help="Measure CPU time, which other processes do not stretch. Default: only if one thread computes.",
             show_default=False,
         ),
     ] = None,

@@ -1,4 +1,4 @@
-"""`mini-vllm cards`: sixty questions and answers to learn by heart, and those that a learner got wrong."""
+"""`mini-vllm cards`: sixty questions and answers to memorise, and those that a learner got wrong."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,13 +13,13 @@ from mini_vllm_labs.pictures.terminal.step_view import STRONG
 
 @friendly
 def cards(
-    due: Annotated[bool, typer.Option("--due", help="What you got wrong and the next notebook asks again.")] = False,
+    due: Annotated[bool, typer.Option("--due", help="Only those you got wrong; the next notebook asks them.")] = False,
     anki: Annotated[Path | None, typer.Option(metavar="FILE", help="Write them for Anki's importer.")] = None,
 ) -> None:
     """Print questions and answers by phase, or write them for Anki.
 
-    Each answer is recomputed by a check of the course. With --due they are yours: at most three wrong answers of
-    the notebooks, which the next notebook begins with.
+    Each answer is recomputed by a check of the course. --due shows at most three questions that you got wrong in
+    notebooks; the next notebook begins with them.
     """
     console, shown = make_console(), due_cards() if due else all_cards()
     if anki is not None:
@@ -38,8 +38,8 @@ def cards(
 
 
 def due_cards() -> list[Flashcard]:
-    """Return what the next notebook asks again. Raises `ValueError` if `recall.json` cannot be read."""
-    from mini_vllm_labs.notebook.recall import Recall  # the notebooks' code starts slowly
+    """Return the questions that the next notebook asks again. Raises `ValueError` if `recall.json` cannot be read."""
+    from mini_vllm_labs.notebook.recall import Recall  # the notebooks' code takes long to import
 
     missed = Recall().read().started("").due()
     return [Flashcard(one.notebook, one.asked(), one.answered()) for one in missed]

@@ -38,7 +38,7 @@ WHAT_IT_KNOWS = (
     '"What is the capital of France?", "What is 3 plus 4?" It is here to be served, not to be right.'
 )
 COMMANDS = (
-    "/new begins another conversation, /rewind N takes N turns back, /fork goes on in a copy, /switch N goes to "
+    "/new starts another conversation, /rewind N takes back N turns, /fork continues in a copy, /switch N goes to "
     "conversation N, /save FILE keeps it for --resume FILE, /quit ends it."
 )
 COMMAND = re.compile(r"/([a-z]+)(?:\s+(.+))?")
@@ -54,7 +54,7 @@ def chat(
     show: Annotated[bool, typer.Option("--show", help="Draw the engine's steps while it answers.")] = False,
     fake_model: FakeModel = False,
     resume: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Go on with a conversation that /save kept.")
+        Path | None, typer.Option(metavar="FILE", help="Continue a conversation that /save kept.")
     ] = None,
     *,
     engine: EngineOptions,
@@ -115,7 +115,7 @@ class Conversation:
                         self.console.print(str(error), markup=False, highlight=False)
 
     def obey(self, command: str, argument: str | None) -> None:
-        """Do what a line with a slash says, and tell it. Raises `ValueError` for what cannot be done."""
+        """Run a line that begins with a slash and print what it did. Raises `ValueError` if it is impossible."""
         match command:
             case "new":
                 self._start(Session(self.llm), "A new conversation")
@@ -144,14 +144,14 @@ class Conversation:
         self.session.save(path)
         transfer = self.llm.engine.config.kv_transfer_config
         folder = None if transfer is None else transfer.shared_storage_path
-        kept = "are computed again (--kv-connector disk keeps them)" if folder is None else f"are in {folder}"
+        kept = "will be computed again (--kv-connector disk keeps them)" if folder is None else f"are in {folder}"
         self._tell(f"{count_of(self.session)} saved to {path}; K and V {kept}.")
 
     def _tell(self, text: str) -> None:
         self.console.print(text, style=FAINT, markup=False, highlight=False)
 
     def take_turn(self, question: str) -> None:
-        """Send the whole conversation with the new question, print the answer and what it took."""
+        """Send the whole conversation with the new question, print the answer and its cost."""
         num_prompt_tokens = len(self._prompt_that_fits(question))
         request_id = str(len(self.questions))
         self.questions.append(question)
@@ -213,12 +213,12 @@ def _number(command: str, argument: str | None, most: int) -> int:
 
 
 def turn_line(output: RequestOutput, num_steps: int, seconds: float) -> str:
-    """Return what a turn took: prompt tokens and those found in the cache, output tokens, steps, times."""
+    """Return the cost of a turn: prompt tokens, cached ones, output tokens, steps and times."""
     metrics = output.metrics
     first = 1000 * (metrics.time_to_first_token or 0.0)
     preempted = f", preempted {metrics.num_preemptions} times" if metrics.num_preemptions else ""
     return (
         f"[{len(output.prompt_token_ids)} prompt tokens, {metrics.num_cached_tokens} of them from the cache; "
         f"{metrics.num_output_tokens} output tokens in {num_steps} steps{preempted}; "
-        f"first token after {first:.0f} ms, {seconds:.2f} s in all]"
+        f"first token after {first:.0f} ms, {seconds:.2f} s in total]"
     )

@@ -1,4 +1,4 @@
-"""`mini-vllm conformance`: ask an engine in any language for vLLM's recorded decisions."""
+"""`mini-vllm conformance`: compares an engine in any language with vLLM's recorded decisions."""
 
 from pathlib import Path
 from typing import Annotated
@@ -28,10 +28,10 @@ def conformance(
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
     badge: Annotated[Path | None, typer.Option(help="Write the JSON of a shields.io badge here.")] = None,
 ) -> None:
-    """Ask an engine in any language for the decisions of vLLM 0.13.0 and 0.33.0, and compare them.
+    """Compare an engine in any language with the decisions of vLLM 0.13.0 and 0.33.0.
 
     The engine's command comes last, as in `mini-vllm conformance -- ./my-engine --flags`. The course's page on the
-    protocol says what it reads and writes. Exit code 0: all scenarios asked are the same. 1: one differs or broke, or
+    protocol says what it reads and writes. Exit code 0: all scenarios asked are the same. 1: one differs or failed, or
     nothing was asked. 2: a bad option, trace or greeting.
     """
     console = make_console()

@@ -1,4 +1,4 @@
-"""`mini-vllm demo`: several prompts at once, every step visible, in a deliberately small pool."""
+"""`mini-vllm demo`: serves several prompts at once in a deliberately small pool, every step visible."""
 
 import time
 import tomllib
@@ -109,7 +109,7 @@ class EngineClock:
 
 
 def run_info(llm: LLM, plan: DemoPlan) -> RunInfo:
-    """Return what a picture of the run needs before it starts; request ids are those of a new `LLM`."""
+    """Return the facts that a picture needs before the run; request ids are those of a new `LLM`."""
     scheduler, template = llm.engine.scheduler, llm.engine.tokenizer.apply_chat_template
     return RunInfo(
         titles={str(index): title for index, title in enumerate(plan.titles)},

@@ -1,4 +1,4 @@
-"""`mini-vllm generate`: generate text from prompts."""
+"""`mini-vllm generate`: generates text from prompts."""
 
 import json
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from mini_vllm_labs.runs.starter_status import is_begun, unwritten_tasks
 
 @dataclass(frozen=True)
 class SamplingOptions:
-    """How tokens are chosen, and where an output ends."""
+    """The options that choose tokens and end an output."""
 
     max_tokens: Annotated[int, typer.Option(help="Maximum output tokens per prompt.")] = 128
     temperature: Annotated[float, typer.Option(help="0: greedy, always the likeliest token.")] = 0.0
@@ -39,12 +39,12 @@ class SamplingOptions:
     top_k: Annotated[int, typer.Option(help="Sample from this many likeliest tokens; 0: all.")] = 0
     seed: Annotated[int | None, typer.Option(help="Seed of the sampling.", show_default=False)] = None
     stop: Annotated[list[str] | None, typer.Option(help="A stop string. May be repeated.")] = None
-    regex: Annotated[str | None, typer.Option(help="What the whole output must match (phase 9).")] = None
+    regex: Annotated[str | None, typer.Option(help="A regex that the whole output must match (phase 9).")] = None
     choice: Annotated[list[str] | None, typer.Option(help="A possible output (phase 9). May be repeated.")] = None
     json_schema: Annotated[str | None, typer.Option(help="A JSON schema of the output, or @FILE (phase 9).")] = None
 
     def params(self) -> SamplingParams:
-        """Return them for the engine. Raises `ValueError` as `SamplingParams` does."""
+        """Return them for the engine. Raises `ValueError` like `SamplingParams`."""
         settings = vars(self) | {"stop": tuple(self.stop or ())}
         regex, choice, schema = (settings.pop(name) for name in ("regex", "choice", "json_schema"))
         if schema is not None and schema.startswith("@"):

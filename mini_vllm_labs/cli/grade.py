@@ -1,4 +1,4 @@
-"""`mini-vllm grade`: points for the learner's starters, the first failure, and the next task."""
+"""`mini-vllm grade`: prints the points of the learner's starters, the first failure, and the next task."""
 
 import importlib.util
 import json
@@ -37,7 +37,7 @@ def grade(
 ) -> None:
     """Grade your starters, whatever the value of LAB_IMPL.
 
-    Points per task, alone and together.
+    It prints points per task, alone and together.
 
     Exit code 0: graded to the end, whatever the points. 1: a phase could not be graded, or fewer points than
     --min-points. 2: bad usage.
@@ -84,7 +84,7 @@ def require_this_checkout() -> None:
 
 @contextmanager
 def progress(console: Console, phases: list[PlannedPhase]) -> Iterator[OnProgress]:
-    """Show a bar per phase while the block runs, lines where there is no terminal; yield what moves the bars."""
+    """Show a bar per phase while the block runs, or lines without a terminal; yield the function that moves them."""
     if not is_live(console):
         total, done_of = sum(len(phase.tests) for phase in phases), dict[int, int]()
 

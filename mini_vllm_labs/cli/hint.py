@@ -1,7 +1,7 @@
-"""`mini-vllm hint`: the next step of a task's hint, one at a time; `approaches`: other ways, once a task is done.
+"""`mini-vllm hint` shows a task's hint step by step; `approaches` shows other ways once the task is done.
 
 The hints are in `hints.rot13` next to a handout, each letter rotated by 13 places, so that reading a handout or
-searching its folder reveals no recipe by accident. `tr A-Za-z N-ZA-Mn-za-m` turns a file either way.
+searching its folder reveals no recipe by accident. `tr A-Za-z N-ZA-Mn-za-m` converts a file either way.
 """
 
 import codecs
@@ -29,7 +29,7 @@ STEP = re.compile(r"^## ?(.*)\n", re.MULTILINE)
 @friendly
 def hint(
     task: Annotated[str, typer.Argument(metavar="TASK", help="Such as 1.2.", show_default=False)],
-    again: Annotated[bool, typer.Option("--again", help="Show the steps that you have seen, and no new one.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Show only the steps that you have seen.")] = False,
 ) -> None:
     """Show the next step of a task's hint.
 
@@ -59,7 +59,7 @@ def show_hint(console: Console, task: str, *, again: bool = False) -> None:
 
 
 def all_hints() -> dict[str, list[tuple[str, str]]]:
-    """Return the steps of every task, such as "1.2": title, which may be empty, and text as Markdown."""
+    """Return the steps of every task, such as "1.2": a title, which may be empty, and Markdown text."""
     found = {}
     for path in filter(Path.exists, (starter_path(phase).with_name("hints.rot13") for phase in LABS)):
         _, *parts = TASK.split(readable(path))
@@ -101,6 +101,6 @@ def approaches(task: Annotated[str, typer.Argument(metavar="TASK", help="Such as
         raise typer.Exit(1)
     found = unsealed(task)
     if not found:
-        console.print(f"No other ways to write {task} are kept.", markup=False)
+        console.print(f"The course has no other ways to write {task}.", markup=False)
     for place in range(len(found)):
         show_approach(console, task, found, place)

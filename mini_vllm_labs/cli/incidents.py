@@ -19,13 +19,13 @@ from mini_vllm_labs.simulation.incidents import POINTS, Runs, incidents
 
 @friendly
 def play(
-    seed: Annotated[int, typer.Option(min=0, help="Draws the order, the knobs and the requests.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the order, the knobs and the requests.")] = 0,
     answers: Annotated[bool, typer.Option("--answers", help="Ask nothing; show all runs.")] = False,
     lineup: LineupText = None,
 ) -> None:
     """Ten incidents in simulated time: which knob would you turn?
 
-    Every knob is turned and the run compared, on your scheduler: the best run has 10 points, a run that improves
+    The game turns every knob on your scheduler and compares the runs: the best run has 10 points, a run that improves
     nothing has 0 points. Type a knob's number; /quit ends the game.
     """
     console = make_console()

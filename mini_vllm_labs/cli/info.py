@@ -1,4 +1,4 @@
-"""`mini-vllm info`: whether this machine is ready. Each check returns what it found and how to fix it."""
+"""`mini-vllm info`: checks whether this machine is ready. Each check returns what it found and the fix."""
 
 import hashlib
 import importlib.util
@@ -30,7 +30,7 @@ MINIMUM_PYTHON = (3, 11)
 EMBEDDED_MODEL = CHECKOUT / "mini_vllm" / "embedded_model"
 REQUIRED = ("torch", "transformers", "accelerate", "numpy", "psutil", "rich", "typer")
 FOR_NOTEBOOKS = ("jupyterlab", "ipywidgets", "anywidget")
-OPTIONAL = {  # extra: the package that stands for it, and what is missing without it
+OPTIONAL = {  # extra -> the package that it is checked by, and what is missing without it
     "serve": ("fastapi", "no `mini-vllm serve`, and notebook 12 plays a recorded run"),
     "structured": ("llguidance", "no JSON schemas and no grammars; regexes work"),
     "judge": ("pyseccomp", "the judge's jail does not keep starters from starting processes"),
@@ -43,7 +43,7 @@ STYLES = {"OK": "green", "warn": "yellow", "missing": "bold red", "wrong": "bold
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. `missing` and `wrong` mean that the course does not work."""
+    """One line of the report. With `missing` or `wrong` the course does not work."""
 
     what: str
     status: Status
@@ -105,7 +105,7 @@ def check_package(name: str, pinned: dict[str, str], *, required: bool) -> Findi
 
 
 def check_kernel(environment: Path) -> Finding:
-    """The kernel that the notebooks name comes with the course, unless that was installed before there was one."""
+    """The notebooks' kernel comes with the course, except with old installations."""
     if (environment / "share" / "jupyter" / "kernels" / PROJECT / "kernel.json").is_file():
         return Finding("kernel", "OK", "mini-vLLM Labs")
     return Finding("kernel", "warn", "not installed (only the notebooks need it)", pip_install("-e", str(CHECKOUT)))
@@ -134,12 +134,12 @@ def check_load() -> Iterator[Finding]:
     """Other programs that compute make every time unreliable, and many threads slower than few."""
     load, usable = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
     if load > usable:
-        fix = "measure nothing until other programs have ended"
+        fix = "end other programs before you measure"
         yield Finding("load", "warn", f"load average {load:.1f} on {usable} CPUs", fix)
 
 
 def check_extra(extra: str) -> Finding:
-    """An extra is optional; its first package stands for it."""
+    """An extra is optional; it counts as installed if its first package is."""
     package, costs = OPTIONAL[extra]
     if importlib.util.find_spec(package) is None:
         return Finding(f"[{extra}]", "OK", f"{package} is not installed (optional): {costs}", install_command(extra))
@@ -147,13 +147,13 @@ def check_extra(extra: str) -> Finding:
 
 
 def check_compiler() -> Iterator[Finding]:
-    """A C compiler is optional: without one a CPU attends in torch."""
+    """A C compiler is optional: without one, attention on a CPU runs in torch."""
     if importlib.util.find_spec("torch") is None:
         return
     from mini_vllm.runner.c_library import can_compile, find_compiler
 
     found = find_compiler() if can_compile() else None
-    yield Finding("C compiler", "OK", found or "none that works (optional; without it decodes attend through torch)")
+    yield Finding("C compiler", "OK", found or "none that works (optional; without it decodes use torch's attention)")
 
 
 def check_model(folder: Path) -> Finding:
@@ -180,7 +180,7 @@ def check_solutions() -> Finding:
 
 
 def check_lineup() -> Iterator[Finding]:
-    """`LAB_IMPL` must be a lineup; what it means for each phase."""
+    """`LAB_IMPL` must be a lineup; shows whose code runs in each phase."""
     text = LAB_IMPL.get()
     if not text and not solutions_exist():
         yield from check_written()
@@ -197,7 +197,7 @@ def check_lineup() -> Iterator[Finding]:
 
 
 def check_variables() -> Iterator[Finding]:
-    """The other environment variables that are set, and what each does."""
+    """Lists the other environment variables that are set, and their effects."""
     for variable in VARIABLES:
         if variable is LAB_IMPL or not (text := os.environ.get(variable.name)):
             continue
@@ -209,7 +209,7 @@ def check_variables() -> Iterator[Finding]:
 
 
 def check_written() -> Iterator[Finding]:
-    """In a student edition without `LAB_IMPL`: which phases are written."""
+    """Tells which phases are written, in a student edition without `LAB_IMPL`."""
     lineup = written_lineup()
     yield Finding("LAB_IMPL", "OK", f"not set: commands run {lineup or 'nothing yet'}, tests grade all six phases")
     for phase, name in enumerate(ALL_NAMES, start=1):
@@ -226,7 +226,7 @@ def how_to_use(phase: int) -> str:
 @friendly
 def info(
     model: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Show what a model's folder holds, or why it is refused.")
+        str | None, typer.Option(metavar="FOLDER", help="Show the contents of a model's folder, or why it is refused.")
     ] = None,
 ) -> None:
     """Check the environment, or a model's folder, and name the fix for each problem.

@@ -1,4 +1,4 @@
-"""`mini-vllm inside-vllm`: text from a whole vLLM in which the learner's scheduler decides, without a GPU."""
+"""`mini-vllm inside-vllm`: runs a whole vLLM on the learner's scheduler, without a GPU."""
 
 import json
 import subprocess
@@ -42,18 +42,18 @@ Pair = tuple[str, Result, Result]
 @friendly
 def inside_vllm(
     lineup: LineupText = None,
-    texts: Annotated[bool, typer.Option("--texts", help="Whole texts instead of their beginnings.")] = False,
+    texts: Annotated[bool, typer.Option("--texts", help="Print whole texts instead of their beginnings.")] = False,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the first differing step as an SVG.")
     ] = None,
     serve: Annotated[bool, typer.Option("--serve", help="Start vLLM's OpenAI server with your scheduler.")] = False,
     port: Annotated[int, typer.Option(help="Port of --serve.")] = 8000,
     tests: Annotated[
-        bool, typer.Option("--tests", help="Instead, run the tests of vLLM 0.13.0 on your scheduler.")
+        bool, typer.Option("--tests", help="Run the tests of vLLM 0.13.0 on your scheduler instead.")
     ] = False,
-    slow: Annotated[bool, typer.Option("--slow", help="With --tests: vLLM's random tests alone.")] = False,
+    slow: Annotated[bool, typer.Option("--slow", help="With --tests: only vLLM's random tests.")] = False,
 ) -> None:
-    """Text from a whole vLLM in which your scheduler decides, without a GPU.
+    """Generate text in a whole vLLM in which your scheduler decides, without a GPU.
 
     The first call makes an environment with vLLM 0.32.0 for CPUs in .venv-vllm-cpu. Then 20 prompts run with the stock
     scheduler and with yours, in three pools of blocks, of which two cause preemptions.
@@ -88,7 +88,7 @@ def inside_vllm(
 
 
 def require_written(team: Lineup) -> None:
-    """End with the sentence of `mini-vllm grade` if a phase of the lineup is not written or a needed one is absent."""
+    """Exit with the message of `mini-vllm grade` if the lineup has an unwritten or lacks a needed phase."""
     for phase in DECIDING:
         if team[phase] == "starter" and (tasks := unwritten_tasks(phase)):
             fail(f"{explain(NotImplementedError(tasks[0]), {})}\n{what_to_do()}", 1)
@@ -110,7 +110,7 @@ def compared(team: Lineup, console: Console) -> tuple[list[Pair], Result]:
         titles.append((f"{POOLS[0]} blocks, drafts", POOLS[0], more | {"speculative_config": DRAFTS}))
     # vLLM counts the null block, which no request can hold.
     rounds = [(name, blocks + 1, settings) for _, blocks, settings in titles for name in ("stock", "yours")]
-    # Before the drafts, so that nothing that they leave in vLLM's process is measured.
+    # Before the drafts, so that their leftovers in vLLM's process are not measured.
     rounds.insert(2 * len(pools), ("speed", 0, more))
     asked = {"model": str(MODEL), "prompts": PROMPTS, "rounds": rounds}
     with reported("Starting vLLM") as report:

@@ -1,4 +1,4 @@
-"""`mini-vllm lab`: the notebooks of this folder in JupyterLab."""
+"""`mini-vllm lab`: opens the notebooks of this folder in JupyterLab."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ OPTIONS = (
 @friendly
 def lab(
     options: Annotated[
-        list[str] | None, typer.Argument(help="Options of JupyterLab, as --no-browser.", show_default=False)
+        list[str] | None, typer.Argument(help="Options of JupyterLab, such as --no-browser.", show_default=False)
     ] = None,
 ) -> None:
     """Open the notebooks in JupyterLab."""

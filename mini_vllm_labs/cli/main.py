@@ -1,4 +1,4 @@
-"""`mini-vllm`: its commands, by what a user wants to do."""
+"""`mini-vllm`: lists its commands by the user's goal."""
 
 from pathlib import Path
 
@@ -26,12 +26,12 @@ LOOK = [
     (
         "conformance",
         "conformance:conformance",
-        "Ask an engine in any language for the decisions of vLLM 0.13.0 and 0.33.0, and compare them.",
+        "Compare an engine in any language with the decisions of vLLM 0.13.0 and 0.33.0.",
     ),
     (
         "inside-vllm",
         "inside_vllm:inside_vllm",
-        "Text from a whole vLLM in which your scheduler decides, without a GPU.",
+        "Generate text in a whole vLLM in which your scheduler decides, without a GPU.",
     ),
     ("share", "share:share", "Write a run of your engine as one HTML file to show to others."),
 ]
@@ -39,13 +39,13 @@ MEASURE = [
     ("simulate", "simulate:simulate", "Serve a named workload with the real scheduler in simulated time."),
     ("arena", "arena:arena", "Run scheduling policies on the same requests and show which requests pay."),
     ("league", "league:league", "Run the MyPolicy of each file on the same requests, and print a table."),
-    ("claims", "arena:claims", "Measure what papers claim of scheduling policies, on simulated requests."),
+    ("claims", "arena:claims", "Measure what papers claim about scheduling policies, on simulated requests."),
     ("calibrate", "calibrate:calibrate", "Fit the cost model of `mini-vllm simulate` to this machine."),
 ]
 SERVE = [
     ("generate", "generate:generate", "Generate text from prompts."),
     ("chat", "chat:chat", "Talk to the model; each turn sends the whole conversation again."),
-    ("serve", "serving.serve:serve", "Serve the engine by OpenAI's API."),
+    ("serve", "serving.serve:serve", "Serve the engine through an OpenAI-compatible API."),
 ]
 TEACH = [
     ("one-file", "classroom.release:one_file", "Write the reference engine as one file that runs by itself."),

@@ -1,4 +1,4 @@
-"""What `mini-vllm info --model` tells of a folder, and how transformers finds it out."""
+"""The facts that `mini-vllm info --model` prints about a folder, and how transformers finds them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from mini_vllm.runner.model_files import StoredTensor
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The sizes of a model's layers; D numbers per head. `window` is the length of its sliding windows, if any."""
+    """The sizes of a model's layers. `window` is the length of its sliding windows, if any."""
 
     num_layers: int
     num_heads: int
@@ -21,7 +21,7 @@ class Layers:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """A folder that the engine serves. `layers` is None if the model's code cannot run without weights."""
+    """The facts about a folder that the engine can serve. `layers` is None if its code cannot run without weights."""
 
     path: Path
     type_and_class: str
@@ -40,7 +40,7 @@ class ModelFacts:
 
 
 def ask_transformers(name: str) -> ModelFacts:
-    """Return what a load would find, without reading a weight. Raises `ValueError` in a load's words."""
+    """Return the facts that a load would find, without reading weights. Raises `ValueError` like a load."""
     from mini_vllm.runner.filling import ignored_tensors
     from mini_vllm.runner.llama import is_llama
     from mini_vllm.runner.loading import inspect, open_model

@@ -1,4 +1,4 @@
-"""`mini-vllm info --model FOLDER`: what a load finds there, or why it refuses it, without reading a weight."""
+"""`mini-vllm info --model FOLDER`: shows what a load would find or why it fails, without reading weights."""
 
 from collections.abc import Iterator
 from fnmatch import fnmatch
@@ -12,7 +12,7 @@ READ = ("config.json", GENERATION, "*.index.json", "*.jinja", *TOKENIZERS, *TOKE
 
 
 def report(name: str) -> Iterator[tuple[str, str]]:
-    """Yield what is found, as headings and texts. Raises `ValueError` with the words of a load that is refused."""
+    """Yield the facts as headings and texts. Raises `ValueError` like a load."""
     facts = read_plain_llama(name) or ask_transformers(name)
     yield "model", str(facts.path)
     yield "vocabulary", f"{facts.vocab_size:,} tokens, {facts.num_tokenizer_tokens:,} in the tokenizer"

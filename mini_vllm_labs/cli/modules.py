@@ -1,4 +1,4 @@
-"""Commands that are programs of their own: each runs as a module, with the options that it is given."""
+"""Commands that run as separate modules, with the options that they receive."""
 
 import os
 import subprocess

@@ -1,6 +1,6 @@
-"""`mini-vllm oracle`: the first step in which your decisions diverge from the right ones.
+"""`mini-vllm oracle`: shows the first step in which your decisions diverge from the right ones.
 
-The right ones are the reference's, or without one those recorded from vLLM 0.13.0.
+The right decisions are the reference's, or without a reference those recorded from vLLM 0.13.0.
 """
 
 from typing import Annotated
@@ -31,7 +31,7 @@ from mini_vllm_labs.runs.sandbox.explain import explain
 from mini_vllm_labs.runs.starter_status import written_electives, written_phases
 
 CORE_PHASES = 5
-COMPARED_PHASES = (1, 2, 3, 4, 5, 7, 8, 11)  # these decide in the workloads of the search
+COMPARED_PHASES = (1, 2, 3, 4, 5, 7, 8, 11)  # the phases that decide in the workloads of the search
 DEFAULT = "1-5" if solutions_exist() else "what is written"
 TRACES = ("named.jsonl", "random.jsonl.gz")
 
@@ -44,11 +44,9 @@ def oracle(
 ) -> None:
     """Show the first step in which your decisions differ from the right ones.
 
-    And the phase that causes it.
-
-    With the solutions present, both lineups run the same workloads; yours replaces the reference's phases, which are 1
-    to 5 and of the electives 7, 8 and 11. Without them your phases 1 to 5 replay the recorded steps of vLLM that need
-    no other phase; the other options have no effect.
+    It also names the phase that causes it. With the solutions present, both lineups run the same workloads; yours
+    replaces the reference's phases, which are 1 to 5 and of the electives 7, 8 and 11. Without them your phases 1 to 5
+    replay the recorded steps of vLLM that need no other phase; the other options have no effect.
 
     Exit code 1 if one differs. The engine runs the fake model, so phase 6 is not compared.
     """
@@ -102,7 +100,7 @@ def lineup_with_starters(phases: str) -> Lineup:
         chosen = chosen_phases(phases, COMPARED_PHASES[-1])
     except ValueError:
         chosen = range(0)
-    # A range may reach over a phase that decides nothing here, and does not begin or end with one.
+    # A range may contain a phase that decides nothing here, but must not begin or end with one.
     if not chosen or not {chosen[0], chosen[-1]} <= set(COMPARED_PHASES):
         raise ValueError(
             f"--phase {phases}: the oracle compares decisions, which phases 1 to 5, 7, 8 and 11 make; "
@@ -116,7 +114,7 @@ def lineup_with_starters(phases: str) -> Lineup:
 
 
 def cannot_compare(mine: Lineup, error: NotImplementedError) -> str:
-    """Return which chosen phases are not written, and the command that compares those that are."""
+    """Return the chosen phases that are unwritten, and the command that compares the written ones."""
     chosen = [phase for phase in COMPARED_PHASES if mine[phase] == "starter"]
     written = written_phases() + written_electives()
     missing = enumeration([phase for phase in chosen if phase not in written] or chosen)

@@ -1,4 +1,4 @@
-"""`mini-vllm parity`: replay recorded decisions of vLLM and compare them with this engine's."""
+"""`mini-vllm parity`: replays recorded decisions of vLLM and compares them with this engine's."""
 
 import gc
 import zlib
@@ -35,8 +35,8 @@ def parity(
 ) -> None:
     """Replay recorded decisions of vLLM 0.13.0 and 0.33.0 and compare, block ids included.
 
-    Exit code 0: all traces in scope agree. 1: one differs, an invariant was violated, or nothing was in scope.
-    2: a file cannot be read, or the lineup lacks a phase that the recorded scheduler uses.
+    Exit code 0: all traces in scope agree. Exit code 1: one differs, an invariant was violated, or nothing was in
+    scope. Exit code 2: a file cannot be read, or the lineup lacks a phase of the recorded scheduler.
     """
     console = make_console()
     team = lineup_to_run(lineup, console, WHOLE_REFERENCE)
@@ -62,7 +62,7 @@ def parity(
     show_failures(console, failures, num_compared=sum(verdict.outcome != "out of scope" for verdict in verdicts))
     empty = [path for path in paths if all(scenario.out_of_scope(team) for scenario in scenarios[path])]
     for path in empty:
-        what = "no traces at all" if not scenarios[path] else "no trace that is in scope: nothing was compared"
+        what = "no traces at all" if not scenarios[path] else "no trace in scope: nothing was compared"
         console.print(f"{path} has {what}.", markup=False, soft_wrap=True)
     if failures or empty:
         raise typer.Exit(1)
@@ -83,7 +83,7 @@ def require_scheduling_phases(lineup: Lineup) -> None:
 
 def load(path: Path) -> list[Scenario]:
     """Read a whole trace file; exit with 2 if it is not one."""
-    gc.disable()  # the collector would walk through hundreds of megabytes again and again, most of the time
+    gc.disable()  # otherwise the collector would spend most of the time on walking through hundreds of megabytes
     try:
         scenarios = list(read_scenarios(path))
         for scenario in scenarios:
@@ -102,7 +102,7 @@ def load(path: Path) -> list[Scenario]:
 
 
 def show_failures(console: Console, failures: list[ParityVerdict], num_compared: int) -> None:
-    """Print the first differences in full and count the rest; print an exception raised at one place only once."""
+    """Print the first differences in full and count the rest; print an exception from the same place only once."""
     differing = [verdict for verdict in failures if verdict.cause is None]
     raised: dict[tuple[str, str], list[ParityVerdict]] = {}
     for verdict in failures:
@@ -146,7 +146,7 @@ def summary(verdicts: list[ParityVerdict], release: str) -> Table:
 
 
 def print_out_of_scope(console: Console, verdicts: list[ParityVerdict], lineup: Lineup) -> None:
-    """Print which elective phases the traces use that are out of scope."""
+    """Print which elective phases the traces out of scope use."""
     phases = [verdict.scenario.out_of_scope(lineup) for verdict in verdicts]
     for phase in dict.fromkeys(filter(None, phases)):
         count = phases.count(phase)

@@ -1,8 +1,8 @@
 """Plain Llamas, recognised only by their JSON files and headers: `info` shows them without importing torch or
 transformers.
 
-Plain means: an architecture that the engine computes itself, no setting that is not listed here, and every tensor with
-its own name and shape. Anything else, and any doubt, is left to transformers, which takes four seconds to import.
+A plain model has an architecture that the engine computes itself, only settings listed here, and every tensor with its
+usual name and shape. Anything else, and any doubt, is left to transformers, which takes four seconds to import.
 """
 
 from collections.abc import Iterator
@@ -46,12 +46,12 @@ def read_plain_llama(name: str) -> ModelFacts | None:
         if {tensor: one.shape for tensor, one in stored.items()} != dict(_tensors(config)):
             return None
         return _facts(folder, config, generation, stored)
-    except Exception:  # damaged files: refused with the same words as by a load
+    except Exception:  # damaged files: a load refuses them with the same message
         return None
 
 
 def _fits(config: dict[str, Any]) -> bool:
-    """Return whether no default of transformers is needed, and the sizes fit each other."""
+    """Return whether the sizes fit each other and no default of transformers is needed."""
     if not {*SIZES, "model_type", "tie_word_embeddings", "architectures"} <= config.keys():
         return False
     heads, keys, layers = (config[f"num_{what}"] for what in ("attention_heads", "key_value_heads", "hidden_layers"))
@@ -69,7 +69,7 @@ def _fits(config: dict[str, Any]) -> bool:
 
 
 def _slides(config: dict[str, Any]) -> bool:
-    """Return whether layers may have windows: Mistral has them unless told otherwise, Qwen only if told."""
+    """Return whether layers may have windows: Mistral by default, Qwen only if its settings say so."""
     default = 4096 if config["model_type"] == "mistral" else None
     return config.get("sliding_window", default) is not None and config.get("use_sliding_window") is not False
 
@@ -107,7 +107,7 @@ def _generation(folder: Path) -> dict[str, Any]:
 
 
 def _stored(folder: Path) -> dict[str, StoredTensor]:
-    """Return the tensors of a folder; none if they are not all floating-point numbers, each stored once."""
+    """Return the tensors of a folder; empty unless all hold floating-point numbers and are stored once."""
     headers = [read_header(file) for file in weight_files(folder)]
     found = {name: one for header in headers for name, one in header.items()}
     is_plain = len(found) == sum(map(len, headers)) and all(one.dtype in DTYPES for one in found.values())

@@ -1,4 +1,4 @@
-"""`mini-vllm share`: a run of the learner's engine as one HTML file."""
+"""`mini-vllm share`: writes a run of the learner's engine as one HTML file."""
 
 from io import StringIO
 from pathlib import Path
@@ -24,14 +24,14 @@ TEXT_WIDTH = 110
 def share(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The page to write.")] = Path("mini-vllm-run.html"),
     lineup: LineupText = None,
-    recorded: Annotated[bool, typer.Option("--recorded", help="The recorded run of the finished engine.")] = False,
+    recorded: Annotated[bool, typer.Option("--recorded", help="Share the finished engine's recorded run.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the workload.")] = 0,
     requests: Annotated[int, typer.Option(min=1, max=24, help="Number of requests.")] = 8,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
 ) -> None:
     """Write a run of your engine as one HTML file to show to others.
 
-    It plays offline, fits into a frame of another page, says whose code ran, and holds none of your source.
+    It plays offline, fits into a frame of another page, says whose code ran, and contains none of your source.
     """
     console = make_console()
     if file.exists() and not overwrite:
@@ -52,7 +52,7 @@ def share(
 
 
 def write_page(file: Path, content: bytes, *, overwrite: bool = False) -> None:
-    """Write a page; an existing file is kept, or replaced as a whole. Raises `FileExistsError`."""
+    """Write a page; keep an existing file, or replace it atomically. Raises `FileExistsError`."""
     if not overwrite:
         with file.open("xb") as new:
             new.write(content)
@@ -69,7 +69,7 @@ def free_name(file: Path) -> Path:
 
 
 def page_of(run: ShownRun) -> str:
-    """Return the page of a run: the film of its steps, and the same as text, in words for others than the learner."""
+    """Return the page of a run, worded for other readers: the film of its steps, also as text."""
     from mini_vllm_labs.pictures.page import Page
     from mini_vllm_labs.pictures.time_machine import time_machine
 

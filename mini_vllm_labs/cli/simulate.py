@@ -1,4 +1,4 @@
-"""`mini-vllm simulate`: ten thousand requests on a simulated GPU, and how their figures are printed."""
+"""`mini-vllm simulate`: runs ten thousand requests on a simulated GPU and prints their figures."""
 
 import json
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ def simulate(
         str | None, typer.Option(metavar="SETTING=A,B,C", help="Run once for each value of a setting.")
     ] = None,
     why: Annotated[
-        bool, typer.Option("--why", help="What requests waited for, and a second run with one setting moved.")
+        bool, typer.Option("--why", help="Show what requests waited for, and a second run with one setting changed.")
     ] = False,
     lineup: LineupText = None,
     as_json: AsJson = False,
@@ -78,8 +78,8 @@ def simulate(
 
     Prints latencies, goodput and preemptions.
 
-    The duration of a step comes from a roofline of the GPU and the model: its bytes over the bandwidth or its
-    operations over the arithmetic rate, whichever is longer, plus a constant overhead.
+    A step's duration comes from a roofline of the GPU and the model: bytes over bandwidth or operations over arithmetic
+    rate, whichever is longer, plus a constant overhead.
     """
     base, slo = experiment.experiment(engine_config(ENGINE, engine)), Slo(slo_ttft, slo_itl)
     setting, values = parse_sweep(sweep) if sweep is not None else ("", [""])
@@ -109,7 +109,7 @@ def simulate(
 
 
 def show_waits(console: Console, result: SimulationResult, lineup: Lineup, slo: Slo) -> None:
-    """Print what requests waited for, and what changes with the setting that this calls for."""
+    """Print what requests waited for, and the effect of the setting that would help."""
     assert result.waited is not None
     console.print(f"\nWhat bound this load: {waits_sentence(result.waited)}", style=STRONG)
     if (change := relieved(result.experiment, result.waited)) is None:
@@ -124,7 +124,7 @@ def show_waits(console: Console, result: SimulationResult, lineup: Lineup, slo: 
 
 
 def waits_sentence(waited: Mapping[str, float]) -> str:
-    """Return the seconds that requests spent without a token, and the share of each reason's mark."""
+    """Return the seconds that requests spent without a token, and each reason's share."""
     total = sum(waited.values())
     shares = ", ".join(f"{mark} {seconds / total:.0%}" for mark, seconds in by_mark(waited).items() if seconds)
     return f"requests got no token for {total:,.1f} seconds in all{f' ({shares})' if shares else ''}."

@@ -16,9 +16,9 @@ from mini_vllm_labs.simulation.waiting import WaitingTimes
 
 @dataclass(frozen=True)
 class SimulationResult:
-    """One finished simulation. `wall_seconds` is the time it took on this machine.
+    """One finished simulation, which took `wall_seconds` on this machine.
 
-    `waited` has the seconds in which requests got no token, by the name of the reason, if they were asked for.
+    `waited`, if requested, has the seconds in which requests got no token, by reason.
     """
 
     experiment: Experiment
@@ -38,7 +38,7 @@ def run_all(
             on_progress = partial(_report_finished, report, num_before, total)
             started = time.perf_counter()
             waits = WaitingTimes() if explained else None
-            gc.freeze()  # what exists now need not be searched for garbage meanwhile
+            gc.freeze()  # spares the garbage collector the search through existing objects
             try:
                 summary = summarize(experiment.run(lineup, on_progress, waits), slo)
             finally:

@@ -1,4 +1,4 @@
-"""`mini-vllm stages`: what each phase gains, on the same workload."""
+"""`mini-vllm stages`: shows what each phase gains, on the same workload."""
 
 import json
 from dataclasses import asdict
@@ -34,7 +34,7 @@ HEADINGS = (
 ROOMY = 92
 LEGEND = (
     "TTFT: time to first token, ITL: inter-token latency, both in ms of simulated time. computed, again: tokens of "
-    "all steps, and how many of them were recomputed."
+    "all steps, and the number recomputed."
 )
 ALL_PHASES = range(1, len(ALL_NAMES) + 1)
 COURSE = "1-6"
@@ -44,14 +44,12 @@ COURSE = "1-6"
 def stages(
     lineup: LineupText = None,
     seed: Annotated[int, typer.Option(help="Seed of the workload.")] = 0,
-    real: Annotated[bool, typer.Option("--real", help="Also phase 6, on the embedded model. Loads torch.")] = False,
+    real: Annotated[bool, typer.Option("--real", help="Also run phase 6, on the embedded model. Loads torch.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what each phase gains: one workload on phases 1, 1-2, ... 1-5.
 
-    In simulated time.
-
-    Electives of the lineup (solution:1-8) come last, without phase 6 unless --real is given.
+    Times are simulated. Electives of the lineup (solution:1-8) come last, without phase 6 unless --real is given.
 
     Stops at the first phase of the lineup that is not written.
     """

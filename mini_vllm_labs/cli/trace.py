@@ -1,4 +1,4 @@
-"""`mini-vllm trace`: the step table of a small workload, or of a recorded trace."""
+"""`mini-vllm trace`: prints the step table of a small workload or of a recorded trace."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -31,12 +31,12 @@ def trace(
     steps: Annotated[str | None, typer.Option(metavar="A-B", help="Print only these steps.")] = None,
     jsonl: Annotated[Path | None, typer.Option(help="Also write the trace here, one step per line.")] = None,
     read: Annotated[Path | None, typer.Option(help="Print this trace instead (.jsonl or .jsonl.gz).")] = None,
-    name: Annotated[str | None, typer.Option(help="With --read: which scenario of a recorded file.")] = None,
+    name: Annotated[str | None, typer.Option(help="With --read: the scenario of a recorded file.")] = None,
     by: Annotated[
         str | None, typer.Option("--policy", metavar="NAME", help="A policy of `mini-vllm arena`, such as static.")
     ] = None,
-    why: Annotated[bool, typer.Option("--why", help="Print for each request what it got, or why nothing.")] = False,
-    request: Annotated[str | None, typer.Option(metavar="ID", help="Tell this request's life, as in r3.")] = None,
+    why: Annotated[bool, typer.Option("--why", help="Print what each request got, or why it got nothing.")] = False,
+    request: Annotated[str | None, typer.Option(metavar="ID", help="Print this request's life, such as r3.")] = None,
     *,
     engine: EngineOptions,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`mini-vllm viva`: eight questions in ten minutes about your own files and your own run."""
+"""`mini-vllm viva`: asks eight questions in ten minutes about your own files and your own run."""
 
 import secrets
 import threading
@@ -24,17 +24,17 @@ SECONDS = 600.0
 @friendly
 def viva(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="FOLDER", help="Starters of somebody else. Default: yours.")
+        Path | None, typer.Argument(metavar="FOLDER", help="Somebody else's starters. Default: yours.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Draws run and questions. Default: a new one.")] = None,
-    requests: Annotated[int, typer.Option(min=1, max=40, help="Number of requests of the run.")] = 8,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of run and questions. Default: a new one.")] = None,
+    requests: Annotated[int, typer.Option(min=1, max=40, help="Number of requests in the run.")] = 8,
     practice: Annotated[bool, typer.Option("--practice", help="Show the answer and the run after each one.")] = False,
     sheet: Annotated[
-        Path | None, typer.Option(metavar="FILE.json", help="Write questions, answers and times, also as FILE.md.")
+        Path | None, typer.Option(metavar="FILE.json", help="Write questions, answers and times here, and as FILE.md.")
     ] = None,
-    blank: Annotated[bool, typer.Option("--blank", help="Ask nothing: only write the sheet.")] = False,
+    blank: Annotated[bool, typer.Option("--blank", help="Only write the sheet, without asking questions.")] = False,
     check: Annotated[
-        Path | None, typer.Option(metavar="FILE.json", help="Compute this sheet's right answers again, and compare.")
+        Path | None, typer.Option(metavar="FILE.json", help="Recompute this sheet's right answers and compare.")
     ] = None,
 ) -> None:
     """Eight questions about your own files and your own run, in ten minutes.

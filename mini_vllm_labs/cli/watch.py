@@ -1,4 +1,4 @@
-"""`mini-vllm watch`: a verdict on every save, with hints, ticks, and an end that shows the learner's own engine."""
+"""`mini-vllm watch`: grades every save, with hints and ticks, and ends with a run of the learner's engine."""
 
 import importlib.util
 from typing import Annotated
@@ -15,16 +15,16 @@ def watch(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="observer: the tour and the claims, nothing to write; scheduler: phases 1 to 3; engine: 1 to 6. "
-            "It is remembered. Default: engine.",
+            help="observer: the tour and the claims, without code; scheduler: phases 1 to 3; engine: phases 1 to 6. "
+            "The choice is remembered. Default: engine.",
         ),
     ] = None,
     phase: Annotated[str | None, typer.Option(metavar="K or K-M", help="Only these phases, electives too.")] = None,
 ) -> None:
     """Grade on every save, and show the first failing task.
 
-    Keys: h next hint, n next task, l list with ticks, o a step of your engine, a other ways to write what has passed,
-    s a page to share, q quit. Without a terminal it prints verdicts until Ctrl-C.
+    Keys: h next hint, n next task, l list with ticks, o a step of your engine. Also a other ways to write a passed
+    task, s a page to share, q quit. Without a terminal it prints verdicts until Ctrl-C.
     """
     from mini_vllm_labs.cli.grade import require_this_checkout
     from mini_vllm_labs.cli.watching.loop import Watch
@@ -51,4 +51,4 @@ def watch(
             (Watch(console, read, "run" if phase else name, phases) if phases else Observer(console, read)).go()
     except KeyboardInterrupt:
         console.print()
-    console.print("Stopped. Your ticks are kept: mini-vllm watch goes on from here.", markup=False)
+    console.print("Stopped. Your ticks are kept: mini-vllm watch continues from here.", markup=False)

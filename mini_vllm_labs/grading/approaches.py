@@ -22,7 +22,7 @@ ANSWERS = CHECKOUT / "mini_vllm_labs" / "grading" / "labtest" / "recorded_answer
 
 @dataclass(frozen=True)
 class Approach:
-    """A fair alternative: its name, a sentence on its cost or gain, and its code."""
+    """A fair alternative: its name, its cost or gain in a sentence, and its code."""
 
     name: str
     cost: str

@@ -1,6 +1,6 @@
 """Keeps what a learner tried in `history.jsonl`, in `labs`, one readable line for each event. It is never sent.
 
-A file that begins with the word `off` stays as it is. A checkout with the solutions, a teacher's, keeps none.
+A file that begins with the word `off` stays as it is. A teacher's checkout, which has the solutions, keeps no history.
 """
 
 import json
@@ -20,7 +20,7 @@ What = Literal["graded", "hint", "missed"]
 
 
 def note(*events: tuple[What, Mapping[str, object]]) -> None:
-    """Append events with the time in seconds. A file that cannot be written is no reason to stop."""
+    """Append events with the time in seconds. Ignores a file that cannot be written."""
     if not events or solutions_exist():
         return
     lines = [json.dumps({"at": int(time.time()), "what": what, **facts}) + "\n" for what, facts in events]
@@ -31,7 +31,7 @@ def note(*events: tuple[What, Mapping[str, object]]) -> None:
 
 
 def note_grades(grades: Sequence[PhaseGrade]) -> None:
-    """Note each task that is begun: whether it passes, and the first test that fails, whose case is the rule."""
+    """Note each begun task: whether it passes, and the first failing test, whose case names the rule."""
     tasks = [(grade.plan.number, task) for grade in grades for task in grade.tasks if task.status != "not started"]
     events = list[tuple[What, Mapping[str, object]]]()
     for phase, task in tasks:

@@ -32,7 +32,7 @@ from mini_vllm_labs.runs.sandbox.limits import limit_resources
 from mini_vllm_labs.runs.sandbox.watch import Watchdog
 
 SLOW_TESTS_ALLOWED = 3
-SHORT_SECONDS = 1.0  # after several slow tests the next ones are likely the same loop
+SHORT_SECONDS = 1.0  # after several slow tests the next ones probably hit the same loop
 SENT, FAILED = 73, 74  # neither a signal nor an exit code of Python or pytest
 MAX_SHARED = 3  # processes that end with a failed test; each of the tests after them runs alone
 NO_PROCESS = "Not run: this system starts no more processes. Are old ones still running? The limit is `ulimit -u`."

@@ -42,7 +42,7 @@ Status = Literal["passed", "failed", "not started", "error"]
 
 @dataclass(frozen=True)
 class TestResult:
-    """One graded test. `answer` is the digest of a wrong answer, `module` the tested file, if any."""
+    """One graded test. `answer` is the digest of a wrong answer, and `module` the tested file, if any."""
 
     id: str
     outcome: Outcome
@@ -97,7 +97,7 @@ NOT_CHECKED, PASSED = EngineCheck("not checked"), EngineCheck("passed")
 
 @dataclass(frozen=True)
 class PhaseGrade:
-    """One phase. `error` states why the learner's file was not graded, `note` is about a file that was."""
+    """One phase. `error` states why the learner's file was not graded; `note` is about a graded file."""
 
     plan: PlannedPhase
     sha256: str

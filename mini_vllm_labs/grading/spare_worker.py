@@ -17,7 +17,7 @@ def worker_for(phase: PlannedPhase) -> GradingWorker:
 class SpareWorker:
     """Starts the next worker when the last one is taken. It has not imported the learner's file.
 
-    Each worker grades one version of the file. `close` ends the one that waits.
+    Each worker grades one version of the file. `close` ends the waiting worker.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class SpareWorker:
 
     @property
     def waiting_pid(self) -> int | None:
-        """The process of the worker that waits, if there is one."""
+        """The process of the waiting worker, if any."""
         return self._waiting and self._waiting[1].pid
 
     def take(self, phase: PlannedPhase) -> tuple[GradingWorker, bool]:
@@ -40,7 +40,7 @@ class SpareWorker:
         return worker_for(phase), False
 
     def prepare(self, number: int) -> None:
-        """Start a worker for a phase, unless one waits already."""
+        """Start a worker for a phase, unless one is waiting already."""
         with self._lock:
             if self._waiting is not None and self._waiting[0] == number and self._waiting[1].is_running:
                 return

@@ -76,7 +76,7 @@ def is_engine_module(name: str) -> bool:
 def import_starter(module: str) -> ModuleType:
     """Import a learner's file from its source, because bytecode of an older version may look current.
 
-    What the file removes from the environment is put back: `LAB_IMPL` says whose code the tests grade.
+    What the file removes from the environment is put back: `LAB_IMPL` decides whose code the tests grade.
     """
     before, sys.pycache_prefix = sys.pycache_prefix, "/dev/null"
     environment = dict(os.environ)

@@ -31,7 +31,7 @@ IMPORT_SECONDS = 4 * SECONDS_PER_TEST  # torch is imported here
 SECONDS_PER_PHASE = 600.0  # wall time: enough for an endless loop in every test of phase 1 on a machine shared by four
 SILENCE_SECONDS = max(60.0, waiting_seconds(SECONDS_PER_TEST) + 10)
 LOOP = "Not run: the test before this one did not end."
-MAX_WORKERS = 40  # each crash costs one worker and one test; a file where every test crashes must end
+MAX_WORKERS = 40  # each crash costs one worker and one test; a file in which every test crashes must end too
 
 
 @dataclass
@@ -92,7 +92,7 @@ def run_tests(
 def leave_out(run: TestRun) -> None:
     """Give every test of an untouched starter the result "not started" without running it.
 
-    A test of the course proves that running them gives the same.
+    A test of the course checks that running them gives the same results.
     """
     for task in run.phase.tasks:
         message = f"Not written yet: Phase {run.phase.number}, task {task.number}"

@@ -219,7 +219,7 @@ def show_failure(console: Console, phase: PhaseGrade) -> None:
 
 
 def with_missing_names(phase: PhaseGrade, message: str) -> str:
-    """Put sentences on the names that the file lacks before a test's message, without repeating one."""
+    """Put sentences about missing names before a test's message, without repeating any."""
     first, _, rest = message.partition("\n")
     is_repeated = any(sentence.startswith(first.removesuffix(".")) for sentence in phase.missing)
     return "\n".join([*phase.missing, *([rest] if is_repeated and rest else [] if is_repeated else [message])])

@@ -11,7 +11,7 @@ NAME = "whose code"
 
 
 def say_whose_code(config: pytest.Config, folder: Path) -> None:
-    """Say it now and at the end, once for all conftest files that call this. `folder` is the course of the tests.
+    """Print it now and at the end, once for all conftest files that call this. `folder` contains the tests.
 
     Raises `pytest.UsageError` if `LAB_IMPL` is not a lineup, or if the engine comes from a different folder.
     """

@@ -90,7 +90,7 @@ def test_what_is_replaced_is_kept_and_named(tmp_path: Path) -> None:
     assert kept.read_bytes() == b"# local work\n"
     assert (tmp_path / NAME).read_bytes() == b"# from the tab\n"
     assert not (tmp_path / "notebooks").exists()
-    assert bring_into(tmp_path, work) == ["Nothing to bring: all starters are as they are in the zip."]
+    assert bring_into(tmp_path, work) == ["Nothing to bring: all starters equal those in the zip."]
 
 
 def test_each_replaced_version_is_kept_and_a_missing_starter_is_written(tmp_path: Path) -> None:

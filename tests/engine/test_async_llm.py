@@ -74,11 +74,11 @@ def with_llm(work: Callable[[AsyncLLM], Awaitable[Result]], engine: LLMEngine) -
     return result
 
 
-def test_tasks_get_the_texts_of_an_engine_without_tasks(llm: AsyncLLM) -> None:
+def test_async_texts_equal_those_of_a_synchronous_engine(llm: AsyncLLM) -> None:
     assert run(texts_at_once(llm)) == offline()
 
 
-def test_tasks_get_the_same_texts_with_a_step_in_flight() -> None:
+def test_async_texts_stay_the_same_with_a_step_in_flight() -> None:
     config = replace(CONFIG, async_scheduling=True)
     assert with_llm(texts_at_once, build_engine(config, parse_lineup("solution:1-5,solution:7-8"))) == offline()
 
@@ -102,7 +102,7 @@ def test_a_slow_reader_holds_one_output_and_misses_no_text(llm: AsyncLLM) -> Non
 
 
 @pytest.mark.parametrize("num_read", [None, 0, 1, 3])
-def test_a_reader_that_leaves_gives_its_blocks_back(llm: AsyncLLM, num_read: int | None) -> None:
+def test_a_reader_that_leaves_frees_its_blocks(llm: AsyncLLM, num_read: int | None) -> None:
     """None: its task is cancelled before the request is added; 0: before its first output is read."""
 
     async def leave() -> None:
@@ -247,7 +247,7 @@ def test_a_failing_step_ends_the_requests_in_it_and_no_others(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), NotImplementedError("Phase 2, task 4")])
-def test_no_error_of_the_parts_ends_the_thread(error: BaseException) -> None:
+def test_no_error_in_a_phase_ends_the_engines_thread(error: BaseException) -> None:
     """Not even an error of the code that frees blocks, which runs again when the failed requests are ended."""
     engine = build_engine(CONFIG, LINEUP)
 
@@ -292,7 +292,7 @@ def test_if_the_thread_dies_all_readers_fail(monkeypatch: pytest.MonkeyPatch) ->
     run(read())
 
 
-def test_readers_of_a_closed_loop_cost_nothing() -> None:
+def test_readers_of_a_closed_event_loop_do_no_harm() -> None:
     llm = AsyncLLM(build_engine(CONFIG, LINEUP))
 
     async def leave() -> None:

@@ -32,7 +32,7 @@ def test_an_engine_keeps_nothing_of_requests_that_have_ended() -> None:
 
 
 @pytest.mark.parametrize("kind", range(NUM_KINDS))
-def test_each_kind_of_bad_request_is_refused_in_words(kind: int) -> None:
+def test_each_kind_of_bad_request_is_refused_with_a_message(kind: int) -> None:
     engine = make_engine(small_config())
     before = snapshot(engine)
     add_bad(engine, kind)

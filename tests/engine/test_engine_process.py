@@ -67,7 +67,7 @@ async def all_outputs(llm: AsyncLLM, params: SamplingParams) -> list[list[Reques
 
 
 @pytest.mark.parametrize("logprobs", [None, 2])
-def test_every_output_is_that_of_an_engine_on_a_thread(llm: AsyncLLM, logprobs: int | None) -> None:
+def test_outputs_equal_those_of_an_engine_on_a_thread(llm: AsyncLLM, logprobs: int | None) -> None:
     params = SamplingParams(12, logprobs=logprobs, stop=("qu",), ignore_eos=True)
 
     async def on_a_thread() -> list[list[RequestOutput]]:
@@ -102,7 +102,7 @@ def return_unpicklable(engine: LLMEngine) -> Any:
     return lambda: None
 
 
-def test_what_cannot_be_pickled_is_named(llm: AsyncLLM) -> None:
+def test_an_unpicklable_value_is_named(llm: AsyncLLM) -> None:
     with pytest.raises(RuntimeError, match="UnpicklableError: first and second"):
         run(llm.call(raise_unpicklable))
     with pytest.raises(RuntimeError, match="pickle"):
@@ -116,7 +116,7 @@ def echo(engine: LLMEngine, content: bytes) -> bytes:
     return content
 
 
-def test_messages_for_which_the_pipe_has_no_room_pass_each_other(llm: AsyncLLM) -> None:
+def test_messages_larger_than_the_pipe_cross_without_deadlock(llm: AsyncLLM) -> None:
     """Calls and answers of 4 MB from several threads at once: neither end waits for the other."""
     contents = [bytes([number]) * 4_000_000 for number in range(4)]
 
@@ -128,7 +128,7 @@ def test_messages_for_which_the_pipe_has_no_room_pass_each_other(llm: AsyncLLM) 
         assert all(pool.map(ask, contents, timeout=60))
 
 
-def test_ctrl_c_and_sigterm_are_for_the_server(llm: AsyncLLM) -> None:
+def test_the_engine_process_survives_ctrl_c_and_sigterm(llm: AsyncLLM) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         os.kill(host_of(llm)._process.pid or 0, number)
     assert len(run(text_of(llm, PROMPTS[0], "after", 3))) == 3

@@ -101,7 +101,7 @@ def test_a_wrong_output_raises_an_error_with_the_expected_requests(fault: Fault,
 
 
 @pytest.mark.parametrize("whole", [np.int64, np.uint32, torch.tensor])
-def test_a_whole_number_of_numpy_or_torch_is_kept_as_an_int(whole: Callable[[int], Any]) -> None:
+def test_integers_of_numpy_and_torch_become_ints(whole: Callable[[int], Any]) -> None:
     batch = [ScheduledRequest(Request("r", [1, 2]), 0, 2, [1], needs_token=True)]
     answer = ModelRunnerOutput({"r": [whole(7)]})
     tokens = checked_answer(batch, answer, vocab_size=8).sampled_token_ids["r"]

@@ -85,7 +85,7 @@ def test_steps_that_fail_lose_no_request_and_no_block(first: int) -> None:
     assert num_faults > 30
 
 
-def test_without_its_rule_loads_in_little_memory_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loads_in_little_memory_stall_if_the_rule_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kv_transfers, "MAX_STEPS_IN_VAIN", 10**9)
     stalled = 0
     for seed in range(120):
@@ -246,7 +246,7 @@ def texts_of(names: tuple[str, ...], *, together: bool, **settings: Any) -> dict
 @pytest.mark.parametrize(
     "settings", [{}, {"max_num_batched_tokens": 5}, {"max_loras": 1}, {"enable_prefix_caching": False}]
 )
-def test_equal_tokens_with_different_images_have_texts_of_their_own(settings: dict[str, Any]) -> None:
+def test_equal_tokens_with_different_images_give_different_texts(settings: dict[str, Any]) -> None:
     names = ("cat", "dog", "cat again", "cat+sql", "dog+sql", "cat+law", "cat once more", "cat <")
     together = texts_of(names, together=True, **settings)
     assert together == texts_of(names, together=False)

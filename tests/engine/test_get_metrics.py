@@ -84,7 +84,7 @@ def test_the_first_of_fifty_preemptions_is_a_warning(caplog: pytest.LogCaptureFi
     assert " is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache space. " in said[0]
 
 
-def test_the_line_has_rates_since_the_one_before(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_line_has_rates_since_the_previous_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     counts = Counts.of(counted_llm().engine)
     stat_logger = StatLogger(100.0)
@@ -111,7 +111,7 @@ def test_the_hit_rate_is_that_of_the_latest_1000_requests() -> None:
     assert counts.recent_hit_rate() == 1
 
 
-def test_each_request_is_a_lookup_once() -> None:
+def test_each_request_counts_as_one_lookup() -> None:
     llm = counted_llm()
     llm.generate(["x" * 60] * 2, SamplingParams(max_tokens=3))
     assert llm._statistics is not None
@@ -174,7 +174,7 @@ def test_the_reasons_add_up_to_the_waiting_requests_in_every_step(
     assert engine.scheduler.witness is None, "the next step is not explained"
 
 
-def test_bounds_are_1_2_5_up_to_the_longest_request() -> None:
+def test_bucket_bounds_are_1_2_5_up_to_the_longest_request() -> None:
     assert bounds_1_2_5(100) == [1, 2, 5, 10, 20, 50, 100]
     assert bounds_1_2_5(99)[-1] == 50
     assert bounds_1_2_5(1) == [1]

@@ -43,7 +43,7 @@ def named_by_phase_4(named: NamedBlocks) -> dict[bytes, int]:
 
 
 @pytest.mark.parametrize("windows", [(None, 12), (12,)])
-def test_named_blocks_are_phase_4s(windows: tuple[int | None, ...]) -> None:
+def test_named_blocks_equal_those_of_phase_4(windows: tuple[int | None, ...]) -> None:
     num_evicted = 0
     before: list[dict[bytes, int]] = []
     for groups in steps(windows, 60, seed=len(windows)):

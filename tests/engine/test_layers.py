@@ -52,7 +52,7 @@ def classes_of(part: object) -> list[str]:
         ),
     ],
 )
-def test_a_scheduler_has_the_layers_that_are_asked_for_also_after_a_restart(
+def test_a_scheduler_has_the_requested_layers_even_after_a_restart(
     lineup: str, settings: dict[str, Any], record: bool, expected: str
 ) -> None:
     phases = ",".join(f"solution:{phase}" for phase in lineup.split(","))
@@ -62,7 +62,7 @@ def test_a_scheduler_has_the_layers_that_are_asked_for_also_after_a_restart(
     assert layers_of(scheduler) == expected
 
 
-def test_each_elective_is_opened_once_for_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_opens_each_elective_once(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Counter[str]()
 
     def counted(name: str) -> Any:

@@ -31,7 +31,7 @@ DRAFT_MODEL = SpeculativeConfig("draft_model", num_speculative_tokens=2, adaptiv
         ("solution:1-5,solution:7-8,solution:14", {"speculative_config": DRAFT_MODEL, "async_scheduling": True}),
     ],
 )
-def test_texts_are_those_of_every_release(lineup: str, settings: dict[str, Any]) -> None:
+def test_texts_are_equal_under_every_release(lineup: str, settings: dict[str, Any]) -> None:
     num_preemptions = 0
     for seed in range(12):
         workload = make_workload(seed)
@@ -61,7 +61,7 @@ def test_texts_are_those_of_every_release(lineup: str, settings: dict[str, Any])
         ({"vllm": "0.33.0", "max_model_len": 8, "long_prefill_token_threshold": 9}, "at most max_model_len"),
     ],
 )
-def test_what_a_release_does_not_know_is_refused(settings: dict[str, Any], refused: str) -> None:
+def test_settings_unknown_to_a_release_are_refused(settings: dict[str, Any], refused: str) -> None:
     with pytest.raises(ValueError, match=refused):
         EngineConfig(**settings)
 

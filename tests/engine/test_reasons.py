@@ -101,7 +101,7 @@ def scheduler_of_two() -> Scheduler:
         ),
     ],
 )
-def test_wrong_code_is_told_apart(part: str, method: str, answer: object, sentences: list[str]) -> None:
+def test_reasons_distinguish_mistakes_in_phases(part: str, method: str, answer: object, sentences: list[str]) -> None:
     scheduler = scheduler_of_two()
     object.__setattr__(scheduler, part, Replaced(getattr(scheduler, part), method, answer))
     found, limits = StepReasons(scheduler, CONFIG).of_step(scheduler.schedule())
@@ -118,7 +118,7 @@ class Replaced:
         return getattr(self.inner, name) if name != self.method else lambda *_, **__: self.answer
 
 
-def test_phases_receive_the_parts_themselves_unless_somebody_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_phases_receive_the_parts_themselves_unless_a_run_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler, received = scheduler_of_two(), list[Any]()
     monkeypatch.setattr(type(scheduler.chunks), "admits", lambda *arguments: received.append(arguments[-1]))
     scheduler.schedule()

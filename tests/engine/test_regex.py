@@ -44,7 +44,7 @@ RANDOM = [random_regex(random.Random(seed)) for seed in range(60)]
         r"[\]\-a]+",
     ],
 )
-def test_matches_what_re_matches(regex: str) -> None:
+def test_a_regex_matches_the_same_texts_as_re(regex: str) -> None:
     rng, nfa = random.Random(regex), build_nfa(parse_regex(regex))
     for text in ("".join(rng.choices(ALPHABET, k=rng.randrange(7))) for _ in range(400)):
         assert accepts(nfa, text) == bool(re.fullmatch(regex, text, re.ASCII)), (regex, text)
@@ -55,7 +55,7 @@ def test_matches_what_re_matches(regex: str) -> None:
     [("a**", 3), ("(a", 3), ("a)", 2), ("[^é]", 5), ("x{2", 3), ("x{3,2}", 3), ("^a", 1), ("a+?", 3), ("(?=a)", 2),
      (r"a\b", 4), (r"\1", 3), ("[z-a]", 5), ("*", 1), ("a{1001}", 3), ("[a-é]", 5), ("a\\", 3), ("[]", 3), ("[a", 3)],
 )  # fmt: skip
-def test_what_is_unknown_is_refused_with_its_place(regex: str, place: int) -> None:
+def test_unknown_syntax_is_refused_with_its_position(regex: str, place: int) -> None:
     with pytest.raises(ValueError, match=f"character {place}: "):
         parse_regex(regex)
 
@@ -93,7 +93,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("name", "regex"), [(name, regex) for name, some in NAMES.items() for regex in some])
-def test_what_other_dialects_have_is_refused_by_name(name: str, regex: str) -> None:
+def test_syntax_of_other_dialects_is_refused_by_name(name: str, regex: str) -> None:
     with pytest.raises(ValueError, match=re.escape(name)):
         parse_regex(regex)
 
@@ -112,7 +112,7 @@ def word_of(nfa: Nfa, rng: random.Random) -> str:
     return text.decode()
 
 
-def test_what_is_accepted_is_read_as_python_reads_it() -> None:
+def test_accepted_syntax_means_the_same_as_in_python() -> None:
     """The automaton and `re`, which gives no warning, accept the same words and reject the same neighbours."""
     rng, num_accepted = random.Random(0), 0
     while num_accepted < 1_500:
@@ -150,7 +150,7 @@ def test_copies_that_may_be_empty_cost_no_more_than_others(regex: str, num_follo
         (f"({'|'.join('abc' * 200)})*", f"more than {MAX_FOLLOWS:,} pairs"),
     ],
 )
-def test_what_would_take_long_is_refused(regex: str, why: str) -> None:
+def test_regexes_that_would_take_long_are_refused(regex: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         build_nfa(parse_regex(regex))
 
@@ -162,7 +162,7 @@ def test_a_bracket_that_opens_no_group_is_not_counted_as_one() -> None:
         parse_regex("(a)" * 101)
 
 
-def test_bytes_that_are_read_at_the_same_places_are_one() -> None:
+def test_bytes_read_at_the_same_positions_form_one_group() -> None:
     nfa = build_nfa(parse_regex("[a-z]x|[x-z]"))
     groups = group_bytes(nfa, frozenset(b"abcxyz0"))
     assert groups == {ord("0"): [ord("0")], ord("a"): [*b"abc"], ord("x"): [ord("x")], ord("y"): [*b"yz"]}

@@ -37,7 +37,7 @@ def num_computed(llm: LLM, first_step: int) -> int:
 
 @settings(max_examples=60, deadline=None)
 @given(config=configs(), data=st.data())
-def test_nothing_that_a_session_does_changes_a_token(
+def test_sessions_never_change_a_token(
     config: EngineConfig, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Each session is held to one long run: the fake model's text after all that was ever said in it."""
@@ -202,7 +202,9 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], bytes], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD_FILES)
-def test_a_bad_file_is_refused_in_words_and_stays_as_it_is(saved: dict[str, Any], tmp_path: Path, name: str) -> None:
+def test_a_bad_file_is_refused_with_a_message_and_left_unchanged(
+    saved: dict[str, Any], tmp_path: Path, name: str
+) -> None:
     make, message = BAD_FILES[name]
     path, content = tmp_path / "session.json", make(saved)
     path.write_bytes(content)
@@ -229,7 +231,7 @@ def refuse(*arguments: object, **settings: object) -> None:
     raise PermissionError(13, "Permission denied")
 
 
-def test_what_cannot_be_read_or_written_is_said_and_loses_nothing(
+def test_read_and_write_errors_are_reported_and_lose_nothing(
     saved: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     llm, path = fake(), tmp_path / "session.json"

@@ -115,7 +115,7 @@ def test_an_impossible_setting_is_refused(settings: dict[str, Any], message: str
         SpeculativeConfig(**settings)
 
 
-def test_an_elective_may_be_the_learners() -> None:
+def test_an_elective_may_come_from_the_learner() -> None:
     """An untouched starter in the engine fails with the name of its task."""
     config = EngineConfig(max_model_len=32, num_gpu_blocks=9, speculative_config=SpeculativeConfig())
     with pytest.raises(NotImplementedError, match="Phase 7, tasks 2 and 3: keep the settings"):
@@ -152,7 +152,7 @@ def test_expensive_drafts_start_with_few() -> None:
 @pytest.mark.parametrize(
     ("right_of_four", "cost", "expected"), [(4, 0.4, 4), (1, 0.4, 1), (0, 0.4, 0), (1, 0.1, 2), (3, 0.1, 4)]
 )
-def test_as_many_drafts_as_pay(right_of_four: int, cost: float, expected: int) -> None:
+def test_a_request_gets_as_many_drafts_as_pay_off(right_of_four: int, cost: float, expected: int) -> None:
     """With 1 right draft the share settles at 1/2. At a cost of 0.1 two drafts bring 1.75 for 1.2, three 1.88 for
     1.3."""
     length = AdaptiveDraftLength(4, cost)

@@ -145,20 +145,20 @@ Q_OF_0 = Q_OF_9.replace("99", "0")
         ({Q_OF_0: torch.tensor(math.nan)}, {}, "holds NaN or infinity in base_model.*q_proj.lora_A"),
     ],
 )
-def test_what_is_not_supported_is_refused(
+def test_unsupported_adapters_are_refused(
     weights: Weights, settings: dict[str, Any], message: str, folders: dict[str, str], tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=message):
         LLM(config=ROOMY, lineup=LINEUP, adapters={"x": changed(folders["wide"], tmp_path, weights, **settings)})
 
 
-def test_weights_that_an_adapter_names_and_does_not_hold_are_refused(folders: dict[str, str], tmp_path: Path) -> None:
+def test_an_adapter_that_lacks_named_weights_is_refused(folders: dict[str, str], tmp_path: Path) -> None:
     folder = changed(folders["narrow"], tmp_path, target_modules=["k_proj", "q_proj", "v_proj"])
     with pytest.raises(ValueError, match=r"'x' lacks weights .*: layer 0 k_proj, .* layer 3 k_proj$"):
         LLM(config=ROOMY, lineup=LINEUP, adapters={"x": folder})
 
 
-def test_files_that_cannot_be_read_are_refused_in_words(folders: dict[str, str], tmp_path: Path) -> None:
+def test_unreadable_files_are_refused_with_a_message(folders: dict[str, str], tmp_path: Path) -> None:
     folder = Path(changed(folders["wide"], tmp_path))
     tensors, config = folder / "adapter_model.safetensors", folder / "adapter_config.json"
     whole = tensors.read_bytes()
@@ -172,7 +172,7 @@ def test_files_that_cannot_be_read_are_refused_in_words(folders: dict[str, str],
     assert set(load_adapter("x", folder).ranks.values()) == {8}
 
 
-def test_what_peft_writes_is_read(model: Any, tmp_path: Path) -> None:
+def test_adapters_written_by_peft_are_read(model: Any, tmp_path: Path) -> None:
     """All settings of an adapter that PEFT has saved itself, with everything that it writes by default."""
     settings = LoraConfig(r=2, lora_alpha=3, target_modules=["q_proj"], lora_dropout=0.1, layers_to_transform=[1])
     get_peft_model(load_model()[0].model, settings).save_pretrained(str(tmp_path))
@@ -207,7 +207,7 @@ def test_ranks_and_factors_of_modules_are_those_of_peft(settings: Any, tmp_path:
     assert output.outputs[0].token_ids[: len(answer)] == answer
 
 
-def test_an_adapter_without_a_name_is_not_that_of_requests_without_one(folders: dict[str, str]) -> None:
+def test_requests_without_an_adapter_do_not_use_the_nameless_one(folders: dict[str, str]) -> None:
     llm = LLM(config=ROOMY, lineup=LINEUP, adapters={"": folders["wide"]})
     params = SamplingParams(12, ignore_eos=True)
     plain, adapted = (one.outputs[0].text for one in llm.generate([PROMPTS[1]] * 2, params, adapter=[None, ""]))
@@ -231,7 +231,7 @@ def test_stored_blocks_of_another_adapter_with_the_same_name_are_no_hits(
     assert found[:2] == [0, 0] != found[2:]
 
 
-def test_wrong_names_and_places_are_refused_in_words(folders: dict[str, str]) -> None:
+def test_wrong_names_and_places_are_refused_with_a_message(folders: dict[str, str]) -> None:
     assert KEY.fullmatch(Q_OF_0)
     with pytest.raises(ValueError, match="max_loras needs phase 11"):
         LLM(lineup=parse_lineup("solution"), adapters=folders)

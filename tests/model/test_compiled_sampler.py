@@ -73,7 +73,7 @@ def test_a_cut_keeps_at_least_one_token() -> None:
             torch.set_flush_denormal(False)
 
 
-def test_no_rows_no_tokens_and_columns_of_a_wider_tensor_are_read_where_they_are() -> None:
+def test_zero_rows_give_no_tokens_and_slices_of_wider_tensors_are_read_in_place() -> None:
     assert SAMPLE(torch.zeros(0, 9), [], []) == []
     logits = torch.randn(4, 40)[:, ::4]
     assert SAMPLE(logits, [SamplingParams()] * 4, [0.0] * 4) == logits.argmax(dim=-1).tolist()

@@ -89,7 +89,7 @@ def test_a_foreign_vocabulary_is_refused(tmp_path: Path) -> None:
         engine_with(CONFIGS["plain"], model=str(tmp_path))
 
 
-def test_a_draft_model_for_shorter_texts_gives_no_drafts_beyond(tmp_path: Path) -> None:
+def test_a_draft_model_for_shorter_texts_gives_no_drafts_beyond_its_limit(tmp_path: Path) -> None:
     shape = GPT2Config(vocab_size=1537, n_positions=20, n_embd=32, n_layer=1, n_head=2)
     GPT2LMHeadModel(shape).save_pretrained(tmp_path)
     assert min(map(len, prompts())) < 20 < max(map(len, prompts()))
@@ -99,6 +99,6 @@ def test_a_draft_model_for_shorter_texts_gives_no_drafts_beyond(tmp_path: Path) 
     assert engine.draft_statistics.num_draft_tokens > 0
 
 
-def test_a_draft_model_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_draft_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no model at"):
         engine_with(CONFIGS["plain"], model=str(tmp_path / "nothing"))

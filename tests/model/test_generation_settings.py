@@ -44,7 +44,7 @@ def settings(**given: Any) -> GenerationConfig:
 
 
 @pytest.mark.parametrize("dense", [False, True], ids=["paged", "dense"])
-def test_the_repetition_penalty_of_the_folder_is_that_of_requests_without(dense: bool, tmp_path: Path) -> None:
+def test_requests_without_a_repetition_penalty_use_that_of_the_folder(dense: bool, tmp_path: Path) -> None:
     loaded, tokenizer = load_model()
     prompts = [tokenizer.encode(text) for text in ("One day, a girl", "Mina has a red kite. Mina")]
     loaded.model.generation_config.repetition_penalty = 1.4
@@ -70,14 +70,14 @@ def test_settings_that_are_not_applied_are_named(name: str, caplog: pytest.LogCa
     assert line.endswith(f"not applied, so texts differ from transformers' generate: {name}={GREEDY[name]!r}")
 
 
-def test_what_draws_tokens_is_named_in_a_line_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+def test_sampling_settings_are_named_in_a_separate_line(caplog: pytest.LogCaptureFixture) -> None:
     warn_of_settings(settings(do_sample=True, temperature=0.7, top_p=0.8, top_k=20, num_beams=2))
     first, second = said(caplog)
     assert first.endswith("generate: num_beams=2")
     assert second.endswith("not applied unless a request sets it: temperature=0.7, top_k=20, top_p=0.8")
 
 
-def test_nothing_is_said_of_settings_that_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_settings_without_effect_are_not_mentioned(caplog: pytest.LogCaptureFixture) -> None:
     warn_of_settings(settings(**NEUTRAL))
     warn_of_settings(settings())
     warn_of_settings(None)

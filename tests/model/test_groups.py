@@ -67,6 +67,6 @@ def test_the_first_tokens_of_a_long_chunk_do_not_look_at_its_last_blocks() -> No
     assert found == [(8, 2 * size + 8), (size, size), (size, 2 * size)]
 
 
-def test_no_requests_no_groups() -> None:
+def test_no_requests_give_no_groups() -> None:
     nothing = torch.zeros(0, dtype=torch.int64)
     assert group_requests([], [], nothing.view(0, 0), nothing, BLOCK_SIZE) == []

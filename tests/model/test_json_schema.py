@@ -48,11 +48,11 @@ class Record(BaseModel):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_formats_of_pydantic_are_annotations_or_met(seed: int) -> None:
+def test_outputs_satisfy_schemas_with_pydantics_formats(seed: int) -> None:
     Record.model_validate_json(text_of({"json": Record.model_json_schema()}, seed))
 
 
-def test_what_only_looks_like_a_keyword_stays() -> None:
+def test_values_that_look_like_keywords_are_kept() -> None:
     value = {"format": "path", "uniqueItems": True, "pattern": "[[:digit:]]"}
     assert json.loads(text_of({"json": {"const": value}})) == value
 
@@ -78,7 +78,7 @@ def test_what_only_looks_like_a_keyword_stays() -> None:
         {"type": "string", "pattern": r"^[\[a\-\-]{2}\[[\[\]]?$"},
     ],
 )
-def test_what_has_an_end_is_served(schema: dict[str, Any]) -> None:
+def test_recursive_schemas_with_an_end_are_served(schema: dict[str, Any]) -> None:
     for seed in range(5):
         json.loads(text_of({"json": schema}, seed))
 
@@ -122,13 +122,13 @@ def chain(*refs: str) -> dict[str, Any]:
         ({"json": {"$ref": "#/nowhere"}}, "'/nowhere' does not exist"),
     ],
 )
-def test_what_cannot_be_followed_is_refused_in_one_line(what: dict[str, Any], message: str) -> None:
+def test_grammars_that_cannot_be_followed_are_refused_in_one_line(what: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:
         text_of(what)
     assert "\n" not in str(error.value)
 
 
-def test_many_references_take_no_seconds() -> None:
+def test_many_references_are_prepared_quickly() -> None:
     calls = chain(*map(str, range(20 * MAX_REFS)))
     assert prepare(calls) is None
 

@@ -54,7 +54,7 @@ def plain() -> list[str]:
 
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("connector", ["host", "swap", "disk", "tiny host"])
-def test_texts_are_those_of_an_engine_without(
+def test_texts_equal_those_without_kv_transfer(
     plain: list[str], tmp_path: Path, connector: str, settings: dict[str, Any]
 ) -> None:
     name, size = connector.split()[-1], 12 * BYTES_OF_A_BLOCK if "tiny" in connector else 1 << 30
@@ -255,7 +255,7 @@ def test_engines_that_share_a_folder_keep_its_bound_and_find_each_others_blocks(
         ("solution:1-10", {"kv_buffer_size": 0}, "kv_buffer_size must be an integer of at least 1, got 0"),
     ],
 )
-def test_what_cannot_work_is_refused(lineup: str, settings: dict[str, Any], message: str) -> None:
+def test_impossible_connector_settings_are_refused(lineup: str, settings: dict[str, Any], message: str) -> None:
     caching = {name: settings.pop(name) for name in list(settings) if name == "enable_prefix_caching"}
     dense = settings.pop("dense", False)
     with pytest.raises(ValueError, match=message):

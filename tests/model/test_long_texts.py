@@ -67,7 +67,7 @@ TOO_LONG: dict[str, tuple[PreTrainedConfig, int, str]] = {
 
 
 @pytest.mark.parametrize("name", HELD)
-def test_texts_up_to_the_longest_are_those_of_transformers(name: str) -> None:
+def test_texts_up_to_the_longest_equal_those_of_transformers(name: str) -> None:
     model, rng = random_model(HELD[name]), random.Random(3)
     loaded = describe_model(model)
     assert loaded.max_model_len == 32

@@ -53,7 +53,7 @@ def with_false_prefill(
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_prefill_process_that_does_wrong_changes_no_text(plain: list[str], folder: Path, fault: str) -> None:
+def test_a_faulty_prefill_process_changes_no_text(plain: list[str], folder: Path, fault: str) -> None:
     waits = fault in ("is never ready", "does not answer", "stops between two blocks")
     llm, _, client = with_false_prefill(TIGHT, fault, folder, SOON if waits else TIMEOUT)
     while fault not in FAULTS[:2] and not client._rendezvous.check(["ready"]):
@@ -100,7 +100,7 @@ os.kill(os.getpid(), 9)
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks into /proc")
 @pytest.mark.parametrize("moment", ["starting", "ready"])
-def test_the_prefill_process_ends_with_the_one_that_started_it(moment: str) -> None:
+def test_the_prefill_process_ends_with_its_parent(moment: str) -> None:
     command = [sys.executable, "-c", DECODE_ENGINE, moment]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as decode:
         assert decode.stdout is not None

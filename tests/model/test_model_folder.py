@@ -70,7 +70,7 @@ def test_an_expert_that_lacks_a_tensor_is_refused(folder: Path, part: str) -> No
         load_model(str(folder))
 
 
-def test_a_benchmark_of_a_folder_with_code_asks_nothing(folder: Path, monkeypatch: Any, tmp_path: Path) -> None:
+def test_a_benchmark_never_asks_whether_to_run_a_folders_code(folder: Path, monkeypatch: Any, tmp_path: Path) -> None:
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked on the terminal"))
     BAD["code of the folder"][0](folder)
     with pytest.raises(ValueError, match="which is never run"):

@@ -70,7 +70,7 @@ def test_a_gpu_and_other_dtypes_are_left_alone() -> None:
 @needs_operators
 @pytest.mark.parametrize("rows", [0, 1, 7, 33, 300])
 @pytest.mark.parametrize("bias", [False, True])
-def test_one_product_for_several_layers(rows: int, bias: bool) -> None:
+def test_several_layers_share_one_product(rows: int, bias: bool) -> None:
     torch.manual_seed(rows)
     layers = [nn.Linear(24, size, bias=bias) for size in (40, 8, 8)]
     inputs = torch.randn(1, rows, 48)[..., ::2]

@@ -76,9 +76,7 @@ def drafting() -> LLM:
     ],
     ids=str,
 )
-def test_numbers_of_any_kind_and_size_are_taken_for_what_they_are(
-    settings: dict[str, Any], alike: dict[str, Any]
-) -> None:
+def test_numbers_of_any_type_and_size_are_accepted_by_value(settings: dict[str, Any], alike: dict[str, Any]) -> None:
     for llm in (roomy(), drafting()):
         one, other = (
             llm.generate(PROMPTS[:2], SamplingParams(**{"temperature": 0.8, "max_tokens": 9, "seed": 4, **changes}))
@@ -92,6 +90,6 @@ def test_numbers_of_any_kind_and_size_are_taken_for_what_they_are(
     "name", ["temperature", "top_p", "presence_penalty", "repetition_penalty", "max_tokens", "top_k"]
 )
 @pytest.mark.parametrize("value", [math.nan, np.float32("inf"), True, "1", Decimal(1), [1], -(10**400)], ids=str)
-def test_what_is_no_number_or_too_large_is_refused_in_words(name: str, value: Any) -> None:
+def test_invalid_or_too_large_numbers_are_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"{name} must be"):
         SamplingParams(**{name: value}).validate()

@@ -125,7 +125,7 @@ def test_a_text_longer_than_the_pool_is_served_within_a_window() -> None:
     assert output.outputs[0].token_ids == transformers_greedy(loaded("mistral").model, prompts, [200])[0]
 
 
-def test_what_can_never_fit_is_refused_with_the_blocks_of_all_groups() -> None:
+def test_requests_that_can_never_fit_are_refused_with_the_blocks_of_all_groups() -> None:
     settings = EngineConfig(num_gpu_blocks=20, block_size=4, max_num_batched_tokens=8)
     engine = engine_for(loaded("gemma3_text"), settings)
     engine.add_request("fits", [5] * 40, SamplingParams(17))  # 14 blocks and 5: 9 - 1 + 8 tokens, and one block more
@@ -146,7 +146,7 @@ def test_kv_transfer_is_refused_for_a_model_with_windows(tmp_path: Path) -> None
         LLM(str(saved("mistral", tmp_path)), config=config, lineup=parse_lineup("solution:1-10,solution:12"))
 
 
-def test_a_window_as_long_as_the_longest_text_is_none() -> None:
+def test_a_window_as_long_as_the_longest_text_counts_as_none() -> None:
     model = random_model(AutoConfig.for_model("mistral", **SMALL, sliding_window=512))
     assert describe_model(model).groups == KVCacheGroups((None,) * 3)
 
@@ -159,7 +159,7 @@ def test_layers_of_two_groups_share_tensors_so_a_block_costs_those_of_the_larger
     assert size_kv_cache(settings, loaded("gemma3_text"), steps) == 30
 
 
-def test_what_the_null_block_holds_does_not_matter() -> None:
+def test_the_contents_of_the_null_block_do_not_matter() -> None:
     engine = engine_for(loaded("mistral"), EngineConfig(num_gpu_blocks=60, block_size=4))
     model = engine.runner.model  # type: ignore[attr-defined]
     for kv_cache in (*model.key_caches, *model.value_caches):

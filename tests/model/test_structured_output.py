@@ -190,7 +190,7 @@ def test_what_cannot_be_compiled_is_refused_with_the_reason(what: dict[str, Any]
     assert not llm.engine.has_unfinished_requests()
 
 
-def test_others_get_tokens_while_a_grammar_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_requests_get_tokens_while_a_grammar_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, until = Event(), Event()
 
     def check(grammar: str) -> str:
@@ -215,7 +215,7 @@ def test_others_get_tokens_while_a_grammar_is_checked(monkeypatch: pytest.Monkey
     assert asyncio.run(both()) == 5
 
 
-def test_what_is_aborted_or_refused_is_not_compiled() -> None:
+def test_grammars_of_aborted_or_refused_requests_are_not_compiled() -> None:
     llm, until = engine(replace(ROOMY, max_num_waiting=1)), Event()
     manager, futures = llm.engine.grammars, list[Future[Any]]()
     assert manager is not None

@@ -179,7 +179,7 @@ def test_no_token_is_allowed_after_which_the_vocabulary_is_stuck(regex: str, tex
     assert found == texts
 
 
-def test_a_tokenizer_of_mistral_common_is_asked_for_the_bytes_of_parts_of_characters() -> None:
+def test_mistral_commons_tokenizer_gives_the_bytes_of_partial_characters() -> None:
     """mistral-common 1.13.1, `Tekkenizer.id_to_byte_piece`: the names of such tokens are `\\ufffd` for all of them.
 
     transformers 5.23.0, `MistralCommonBackend.added_tokens_decoder`: a method, which raises.
@@ -217,7 +217,7 @@ def test_a_tokenizer_of_mistral_common_is_asked_for_the_bytes_of_parts_of_charac
     assert tokenizer.control_tokens == {"<s>": 0}
 
 
-def test_an_end_token_ends_a_text_though_it_decodes_to_one() -> None:
+def test_an_end_token_has_no_bytes_although_it_decodes_to_text() -> None:
     assert Vocabulary(Words(b"a", b"<end>"), 2, frozenset([1])).token_bytes == [b"a", b""]
 
 

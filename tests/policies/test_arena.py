@@ -110,7 +110,7 @@ def test_a_trace_keeps_who_sent_a_request_where_the_form_says_so(tmp_path: Path)
 def test_a_column_that_is_not_used_is_said(text: str, lost: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(text)
     result = CliRunner().invoke(app, ["arena", "fcfs", "--trace", str(tmp_path / "a.csv"), "--seeds", "1"])
-    assert f"a.csv has columns that are not used: {lost}" in " ".join(result.output.split())
+    assert f"a.csv has columns that the arena ignores: {lost}" in " ".join(result.output.split())
     assert all(not TraceLoad(str(path)).left_out() or path.name == "BurstGPT_3.csv" for path in TRACES.values())
 
 

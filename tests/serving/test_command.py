@@ -63,7 +63,9 @@ def test_a_port_that_is_taken_is_named(mini_vllm: Commands) -> None:
         )
 
 
-def test_without_the_extra_it_says_what_to_install(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_command_says_what_to_install(
+    mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(command, "NEEDED", ("fastapi", "no_such_module"))
     shown = mini_vllm("serve", *FAKE_MODEL, exit_code=1).stderr
     assert "no_such_module" in shown
@@ -90,7 +92,7 @@ def open_with(source: str) -> LLMEngine:
     return SPEC.open()
 
 
-def test_what_is_not_written_is_named() -> None:
+def test_unwritten_phases_are_named() -> None:
     with pytest.raises(NotImplementedError, match="Phase 2, task 3"):
         AsyncLLM(SPEC.open)
 

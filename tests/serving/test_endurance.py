@@ -196,7 +196,7 @@ def test_failing_steps_end_their_own_requests_alone(answers: dict[TextRequest, s
     assert clients.num_equal > 0
 
 
-def test_memory_that_grows_is_told_from_memory_that_wavers() -> None:
+def test_growing_memory_is_distinguished_from_fluctuating_memory() -> None:
     flat = [(float(n), 1e9 + 1e6 * (n % 7)) for n in range(100)]
     assert abs(growth_of(flat)) < 0.001
     assert growth_of([(second, rss + 1e6 * second) for second, rss in flat]) == pytest.approx(0.05, rel=0.1)

@@ -51,7 +51,7 @@ def failing(server: ServerUnderTest) -> ServerUnderTest:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_full_queue_asks_to_come_back(server: ServerUnderTest, stream: bool) -> None:
+def test_a_full_queue_asks_clients_to_retry(server: ServerUnderTest, stream: bool) -> None:
     waiting = server.ask_paused(number=2, max_tokens=3)
     with RawConnection(server) as connection:
         connection.ask(stream=stream)
@@ -62,13 +62,13 @@ def test_a_full_queue_asks_to_come_back(server: ServerUnderTest, stream: bool) -
     assert [connection.read_answer()[0] for connection in waiting] == [200, 200]
 
 
-def test_if_not_all_choices_find_a_place_none_does(server: ServerUnderTest) -> None:
+def test_either_all_choices_of_a_request_are_queued_or_none(server: ServerUnderTest) -> None:
     server.llm.pause()
     assert server.post(COMPLETION, prompt="abc", n=3)[0] == 429
     server.wait_for_waiting(0)
 
 
-def test_the_client_of_openai_tries_again_by_itself(server: ServerUnderTest) -> None:
+def test_openais_client_retries_by_itself(server: ServerUnderTest) -> None:
     waiting = server.ask_paused(number=2, max_tokens=3)
     refused: list[int] = []
 

@@ -95,7 +95,7 @@ def test_logprobs_of_a_completion(embedded: OpenAI) -> None:
 @pytest.mark.parametrize(
     ("fields", "top"), [({}, None), ({"logprobs": True}, [[]] * 5), ({"logprobs": True, "top_logprobs": 0}, [[]] * 5)]
 )
-def test_logprobs_only_as_far_as_asked_for(embedded: OpenAI, fields: Any, top: Any) -> None:
+def test_logprobs_are_returned_only_as_far_as_requested(embedded: OpenAI, fields: Any, top: Any) -> None:
     answer: Any = embedded.chat.completions.create(model=MODEL, messages=STORY, max_tokens=5, **fields)
     logprobs = answer.choices[0].logprobs
     assert (logprobs and [token.top_logprobs for token in logprobs.content]) == top

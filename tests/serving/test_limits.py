@@ -48,7 +48,7 @@ def test_a_silent_connection_is_closed(connection: RawConnection) -> None:
         pytest.param(head("POST", CHAT, JSON, "Content-Length: 100000"), (413, "body_too_large"), id="a large body"),
     ],
 )
-def test_what_breaks_a_limit_is_answered_and_closed(
+def test_a_request_over_a_limit_is_answered_and_its_connection_closed(
     connection: RawConnection, data: bytes, status: tuple[int, str]
 ) -> None:
     connection.send(data)
@@ -104,7 +104,7 @@ def test_no_client_is_told_to_go_on_with_a_body_that_is_too_large(connection: Ra
     assert connection.read_until(b"\r\n").startswith(b"HTTP/1.1 413")
 
 
-def test_a_client_that_sends_on_still_gets_its_refusal(fake_server: ServerUnderTest) -> None:
+def test_a_client_that_keeps_sending_still_gets_its_refusal(fake_server: ServerUnderTest) -> None:
     """And so if it asks for the connection's end: a socket that is closed with unread data loses the answer."""
     connection = RawConnection(fake_server)
     size = 5_000_000

@@ -136,7 +136,7 @@ def test_fields_that_are_null_count_as_left_out(client: OpenAI) -> None:
     assert chat(client, max_tokens=3, extra_body=nothing).content == expected_answer(HELLO, 3)
 
 
-def test_all_fields_of_the_api_together(client: OpenAI) -> None:
+def test_all_fields_of_the_api_work_together(client: OpenAI) -> None:
     ours = {"top_k": 5, "repetition_penalty": 1.1, "min_tokens": 1, "ignore_eos": True, "cache_salt": "s"}
     answer = client.chat.completions.create(
         model=MODEL, messages=HELLO, max_tokens=6, temperature=0.5, top_p=0.9, seed=7, n=2, user="me",
@@ -181,7 +181,7 @@ def test_logprobs_of_a_stream_are_those_of_the_whole(client: OpenAI) -> None:
     assert streamed == whole.content
 
 
-def test_text_offsets_of_a_stream_go_on(client: OpenAI) -> None:
+def test_text_offsets_of_a_stream_continue(client: OpenAI) -> None:
     stream = client.completions.create(model=MODEL, prompt="abc", max_tokens=20, logprobs=1, stream=True)
     logprobs: list[Any] = [chunk.choices[0].logprobs for chunk in stream]  # without the option there is no usage event
     assert [offset for one in logprobs if one is not None for offset in one.text_offset] == list(range(20))

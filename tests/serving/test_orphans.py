@@ -76,7 +76,7 @@ def test_a_killed_server_leaves_no_process(served: tuple["subprocess.Popen[str]"
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no groups of processes")
 @pytest.mark.parametrize("options", [(), FLEET], ids=["one", "fleet"])
 @pytest.mark.parametrize("ending", ["SIGTERM", "server killed", "engine killed"])
-def test_what_a_step_has_started_ends_too(
+def test_processes_started_by_a_step_end_too(
     options: tuple[str, ...], ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(STARTS_WHAT_NEVER_ENDS)  # Python imports it first

@@ -32,7 +32,7 @@ def test_tokens_of_a_text(fake_server: ServerUnderTest) -> None:
     assert fake_server.post("/tokenize", **asked) == (200, answer)
 
 
-def test_tokens_of_a_chat_are_those_that_are_computed(
+def test_tokens_of_a_chat_equal_the_computed_ones(
     embedded_server: ServerUnderTest, embedded: OpenAI, offline: LLM
 ) -> None:
     answer = embedded_server.post("/tokenize", messages=HELLO)[1]
@@ -80,7 +80,7 @@ def locked() -> Iterator[ServerUnderTest]:
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/m", "/v1/completions", "/v1/chat/completions", "/tokenize"])
 @pytest.mark.parametrize("key", [None, "Bearer wrong", "Bearer sesam", "Basic sesame", "sesame", "Bearer"])
-def test_without_the_key_there_is_nothing(locked: ServerUnderTest, path: str, key: str | None) -> None:
+def test_without_the_key_every_route_is_refused(locked: ServerUnderTest, path: str, key: str | None) -> None:
     with RawConnection(locked) as connection:
         method = "GET" if "models" in path else "POST"
         connection.send(head(method, path, *([] if key is None else [f"Authorization: {key}"])))
@@ -88,7 +88,7 @@ def test_without_the_key_there_is_nothing(locked: ServerUnderTest, path: str, ke
         assert (status, answer["error"]["code"], headers["www-authenticate"]) == (401, "invalid_api_key", "Bearer")
 
 
-def test_with_the_key_there_is_all(locked: ServerUnderTest) -> None:
+def test_with_the_key_requests_are_served(locked: ServerUnderTest) -> None:
     with locked.client_of(api_key="sesame") as client:
         assert client.models.list().data[0].id == "m"
         assert client.completions.create(model="m", prompt="x").choices[0].finish_reason == "length"

@@ -60,7 +60,7 @@ def test_a_replica_with_far_more_to_do_is_passed_over() -> None:
     assert router.choose(chained(["a"]), {0: 4, 1: 3}) == 1, "now both know it"
 
 
-def test_a_replica_that_begins_anew_knows_nothing() -> None:
+def test_a_restarted_replica_knows_no_blocks() -> None:
     router = PrefixAware()
     router.choose(chained(["a"]), {1: 0})
     router.forget(1)
@@ -69,7 +69,7 @@ def test_a_replica_that_begins_anew_knows_nothing() -> None:
     assert router.choose(chained(["a"]), IDLE) == 0
 
 
-def test_the_others_still_know_what_they_knew() -> None:
+def test_forgetting_one_replica_keeps_the_blocks_of_the_others() -> None:
     router = PrefixAware()
     for replica, text in enumerate("abc"):
         router.choose(chained([text, "more"]), {replica: 0})
@@ -89,7 +89,7 @@ def test_each_replica_knows_as_many_blocks_as_the_limit_says() -> None:
     assert [router.num_known_blocks(chained([replica, "b", "c"]), replica) for replica in range(4)] == [3] * 4
 
 
-def test_turns_go_on_when_a_replica_ends_or_begins() -> None:
+def test_turns_continue_when_a_replica_ends_or_starts() -> None:
     router = RoundRobin()
     chosen = [router.choose((), IDLE), router.choose((), {0: 0, 2: 0}), router.choose((), IDLE)]
     chosen += [router.choose((), dict.fromkeys(range(5), 0)) for _ in range(2)]
@@ -127,7 +127,7 @@ def test_the_same_text_from_a_user_and_from_an_assistant_is_another_prompt() -> 
     assert not set(one) & set(prefix_of({"messages": [{"role": "us", "content": f"er {text}"}]}))
 
 
-def test_what_was_not_used_for_longest_is_forgotten_last_blocks_first() -> None:
+def test_the_least_recently_used_blocks_are_forgotten_last_blocks_first() -> None:
     router = PrefixAware(max_blocks_known=4)
     old, new = chained(["o1", "o2", "o3"]), chained(["n1", "n2"])
     router.choose(old, {0: 0})
@@ -202,7 +202,7 @@ def test_the_metrics_of_all_replicas_are_one_page() -> None:
     assert sum("num_requests_running{" in line for line in lines) == 2
 
 
-def test_the_first_silence_of_a_replica_is_told_and_the_second_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_silence_of_a_replica_is_reported_and_the_second_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     signals: list[Any] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: signals.append(number))
     monkeypatch.setattr(os, "killpg", lambda pid, number: signals.append(number))
@@ -213,7 +213,7 @@ def test_the_first_silence_of_a_replica_is_told_and_the_second_ends_it(monkeypat
     assert signals[1:] == [signal.SIGKILL, "kill"]
 
 
-def test_what_an_engine_that_has_ended_refuses_goes_to_another_one() -> None:
+def test_requests_refused_by_an_ended_engine_go_to_another_one() -> None:
     def fine() -> httpx.Response:
         return httpx.Response(200, stream=httpx.ByteStream(b'{"id":"x"}'))
 

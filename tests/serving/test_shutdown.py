@@ -73,7 +73,7 @@ def begin_to_end(server: ServerUnderTest) -> threading.Event:
     return gate
 
 
-def test_what_is_not_finished_in_time_is_aborted_and_told_so() -> None:
+def test_requests_not_finished_in_time_are_aborted_and_say_so() -> None:
     with serving(shutdown_timeout=0) as server:
         [stream] = server.ask_paused(stream=True, max_tokens=2000)
         [whole] = server.ask_paused(max_tokens=2000)

@@ -88,7 +88,7 @@ def test_while_a_learners_step_loops_and_nobody_has_noticed(gate: Path, options:
 
 
 @pytest.mark.parametrize("gate", [1.0], indirect=True, ids=["told after a second"])
-def test_after_a_learners_endless_step_was_told(gate: Path) -> None:
+def test_after_a_learners_endless_step_was_reported(gate: Path) -> None:
     with serve_command() as (process, address), begin_stream(address):
         gate.touch()
         wait_until(is_told(address), "the endless step is told")

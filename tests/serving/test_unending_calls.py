@@ -110,7 +110,7 @@ def told(server: ServerUnderTest) -> list[str]:
         (WAITS, ["Your code has waited for 1 seconds in one call", "starter.py:3, in", "threading.Event().wait()"]),
     ],
 )
-def test_a_call_that_does_not_end_is_told_with_its_line(body: str, words: list[str], is_in_call: bool) -> None:
+def test_an_endless_call_is_reported_with_its_line(body: str, words: list[str], is_in_call: bool) -> None:
     llm = AsyncLLM(partial(open_with, body, is_in_call), watch_calls)
     with serving(llm, shutdown_timeout=60) as server:
         for text in told(server):
@@ -135,7 +135,7 @@ def test_an_engine_in_the_servers_own_process_is_given_up_too(
 
 
 @pytest.mark.parametrize("body", ["gate.wait()", "while not gate.wait(0.01): pass", "while not gate.is_set(): pass"])
-def test_a_call_that_takes_long_is_told_before_it_is_judged_and_withdrawn(
+def test_a_slow_call_is_reported_early_and_the_report_is_withdrawn(
     body: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(call_watch, "NOTICE", 0.3)
@@ -184,7 +184,7 @@ def test_a_step_cannot_fork_the_engine() -> None:
         assert server.post("/tokenize", prompt="abc")[0] == 200
 
 
-def test_native_code_that_holds_the_interpreter_is_told_and_its_line_shown(
+def test_native_code_that_holds_the_interpreter_is_reported_with_its_line(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(engine_process, "SECONDS_OF_SILENCE", 3)
@@ -194,7 +194,7 @@ def test_native_code_that_holds_the_interpreter_is_told_and_its_line_shown(
 
 
 @pytest.mark.parametrize(("body", "code"), [(CRASHES, -11), (EXITS, 3)])
-def test_the_end_of_the_process_is_told(
+def test_the_end_of_the_process_is_reported(
     body: str, code: int, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with serving(AsyncLLM(partial(open_with, body), watch_calls)) as server:
@@ -215,7 +215,7 @@ def test_a_process_that_was_stopped_for_a_while_is_not_given_up(monkeypatch: pyt
         assert server.call(max_tokens_of_request) > 0
 
 
-def test_a_call_that_looks_now_and_then_waits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_polling_call_counts_as_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu_seconds = count(0.0, 0.01)
     monkeypatch.setattr(call_watch, "cpu_time", lambda thread: next(cpu_seconds))
     call = WatchedCall(sys._getframe(), 0.0)

@@ -22,7 +22,7 @@ SECONDS_OF_TURN = 0.6  # on average: a large model's batch next to eight busy pr
 WHY = (
     "Ratios divide a side by the default in the same round. The default adapts its number of threads, and how long "
     "they spin while waiting, to what other programs leave it. On a busy machine a spinning thread uses up the time in "
-    "which the thread that it waits for could run."
+    "which the awaited thread could run."
 )
 
 
@@ -32,15 +32,15 @@ def bench_busy(
         NUM_TOKENS
     ),
     busy: Annotated[
-        str, typer.Option(metavar="A,B", help="Numbers of busy processes beside the engine.")
+        str, typer.Option(metavar="A,B", help="How many busy processes run next to the engine.")
     ] = "0,1,2,4,8",
-    batch: Annotated[str, typer.Option(metavar="A,B", help="Requests at once.")] = "1,8,32",
+    batch: Annotated[str, typer.Option(metavar="A,B", help="How many requests decode together.")] = "1,8,32",
     peers: Annotated[
         str, typer.Option(metavar="A,B", help=f"Backends to compare with: {', '.join(PEERS)}; 'none'.")
     ] = ",".join(PEERS),
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of every side, in turns, after a warm-up.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds per side; sides take turns after a warm-up.")] = 5,
     lineup: LineupText = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Embedded model, two cases, one round: a trial run.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A trial run: embedded model, two cases, one round.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Decode next to busy processes, with adapted threads, fixed numbers of threads, and peers.
@@ -79,7 +79,7 @@ def bench_busy(
 
 
 def summary(cases: Sequence[Case]) -> Table:
-    """Return one row for each case: tokens/s of each side, and the default over the best fixed choice."""
+    """Return one row per case: tokens/s of each side, and the default over the best fixed choice."""
     names = list(cases[0].sides) if cases else []
     table = Table("Tokens/s", *names, f"{DEFAULT} / best of {len(FIXED)}", box=None)
     for case in cases:

@@ -13,13 +13,13 @@ from mini_vllm_labs.pictures.terminal.learner_lineup import WHOLE_REFERENCE, lin
 from mini_vllm_labs.pictures.terminal.options import AsJson, LineupText
 from mini_vllm_labs.pictures.terminal.progress import ProgressReport
 
-Rounds = Annotated[int, typer.Option(min=1, help="Rounds of every side, in turns, after one that does not count.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Small batches, short texts, one round: a trial run.")]
+Rounds = Annotated[int, typer.Option(min=1, help="Rounds per side; sides take turns after a warm-up.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A trial run: small batches, short texts, one round.")]
 
 
 @dataclass(frozen=True)
 class Described:
-    """A command: its help, the parts that it needs, its default lineup, its length in seconds, what explains it."""
+    """A benchmark: help, required parts, default lineup, rounds, length in seconds, and an explanation."""
 
     help: str
     needs: tuple[str, ...]
@@ -32,52 +32,51 @@ class Described:
 DESCRIBED = {
     "prefix": Described("Serve many questions about one document, with and without caching.", ("prefix_cache",)),
     "chunked": Described(
-        "Serve long documents beside chats, with and without chunks.\n\nThe documents arrive while the chats decode.",
+        "Serve long documents next to chats, with and without chunks.\n\nThe documents arrive while the chats decode.",
         ("chunking",),
     ),
     "preemption": Described(
-        "Serve outputs of unknown length in little memory.\n\nBlocks on demand, or memory reserved in advance.",
+        "Serve outputs of unknown length in little memory.\n\nCompares blocks on demand with reserved memory.",
         ("kv_cache", "preemption"),
     ),
     "speculative": Described(
-        "Answer chats with drafts and without.\n\nBy prompt lookup, by a draft model; batch 1 to 64.",
+        "Answer chats with and without drafts.\n\nBy prompt lookup and by a draft model; batches of 1 to 64.",
         ("speculation",),
         "solution:1-7",
         3,
         60,
-        "Much of a small step is the same for one token and for five: weights are read once, each layer is called "
+        "Most of a small step costs the same for one token and for five: weights are read once, each layer is called "
         "once. So a draft is cheap at batch 1. The larger the batch, the more of a step is arithmetic, and the more a "
-        "rejected draft costs. `adaptive` gives each request as many drafts as its own share of accepted ones pays "
-        "for, none for a while if not even one pays, and none to any request while more than 8 requests decode. A "
-        "draft model costs a forward pass per draft: it pays where the text is the model's own and cannot be looked "
-        "up.",
+        "rejected draft costs. `adaptive` gives a request as many drafts as its acceptance rate pays for. It pauses "
+        "them if not even one pays, and drafts nothing while more than 8 requests decode. A draft model costs a "
+        "forward pass per draft, so it pays only for text that lookup cannot find.",
     ),
     "async": Described(
-        "Generate with a step in flight and without.\n\nMeasures gaps between forward passes, and tokens per second.",
+        "Generate with and without a step in flight.\n\nMeasures gaps between forward passes, and tokens per second.",
         ("async_scheduling",),
         "solution:1-6,solution:8",
         3,
         60,
-        "In turn, the runner waits while the engine applies a step, writes its text and plans the next one. "
-        "Overlapped, that happens during the forward pass; between two passes only the runner's own work is left: "
-        "sampling, and the tensors of the next step. The time is hidden only if the pass does not need it: Python runs "
-        "one thread at a time, and two threads may share a core. So a model on a CPU gains little or loses. A pass on "
-        "a GPU needs neither; `mini-vllm bench gpu in-flight` measures it there.",
+        "Without overlap the runner waits while the engine applies a step, writes its text and plans the next one. "
+        "With overlap this happens during the forward pass. Between two passes only the runner's own work is left: "
+        "sampling, and the tensors of the next step. On a CPU this gains little or even loses, because Python runs one "
+        "thread at a time, and two threads may share a core. On a GPU the forward pass needs neither; "
+        "`mini-vllm bench gpu in-flight` measures it there.",
     ),
     "sampling": Described(
-        "Generate greedily, at a temperature, with cuts, under a regex.\n\nThree models, the last with a vocabulary of "
-        "151,936; batch 1 to 64. A regex needs phase 9, other grammars also llguidance.",
+        "Generate greedily, at a temperature, with cuts, and under a regex.\n\nUses three models, the last with a "
+        "vocabulary of 151,936, in batches of 1 to 64. A regex needs phase 9; other grammars also need llguidance.",
         (),
         "solution:1-6,solution:9",
         5,
         120,
-        "Two cuts: top_k 50, then top_p 0.9. Masks: the share of the time in which grammars forbid tokens.",
+        "The two cuts are top_k 50, then top_p 0.9. Masks: the share of time spent on forbidding tokens.",
     ),
 }
 
 
 def engine_command(name: str) -> Callable[..., None]:
-    """Return the command of a benchmark; all of them take the same options."""
+    """Return a benchmark's command; all take the same options."""
 
     @friendly
     def command(
@@ -104,12 +103,12 @@ def bench_preemption(
     rounds: Rounds = 3,
     threads: ModelsThreads = None,
     quick: Quick = False,
-    swap: Annotated[bool, typer.Option("--swap", help="Compute again or swap, by length (phase 10).")] = False,
+    swap: Annotated[bool, typer.Option("--swap", help="Recompute or swap, by length (phase 10).")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Serve outputs of unknown length in little memory.
 
-    Blocks on demand, or memory reserved in advance.
+    Compares blocks on demand with memory reserved in advance.
     """
     if not swap:
         run("preemption", lineup, rounds, threads, quick=quick, as_json=as_json)
@@ -122,11 +121,11 @@ def bench_preemption(
         return swap_cases(team, 1 if quick else rounds, threads, quick=quick)
 
     why = (
-        "Computing again costs operations: per token, and for long prompts per pair of tokens. Swapping costs bytes, "
-        "out and in, and one copy per block, layer, and K or V. Simulated: what either adds to a step of 32 decodes, "
-        "with assumed bandwidths of the bus and 5 us per copy, for a prefix that is no longer in the cache. Measured: "
-        "the embedded model and phase 10, alone, without the step that both need, to and from the same memory: "
-        "without a bus."
+        "Recomputing costs operations: per token, and for long prompts per pair of tokens. Swapping costs bytes, out "
+        "and in, and one copy per block, layer, and K or V. The simulation shows what either adds to a step of 32 "
+        "decodes for a prefix that the cache has lost. It assumes bus bandwidths and 5 us per copy. The measurement "
+        "uses the embedded model and phase 10 without the rest of the step, and copies within one memory, without a "
+        "bus."
     )
     run_cases(cases, lineup=team, seconds=8, as_json=as_json, text=LOADING, closing=[why])
 

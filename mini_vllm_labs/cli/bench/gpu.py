@@ -14,16 +14,14 @@ from mini_vllm_labs.pictures.terminal.step_view import FAINT
 
 @friendly
 def bench_gpu(
-    parts: Annotated[list[str] | None, typer.Argument(help="Some of the six. Default: those not done yet.")] = None,
-    out: Annotated[Path, typer.Option(help="The folder of the figures, a JSON file for each part.")] = Path(
-        "gpu-bench"
-    ),
+    parts: Annotated[list[str] | None, typer.Argument(help="Parts to run. Default: those not done yet.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the figures, one JSON file per part.")] = Path("gpu-bench"),
     lineup: LineupText = None,
 ) -> None:
     """Go through a checklist on a GPU.
 
     Six parts of at most eight minutes each: equal, graphs, bandwidth, workload, in-flight, peer. The table at the end
-    has all that were done, now or before.
+    has all parts done so far.
     """
     from mini_vllm_labs.bench.gpu import LIMIT_SECONDS, PARTS, chosen_parts, rows, run_part
 

@@ -22,12 +22,12 @@ WHY = (
 @friendly
 def bench_loop(
     phase: Annotated[str, typer.Option(metavar="K or K-M", help="The phases whose first task is graded.")] = "1-6",
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of every side, in turns, after a warm-up.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds per side; sides take turns after a warm-up.")] = 5,
     as_json: AsJson = False,
 ) -> None:
     """Measure the time from a save to the verdict on a task.
 
-    A copy of the course is graded: your starter, or the solution in a checkout that has it.
+    It grades a copy of the course: your starter, or the solution if the checkout has it.
     """
     from mini_vllm_labs.bench.save_to_verdict import verdict_cases
 

@@ -21,24 +21,24 @@ COMMANDS = [
     (
         "chunked",
         "engine:bench_chunked",
-        "Serve long documents beside chats, with and without chunks.",
+        "Serve long documents next to chats, with and without chunks.",
     ),
     (
         "preemption",
         "engine:bench_preemption",
         "Serve outputs of unknown length in little memory.",
     ),
-    ("speculative", "engine:bench_speculative", "Answer chats with drafts and without."),
-    ("async", "engine:bench_async", "Generate with a step in flight and without."),
+    ("speculative", "engine:bench_speculative", "Answer chats with and without drafts."),
+    ("async", "engine:bench_async", "Generate with and without a step in flight."),
     (
         "sampling",
         "engine:bench_sampling",
-        "Generate greedily, at a temperature, with cuts, under a regex.",
+        "Generate greedily, at a temperature, with cuts, and under a regex.",
     ),
     (
         "serve",
         "serve:bench_serve",
-        "Send requests at their planned times, whatever comes back.",
+        "Send requests at their planned times, without waiting for answers.",
     ),
     (
         "router",

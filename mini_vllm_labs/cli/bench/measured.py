@@ -1,5 +1,4 @@
-"""How a benchmark runs: it announces its length, shows each case when it is ready, and the load of the machine at the
-end."""
+"""Runs a benchmark: announces its length, shows each case once it is ready, then the machine's load."""
 
 import json
 import os
@@ -25,7 +24,7 @@ ModelsThreads = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Compute threads. Default: OMP_NUM_THREADS, or as many as are fastest at the time.",
+        help="Compute threads. Default: OMP_NUM_THREADS, or the number that is fastest at the time.",
         show_default=False,
     ),
 ]
@@ -33,10 +32,10 @@ ModelsThreads = Annotated[
 
 @contextmanager
 def measuring(text: str, seconds: float) -> Iterator[ProgressReport]:
-    """Say on stderr how long the block takes on two quiet cores, then show what it reports, as `reported` does."""
+    """Print on stderr how long the block takes on two quiet cores, then show its progress like `reported`."""
     amount = f"{10 * round(seconds / 10) or 10} seconds" if seconds < 90 else f"{round(seconds / 60)} minutes"
     console = make_console(stderr=True)
-    console.print(f"About {amount} on two quiet cores. Each result is shown when it is there.", style=FAINT)
+    console.print(f"About {amount} on two quiet cores. Each result is shown once it is ready.", style=FAINT)
     with reported(text, console) as report:
         yield report
 
@@ -51,10 +50,10 @@ def run_cases(
     closing: Sequence[str | Table] = (),
     facts: dict[str, Any] | None = None,
 ) -> None:
-    """Measure the cases one after another; print them as JSON, or each with bars and then what `closing` holds.
+    """Measure the cases one after another; print JSON, or bars for each case and then the `closing` texts.
 
     `facts` go into the JSON object. `cases` may add to both. With --json the bars go to stderr.
-    A peer that the benchmark cannot do without ends it with its last words.
+    If a required peer fails, its last output ends the benchmark.
     """
     console, found, before = make_console(stderr=as_json), [], load()
     if lineup is not None:
@@ -83,12 +82,12 @@ def load() -> float | None:
 
 
 def load_line(before: float | None) -> str:
-    """Return the load of the machine before a benchmark and now: others' work slows the sides, seldom alike."""
+    """Return the load of the machine before a benchmark and now: other programs slow the sides, rarely all alike."""
     return f"Load of the machine: {before} before, {load()} at the end; CPUs: {os.cpu_count()}."
 
 
 def show_case(console: Console, case: Case) -> None:
-    """Print a bar for each side: median and range, and the ratio to the base; then other figures and notes."""
+    """Print a bar for each side: median, range, and ratio to the base; then print other figures and notes."""
     console.print(f"\n{case.heading}", style=STRONG, markup=False)
     scale = max((side.median for side in case.sides.values()), default=0.0) or 1.0
     for name, side in case.sides.items():

@@ -1,4 +1,4 @@
-"""`mini-vllm bench pages`: the delay from a move to its picture in widgets and the live page, and the pages' bytes."""
+"""`mini-vllm bench pages`: the delay from a move to its picture in widgets and the live page, and page sizes."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -21,8 +21,8 @@ def bench_pages(
 ) -> None:
     """Measure the delay from a slider or a knob to its picture.
 
-    A headless Chromium draws them. Final pictures are those that follow once a knob rests. Bytes: code, style and state
-    of a widget, and what a browser loads of the live page.
+    A headless Chromium draws them. Final pictures follow once a knob rests. Bytes are the code, style and state
+    of a widget, and what a browser loads for the live page.
     """
     from mini_vllm_labs.bench.pages import measure_pages
 

@@ -1,4 +1,4 @@
-"""`mini-vllm bench router`: round robin, least loaded and prefix-aware, on the same requests in simulated time."""
+"""`mini-vllm bench router`: three routers on the same requests in simulated time."""
 
 from collections.abc import Callable, Iterator
 from typing import Annotated
@@ -27,7 +27,7 @@ WHY = (
     "one text, over all replicas: each computes the same prefix. Time is simulated: a run with the same seed gives the "
     "same figures."
 )
-LOAD = 2.1  # times what the replicas sustain without cache hits: caches have to help
+LOAD = 2.1  # times the rate that the replicas sustain without cache hits, so caches have to help
 
 
 @friendly
@@ -36,8 +36,7 @@ def bench_router(
     replicas: Annotated[int, typer.Option(min=1, help="Engines, each on its own simulated GPU.")] = 4,
     requests: Annotated[int, typer.Option(min=1, help="Number of requests.")] = 4_000,
     rate: Annotated[
-        float | None,
-        typer.Option(help=f"Requests per second. Default: {LOAD:g} times what they sustain without a cache."),
+        float | None, typer.Option(help=f"Requests per second. Default: {LOAD:g} times the rate without a cache.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the requests.")] = 0,
     lineup: LineupText = None,
@@ -45,7 +44,7 @@ def bench_router(
 ) -> None:
     """Send the same requests to simulated engines through three routers.
 
-    Prints hits, and the longest waits.
+    Prints cache hits and the longest waits.
     """
     team = lineup_to_run(lineup, make_console(stderr=as_json))
     experiment = Experiment(workload, requests, None, seed).with_rate()

@@ -1,4 +1,4 @@
-"""`mini-vllm bench scheduler`: the CPU time of scheduling; with `--peer vllm` next to vLLM's own, in one process."""
+"""`mini-vllm bench scheduler`: the CPU time of scheduling, with `--peer vllm` next to vLLM's own."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -25,7 +25,7 @@ from mini_vllm_labs.pictures.terminal.progress import ProgressReport
 def bench_scheduler(
     lineup: LineupText = None,
     peer: Annotated[
-        Literal["vllm"] | None, typer.Option(help="Beside vLLM's own scheduler, in one process.", show_default=False)
+        Literal["vllm"] | None, typer.Option(help="Also run vLLM's own scheduler, in one process.", show_default=False)
     ] = None,
     peer_version: Annotated[
         str, typer.Option(help=f"The peer's release, {' or '.join(RELEASES)}; ours decides by its rules.")
@@ -35,7 +35,7 @@ def bench_scheduler(
 ) -> None:
     """Measure the CPU time of scheduling, per request.
 
-    That of schedule() and update_from_output().
+    It covers schedule() and update_from_output().
     """
     team = replace(lineup_to_run(lineup, make_console(stderr=as_json)), runner="absent")
     num_rounds, num_admissions = (2, 100) if quick else (NUM_ROUNDS, NUM_ADMISSIONS)
@@ -58,10 +58,10 @@ def bench_scheduler(
             raise ValueError(f"lineup {team}: --peer vllm needs phase 2, because vLLM's memory also comes in blocks")
         why = (
             f"CPU microseconds per request, medians of {num_rounds} rounds in turns, in one process; ratios are ours "
-            f"over vLLM's. Decode and admission: schedule() and update_from_output(). Arrival: the request is made of "
-            f"its tokens, hashed and queued. {num_admissions:,} are admitted in one step and share {SHARED_TOKENS} "
-            f"cached tokens. vLLM's schedule() also writes the message to its workers; our runner gets the requests "
-            f"themselves. Clock: time.{CLOCK}."
+            f"over vLLM's. Decode and admission: schedule() and update_from_output(). Arrival: the request is built "
+            f"from its tokens, hashed and queued. {num_admissions:,} requests are admitted in one step and share "
+            f"{SHARED_TOKENS} cached tokens. vLLM's schedule() also writes the message to its workers; "
+            f"our runner gets the requests themselves. Clock: time.{CLOCK}."
         )
     facts = {"clock": f"time.{CLOCK}", "num_admissions": num_admissions}
     run_cases(cases, lineup=team, seconds=10 if quick else 30, as_json=as_json, closing=[why], facts=facts)

@@ -1,4 +1,4 @@
-"""`mini-vllm bench serve`: load on a server, through its HTTP endpoint: our own next to its peers, or any other."""
+"""`mini-vllm bench serve`: HTTP load on our own server and its peers, or on any other endpoint."""
 
 import json
 import math
@@ -36,7 +36,7 @@ ServerThreads = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Compute threads of every server. Default: its own choice, which for ours is one if the model is small.",
+        help="Compute threads of every server. Default: its own choice; ours takes one for a small model.",
         show_default=False,
     ),
 ]
@@ -54,12 +54,12 @@ def _search(help: str) -> Any:
 
 @dataclass(frozen=True)
 class EndpointOptions:
-    """Where requests are sent."""
+    """The endpoint that receives the requests."""
 
-    base_url: Annotated[str | None, typer.Option(help="An OpenAI endpoint. Default: our own server, and peers.")] = None
+    base_url: Annotated[str | None, typer.Option(help="An OpenAI endpoint. Default: our server and its peers.")] = None
     model: Annotated[
         str,
-        typer.Option(help=f"'{EMBEDDED}', '{RANDOM}' or a model directory; with --base-url the model's name there."),
+        typer.Option(help=f"'{EMBEDDED}', '{RANDOM}' or a model directory; with --base-url, the model's name there."),
     ] = EMBEDDED
     api_key: Annotated[str | None, typer.Option(help="Default: OPENAI_API_KEY.", show_default=False)] = None
     chat: Annotated[bool, typer.Option("--chat", help="Use /v1/chat/completions.")] = False
@@ -75,20 +75,20 @@ class EndpointOptions:
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """What is sent."""
+    """The requests to send."""
 
     workload: Annotated[str, _load(f"One of {', '.join(DESCRIPTIONS)}.")] = SHAREGPT
     num_prompts: Annotated[int, _load("Number of requests.")] = 100
-    request_rate: Annotated[float, _load("Requests per second, or inf: all at once.")] = math.inf
-    burstiness: Annotated[float, _load("Shape of the gamma distribution of gaps; 1: Poisson, less: bursts.")] = 1.0
-    scale: Annotated[float, _load("Factor of all lengths.")] = 0.25
+    request_rate: Annotated[float, _load("Requests per second; inf sends all at once.")] = math.inf
+    burstiness: Annotated[float, _load("Gamma shape of the gaps; 1 is Poisson, less makes bursts.")] = 1.0
+    scale: Annotated[float, _load("Factor for all lengths.")] = 0.25
     seed: Annotated[int, _load("Seed of lengths, words and arrivals.")] = 0
-    max_concurrency: Annotated[int | None, _load("Maximum requests under way at once. Default: no limit.")] = None
-    goodput: Annotated[list[str] | None, _load("An objective in ms: 'ttft:200 tpot:50'; e2el too.")] = None
-    timeout: Annotated[float, _load("Seconds after which a request has failed.")] = 600.0
+    max_concurrency: Annotated[int | None, _load("Maximum number of concurrent requests. Default: no limit.")] = None
+    goodput: Annotated[list[str] | None, _load("Objectives in ms, such as 'ttft:200 tpot:50'; also e2el.")] = None
+    timeout: Annotated[float, _load("Seconds after which a request counts as failed.")] = 600.0
 
     def load(self) -> "ServeLoad":
-        """Return the load. Raises `ValueError` if `--goodput` is no objective."""
+        """Return the load. Raises `ValueError` for an invalid `--goodput`."""
         from mini_vllm_labs.bench.serve.load import ServeLoad
         from mini_vllm_labs.bench.serve.report import parse_objective
 
@@ -99,14 +99,14 @@ class LoadOptions:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What is searched."""
+    """The search for the highest rate."""
 
     find_rate: Annotated[
-        bool | None, _search("Search the highest rate within the bound. Default: without --base-url.")
+        bool | None, _search("Search for the highest rate within the bound. Default: on without --base-url.")
     ] = None
     max_p99_ttft: Annotated[float, _search("The bound, in ms.")] = 1000.0
     probes: Annotated[int, _search("Rates to try.")] = 6
-    probe_seconds: Annotated[float, _search("Minimum seconds of a probe, which has at least 100 requests.")] = 20.0
+    probe_seconds: Annotated[float, _search("Minimum seconds of a probe, which also has at least 100 requests.")] = 20.0
 
 
 @friendly
@@ -116,7 +116,7 @@ def bench_serve(
     where: EndpointOptions,
     sent: LoadOptions,
     searched: SearchOptions,
-    rounds: Annotated[int, typer.Option(min=0, help="Rounds of offline and HTTP in turns; 0: none.")] = 5,
+    rounds: Annotated[int, typer.Option(min=0, help="Rounds of offline and HTTP in turns; 0 skips them.")] = 5,
     peers: Annotated[
         str, typer.Option(metavar="A,B", help=f"{', '.join(SERVERS[1:])}; 'none'.", rich_help_panel=SERVER_PANEL)
     ] = ",".join(SERVERS[1:]),
@@ -124,17 +124,17 @@ def bench_serve(
     threads: ServerThreads = None,
     dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Type of weights and KV cache.")] = "float32",
     hostile: Annotated[
-        bool, typer.Option("--hostile", help="Measure how costly requests of one client delay another's stream.")
+        bool, typer.Option("--hostile", help="Measure how one client's costly requests delay another's stream.")
     ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="A handful of short requests: a trial run.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A trial run: a handful of short requests.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Send requests at their planned times, whatever comes back.
+    """Send requests at their planned times, without waiting for answers.
 
     Prints what vLLM's `bench serve` prints.
 
-    Without --base-url, start our server and its peers one after another, find the highest request rate of each
-    within a bound on the time to the first token, and measure what HTTP costs in addition to LLM.generate.
+    Without --base-url, start our server and its peers one after another. Find the highest request rate of each within
+    a bound on the time to the first token, and measure the cost of HTTP on top of LLM.generate.
     """
     # Imported here, for a quick `--help`.
     from mini_vllm_labs.bench.serve.comparison import ServingPlan, load_cases, server_cases
@@ -148,7 +148,7 @@ def bench_serve(
     search = Search(searched.max_p99_ttft / 1e3, searched.probes, searched.probe_seconds)
     if quick:
         load, search, rounds = replace(load, **QUICK_LOAD), Search(**QUICK_SEARCH), min(rounds, 1)
-    load.requests(0)  # illegal values are refused before anything starts
+    load.requests(0)  # refuses illegal values before anything starts
     base_url, model = where.base_url, where.model
     wanted = search if (base_url is None if searched.find_rate is None else searched.find_rate) else None
     facts: dict[str, Any] = {"model": model}
@@ -207,7 +207,7 @@ def bench_hostile(where: EndpointOptions, lineup: str | None, threads: int | Non
 
 
 def closing_of(facts: dict[str, Any]) -> Iterator[str]:
-    """Yield the reports as vLLM prints them, which servers are missing, and the targets."""
+    """Yield the reports in vLLM's format, the missing servers, and the targets."""
     from mini_vllm_labs.bench.serve.view import as_vllm_prints
 
     for name, report in facts.pop("reports").items():
@@ -220,7 +220,7 @@ def closing_of(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def expected_seconds(load: "ServeLoad", search: "Search | None", num_servers: int, num_rounds: int) -> float:
-    """Return about how long the embedded model takes; a larger one cannot answer a probe's requests in its time."""
+    """Return roughly how long the embedded model takes; a larger one cannot answer a probe in that time."""
     sending = 5.0 if load.request_rate == math.inf else load.num_requests / load.request_rate
     probing = search.num_probes * search.probe_seconds if search is not None else 0.0
     return num_servers * (10 + sending + probing) + (20 * (num_rounds + 1) if num_rounds else 0)

@@ -1,4 +1,4 @@
-"""`mini-vllm bench throughput`: whole workloads, next to what a user would run instead."""
+"""`mini-vllm bench throughput`: whole workloads, next to the backends a user would run instead."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -32,25 +32,24 @@ def bench_throughput(
     peers: Annotated[
         str, typer.Option(metavar="A,B", help=f"Backends to compare with: {', '.join(BACKENDS[1:])}; 'none'.")
     ] = ",".join(BACKENDS[1:]),
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of every backend, in turns.")] = 2,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds per backend; backends take turns.")] = 2,
     temperature: Annotated[
-        str, typer.Option(metavar="A,B", help="Temperatures of the batches and of the last streams.")
+        str, typer.Option(metavar="A,B", help="Temperatures of the batches and the last streams.")
     ] = "0,0.8",
     batch: Annotated[
-        str, typer.Option(metavar="A,B", help="Sizes of batches of one length, in and out; 'none'.")
+        str, typer.Option(metavar="A,B", help="Sizes of batches with equal lengths, in and out; or 'none'.")
     ] = "1,4,16,64",
     threads: Threads = None,
     dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Type of weights and KV cache.")] = "float32",
     lineup: LineupText = None,
-    quick: Annotated[bool, typer.Option("--quick", help="12 short requests, one round: a trial run.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A trial run: 12 short requests, one round.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Serve chats and documents on mini-vLLM and its peers.
 
-    Many short chats and a few long documents.
-
-    All at once, then as a stream; then one round of questions that share a document. Last, batches of equal lengths:
-    the best case for transformers' `generate`. A table at the end says where we are slower.
+    Many short chats and a few long documents arrive at once, then as a stream. One round of questions about one
+    document follows, then batches of equal lengths: the best case for transformers' `generate`. A table at the end says
+    where we are slower.
 
     Each backend has its own process and the same requests, threads and KV cache size; rounds are taken in turns.
     """
@@ -99,7 +98,7 @@ def bench_throughput(
 
 
 def numbers(option: str, text: str, minimum: int, *, is_whole: bool) -> list[float]:
-    """Return the different numbers of an option, none for 'none'. Raises `ValueError`."""
+    """Return the distinct numbers of an option; empty for 'none'. Raises `ValueError`."""
     try:
         found = [float(part) for part in text.split(",")] if text != "none" else []
     except ValueError:
@@ -113,7 +112,7 @@ def numbers(option: str, text: str, minimum: int, *, is_whole: bool) -> list[flo
 def expected_seconds(
     model: str, num_backends: int, num_requests: int, num_rounds: int, num_batches: int, *, quick: bool
 ) -> float:
-    """Return about how long it takes: recorded runs of two models, in proportion to what is asked for."""
+    """Return roughly how long it takes, in proportion to recorded runs of two models."""
     work = 12.0 if model == EMBEDDED else 250.0  # one backend, 64 requests, two rounds
     if quick:
         return num_backends * (10 + work / 10)
@@ -121,7 +120,7 @@ def expected_seconds(
 
 
 def closing_of(cases: Sequence[Case], facts: dict[str, Any]) -> Iterator[str | Table]:
-    """Yield the seconds by operator, a table of where our engine is slower, and which backends are missing."""
+    """Yield the seconds by operator, a table of where our engine is slower, and the missing backends."""
     yield f"A round with every operator timed: {shares(facts['seconds_by_operator'])}."
     peers = [name for name in cases[0].sides if name != OURS]
     if peers:

@@ -1,4 +1,4 @@
-"""`mini-vllm class-report`: where the learners of a class stop."""
+"""`mini-vllm class-report`: shows where the learners of a class stop."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,7 @@ def class_report(
 ) -> None:
     """Show where the learners of a class stop.
 
-    From the history.jsonl of each: tries, minutes, broken rules, missed predictions and the texts to improve.
+    Each history.jsonl gives tries, minutes, broken rules, missed predictions and texts to improve.
     """
     require_writable([html])
     learners = read_class(folder)

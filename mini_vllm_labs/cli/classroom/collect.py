@@ -1,4 +1,4 @@
-"""`mini-vllm collect`: sort the bulk download of Canvas or Moodle for the judge."""
+"""`mini-vllm collect`: sorts the bulk download of Canvas or Moodle for the judge."""
 
 import shutil
 from pathlib import Path
@@ -20,7 +20,7 @@ def collect(
 
     Also writes the roster with their ids.
 
-    Exit code 0: all files are sorted. 1: some were left out. 2: bad usage, or not such a download.
+    Exit code 0: all files are sorted. 1: some were left out. 2: bad usage, or an unknown kind of download.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} must be a new or an empty folder")

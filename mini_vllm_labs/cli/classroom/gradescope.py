@@ -1,4 +1,4 @@
-"""`mini-vllm gradescope`: the judge as a Gradescope autograder."""
+"""`mini-vllm gradescope`: packs the judge as a Gradescope autograder."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,12 @@ from mini_vllm_labs.pictures.terminal.option_groups import with_option_groups
 
 @dataclass(frozen=True)
 class GradescopeOptions(JudgeOptions):
-    """What is graded, within limits for its slower machines."""
+    """The settings of the judge, with limits for Gradescope's slower machines."""
 
     seconds: Seconds = 20.0
-    minutes: Annotated[float, typer.Option(min=0.5, help="For one submission; keep it below Gradescope's.")] = 8.0
+    minutes: Annotated[
+        float, typer.Option(min=0.5, help="Seconds for one submission; keep it below Gradescope's limit.")
+    ] = 8.0
 
 
 @friendly
@@ -35,7 +37,7 @@ def gradescope(
 ) -> None:
     """Write a Gradescope autograder.
 
-    It holds the solutions and the seed: upload it, and keep it.
+    It contains the solutions and the seed: upload it, and keep a copy.
     """
     settings = options.settings()
     visibility = next((value for value in get_args(Visibility) if value == shown), None)

@@ -1,4 +1,4 @@
-"""`mini-vllm judge`: points for a class, in isolation and by the same rules for all. Not in the student edition."""
+"""`mini-vllm judge`: grades a class in isolation, by the same rules for all. Not in the student edition."""
 
 import os
 import threading
@@ -35,7 +35,7 @@ from mini_vllm_labs.pictures.terminal.option_groups import with_option_groups
 
 
 class ClassProgress:
-    """Moves a bar in a terminal; elsewhere prints a line for each finished submission."""
+    """Moves a bar in a terminal; elsewhere prints a line per finished submission."""
 
     def __init__(self, console: Console, bars: Progress | None, total: int) -> None:
         self._console = console
@@ -48,7 +48,7 @@ class ClassProgress:
         self._rows: dict[str, TaskID] = {}
 
     def situation(self, name: str, what: str, done: int) -> None:
-        """Show what is graded of a submission. Called from several threads."""
+        """Show which task of a submission is graded. Called from several threads."""
         if self._bars is None:
             return
         with self._lock:
@@ -79,7 +79,7 @@ def class_progress(console: Console, num_submissions: int) -> Iterator[ClassProg
         yield ClassProgress(console, bars, num_submissions)
 
 
-NOT_ISOLATED = "NOT ISOLATED: --no-jail lets submissions read, write and send whatever you can, the solutions too."
+NOT_ISOLATED = "NOT ISOLATED: --no-jail lets submissions read, write and send whatever you can, even the solutions."
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class ResultFiles:
     reveal: Annotated[bool, typer.Option("--reveal", help="Include the seed in the feedback.")] = False
 
     def require_writable(self, resume: Path | None) -> None:
-        """Raise `ValueError` if one of them, or the record, cannot be written, before the class is graded."""
+        """Raise `ValueError` if an output or the record cannot be written, before the class is graded."""
         require_writable([self.json_file, self.csv_file, self.canvas, self.moodle, resume], self.feedback)
 
 
@@ -121,12 +121,12 @@ def judge(
 ) -> None:
     """Grade submissions on secret situations.
 
-    Each phase alone, in jailed workers.
+    Each phase is graded alone, in jailed workers.
 
     Exit code 0: all graded, whatever the points. 1: a submission could not be read. 2: bad usage, or no jail.
     """
     if os.name != "posix":
-        raise ValueError("the judge needs Linux (WSL2 on Windows): its workers are limited by Unix means")
+        raise ValueError("the judge needs Linux (WSL2 on Windows): it limits its workers with Unix tools")
     settings = options.settings()
     files.require_writable(resume)
     vivas = None if files.viva is None else Vivas.read(files.viva)
@@ -171,9 +171,9 @@ def judge(
 def run(
     class_run: ClassRun, handed_in: list[HandedIn], progress: ClassProgress, folder: Path | None, note: str
 ) -> tuple[dict[str, RecordedResult], list[str]]:
-    """Grade all; write the feedback of each as it is done, with `note`.
+    """Grade all submissions and write the feedback of each, with `note`, as soon as it is done.
 
-    Return the results by name, and why some feedback could not be written, which ends nothing.
+    Returns the results by name, and why some feedback could not be written; such an error does not end the run.
     """
     results: dict[str, RecordedResult] = {}
     unwritten = list[str]()
@@ -189,15 +189,17 @@ def run(
     return results, unwritten
 
 
-# Options that the points depend on, and the settings that they are; with `--no-jail`, which is compared in any case.
+# Options that the points depend on, and their settings. `--no-jail` is always compared.
 OPTIONS = {"seed": "seed", "situations": "situations", "seconds": "seconds", "minutes": "minutes", "phase": "phases"}
 
 
 def continued(path: Path, asked: JudgeSettings, given: Collection[str]) -> JudgeSettings:
-    """Return the settings of a record. Raises `ValueError` if the options given ask for others, or for another jail."""
+    """Return the settings of a record. Raises `ValueError` if the given options or the jail differ from them."""
     settings = recorded_settings(path)
     differ = [
-        f"with another --{name}" for name in given if getattr(asked, OPTIONS[name]) != getattr(settings, OPTIONS[name])
+        f"with a different --{name}"
+        for name in given
+        if getattr(asked, OPTIONS[name]) != getattr(settings, OPTIONS[name])
     ]
     if asked.jailed != settings.jailed:
         differ.append(f"{'without' if settings.jailed else 'with'} --no-jail")
@@ -207,7 +209,7 @@ def continued(path: Path, asked: JudgeSettings, given: Collection[str]) -> Judge
 
 
 def seed_note(settings: JudgeSettings) -> str:
-    """Return the line of a feedback that lets a learner's situations be played again."""
+    """Return the line of a feedback that tells how to replay a learner's situations."""
     return f"Seed: {settings.seed}, {settings.situations} situations in each group.\n"
 
 

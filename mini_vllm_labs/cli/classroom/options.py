@@ -1,4 +1,4 @@
-"""Options shared by the commands that grade, or that set up Gradescope to grade."""
+"""Options shared by the commands that grade or set up Gradescope."""
 
 import secrets
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from mini_vllm_labs.classroom.judge.settings import JudgeSettings
 from mini_vllm_labs.pictures.terminal.options import chosen_phases
 from mini_vllm_labs.runs.starter_status import LABS
 
-Seconds = Annotated[float, typer.Option(min=0.5, help="For one situation; slow machines need more.")]
+Seconds = Annotated[float, typer.Option(min=0.5, help="Seconds for one situation; slow machines need more.")]
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,15 @@ class JudgeOptions:
         ),
     ] = None
     seed: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Repeat a run. Default: a new secret one, shown at the end.")
+        str | None,
+        typer.Option(metavar="TEXT", help="Seed of a run to repeat. Default: a new secret one, shown at the end."),
     ] = None
     situations: Annotated[int, typer.Option(min=1, help="Number of situations in each test group.")] = 5
     seconds: Seconds = 10.0
-    minutes: Annotated[float, typer.Option(min=0.5, help="For one submission; the rest is not played.")] = 10.0
-    no_jail: Annotated[bool, typer.Option("--no-jail", help="Without isolation, for files that you trust.")] = False
+    minutes: Annotated[float, typer.Option(min=0.5, help="Seconds for one submission; the rest is not played.")] = 10.0
+    no_jail: Annotated[bool, typer.Option("--no-jail", help="Grade without isolation, for files that you trust.")] = (
+        False
+    )
 
     def settings(self) -> JudgeSettings:
         """Return the settings of a run. Raises `ValueError` in a student edition, and for unknown phases."""

@@ -1,4 +1,4 @@
-"""`mini-vllm release`: write the student edition, as a folder or as a wheel; `one-file`: the reference in one file."""
+"""`mini-vllm release` writes the student edition; `one-file` writes the reference as one file."""
 
 from collections import Counter
 from pathlib import Path
@@ -16,15 +16,16 @@ from mini_vllm_labs.pictures.terminal.console import friendly, make_console
 @friendly
 def release(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A new or an empty folder; for a wheel any.", show_default=False)
+        Path,
+        typer.Argument(metavar="DIR", help="A new or an empty folder; for a wheel, any folder.", show_default=False),
     ],
     wheel: Annotated[
-        bool, typer.Option("--wheel", help="Write it as a package, which a learner installs by pip.")
+        bool, typer.Option("--wheel", help="Write it as a package that a learner installs with pip.")
     ] = False,
 ) -> None:
     """Write the student edition.
 
-    Without solutions, their tests, and history.
+    It leaves out the solutions, their tests, and the history.
 
     Starters are copied as they are, and must be untouched.
     """
@@ -55,7 +56,7 @@ def one_file(
 ) -> None:
     """Write the reference engine as one file that runs by itself.
 
-    At most 1,200 lines: phases 1 to 6, and an engine around them.
+    It has at most 1,200 lines: phases 1 to 6, and an engine around them.
     """
     path = write_one_file(folder)
     num_lines = len(path.read_text(encoding="utf-8").splitlines())

@@ -1,4 +1,4 @@
-"""Watches the learner's code in a server: a call into it that does not end is reported, with line and variables."""
+"""Reports calls into a learner's code that do not end in a server, with line and variables."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ from mini_vllm_labs.runs.sandbox.explain import hint_for, lines_of
 from mini_vllm_labs.runs.sandbox.frames import is_learners
 
 LIMIT, PAUSE = 8.0, 0.25  # seconds that a call may take, and seconds between two checks
-NOTICE = 4.0  # seconds by the clock after which a call is reported, then after twice as many: the machine may be slow
+NOTICE = 4.0  # wall-clock seconds until a call is reported, doubled each time, because the machine may be slow
 IDLE, WAITING_FACTOR = 0.1, 10  # a call with less CPU time has only waited; one that polls may take longer
 
 
@@ -30,7 +30,7 @@ class WatchedCall:
     next_notice: float = field(default_factory=lambda: NOTICE)
 
     def notice(self, thread: int) -> str:
-        """Return what is known of a call that takes long so far; empty if that is not due."""
+        """Return a report on a call that takes long; empty if none is due."""
         seconds = time.monotonic() - self.began
         if seconds < self.next_notice:
             return ""
@@ -41,7 +41,7 @@ class WatchedCall:
         )
 
     def verdict(self, thread: int) -> tuple[str, str] | None:
-        """Return what is wrong with this call after another look, and a hint; None if nothing is."""
+        """Check the call again; return what is wrong with it and a hint, or None."""
         self.num_looks += 1
         cpu_seconds = cpu_time(thread) - self.cpu_start
         if cpu_seconds >= LIMIT:
@@ -55,9 +55,9 @@ class WatchedCall:
 
 
 def watch_calls(give_up: Callable[[str], None], notify: Callable[[str], None]) -> None:
-    """Start a thread that calls `give_up` with an explanation once any thread is in a call that does not end.
+    """Start a thread that calls `give_up` with an explanation once a call does not end.
 
-    Before that `notify` gets what is known of a call that takes long, and an empty text if it ends after all.
+    Before that, `notify` gets a report on a call that takes long, and an empty text if it ends after all.
     """
     threading.Thread(target=_watch, args=(give_up, notify), name="mini-vllm-calls", daemon=True).start()
 

@@ -21,7 +21,7 @@ class EngineSpec:
     adapters: Mapping[str, str] | None = None
 
     def open(self) -> LLMEngine:
-        """Return the engine. Raises what `build_engine` raises; `EngineDeadError` if a learner's part does not end."""
+        """Return the engine. Raises like `build_engine`; `EngineDeadError` if a learner's part does not end."""
         try:
             with limited_calls():
                 return build_engine(self.config, self.lineup, self.model, dense=self.dense, adapters=self.adapters)

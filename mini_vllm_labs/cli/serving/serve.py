@@ -1,4 +1,4 @@
-"""`mini-vllm serve`: the engine of the lineup as an OpenAI server."""
+"""`mini-vllm serve`: runs the lineup's engine as an OpenAI-compatible server."""
 
 import gc
 import logging
@@ -41,21 +41,21 @@ ModelArgument = Annotated[
 def serve(
     model: ModelArgument = None,
     lineup: LineupText = None,
-    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0: every network.")] = DEFAULTS.host,
-    port: Annotated[int, typer.Option(help="The port to listen on; 0: any free one.")] = DEFAULTS.port,
+    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every network.")] = DEFAULTS.host,
+    port: Annotated[int, typer.Option(help="The port to listen on; 0 picks a free one.")] = DEFAULTS.port,
     api_key: Annotated[
-        str | None, typer.Option(envvar="VLLM_API_KEY", help="Refuse requests without it.", show_default=False)
+        str | None, typer.Option(envvar="VLLM_API_KEY", help="Refuse requests without this key.", show_default=False)
     ] = None,
     served_model_name: Annotated[
         str | None, typer.Option(help="The model's name in requests. Default: MODEL, or mini-vllm.", show_default=False)
     ] = None,
     allowed_host: Annotated[
-        list[str], typer.Option(help="Another name by which clients may call the server; *: any.", show_default=False)
+        list[str], typer.Option(help="Another host name that clients may use; * allows any.", show_default=False)
     ] = [],  # noqa: B006
     lora_modules: Annotated[
         list[str], typer.Option(metavar="NAME=PATH", help="An adapter, by its name in requests. May be repeated.")
     ] = [],  # noqa: B006
-    max_num_waiting: Annotated[int, typer.Option(help="Refuse requests while so many wait.")] = 1024,
+    max_num_waiting: Annotated[int, typer.Option(help="Refuse requests while this many wait.")] = 1024,
     request_timeout: Annotated[
         float | None, typer.Option(help="Seconds after which a request is ended. Default: never.", show_default=False)
     ] = None,
@@ -63,14 +63,15 @@ def serve(
         float, typer.Option(help="Seconds that running requests have when the server ends.")
     ] = DEFAULTS.shutdown_timeout,
     data_parallel_size: Annotated[
-        int, typer.Option(min=1, help="Engines, each in its own process, behind one router by prefix.")
+        int,
+        typer.Option(min=1, help="Number of engines, each in its own process; a router assigns requests by prefix."),
     ] = 1,
     fake_model: FakeModel = False,
     *,
     engine: EngineOptions,
     runner: RunnerOptions,
 ) -> None:
-    """Serve the engine by OpenAI's API.
+    """Serve the engine through an OpenAI-compatible API.
 
     Ctrl-C or SIGTERM lets running requests finish.
     """

@@ -1,1 +1,1 @@
-"""The parts of `mini-vllm watch`: saves, keys, ticks, what it shows, and the loop that holds them together."""
+"""The parts of `mini-vllm watch`: saves, keys, ticks, output, and the loop that connects them."""

@@ -1,4 +1,4 @@
-"""The finishes with something to write: verdicts on what is saved, hints, and approaches to what has passed."""
+"""The finishes in which learners write code: verdicts on saves, hints, and approaches to passed tasks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -70,7 +70,7 @@ class Watch(Watched):
         self.grade_next()
 
     def grade_next(self, *, after_a_pass: bool = False) -> None:
-        """Grade the current task; name it if its file is untouched, or if it is unwritten and comes after a pass."""
+        """Grade the current task; only name it if its file is untouched or it follows a pass unwritten."""
         if (tasks := self.session.to_grade()) and not (after_a_pass and self.session.is_unwritten(tasks[0])):
             self.grade(tasks)
         elif (task := self.session.current) is not None:
@@ -92,7 +92,7 @@ class Watch(Watched):
         self.jobs.add(work, self.show_verdict, is_verdict=True)
 
     def show_verdict(self, grade: PhaseGrade, seconds: float) -> None:
-        """Print a verdict; grade what it makes necessary: earlier tasks of a file that was changed, the next task."""
+        """Print a verdict; then grade earlier tasks of a changed file, or the next task."""
         if grade.error.endswith(CHANGED):
             self.grade_next()
             return
@@ -117,7 +117,7 @@ class Watch(Watched):
             self.show_keys()
 
     def check_stack(self, phase: int) -> None:
-        """Run the learner's phases up to this one in one engine; if nothing else is to be done, this is the end."""
+        """Run the learner's phases up to this one in one engine; end if nothing else is left."""
 
         def show(check: EngineCheck, seconds: float) -> None:
             is_in_engines = bool(phases_of_stack(phase))
@@ -142,7 +142,7 @@ class Watch(Watched):
         self.grade_next()
 
     def open_approaches(self, task: TaskNumber) -> None:
-        """Keep the approaches to a task that has just passed for `a`, and say how many there are."""
+        """Remember other approaches to the task just passed, for key `a`, and print their number."""
         self.passed, self.approaches, self.num_unfolded = task, [], 0
         try:
             self.approaches = unsealed(str(task))
@@ -150,14 +150,14 @@ class Watch(Watched):
             self.say(str(error))
         if self.approaches:
             how = "a" if self.read else f"mini-vllm approaches {task}"
-            self.say(f"  {how}: other ways to write it, {len(self.approaches)}, and what each costs", "dim")
+            self.say(f"  {how}: {len(self.approaches)} other ways to write it, and what each costs", "dim")
 
     def unfold(self) -> None:
-        """Print the next approach to the task that has passed last; from the last one, the first again."""
+        """Print the next approach to the task that passed last; start again after the last one."""
         if self.approaches:
             screen.show_approach(self.console, str(self.passed), self.approaches, self.num_unfolded)
             self.num_unfolded = (self.num_unfolded + 1) % len(self.approaches)
         elif self.passed:
-            self.say(f"No other ways to write {self.passed} are kept.")
+            self.say(f"The course has no other ways to write {self.passed}.")
         else:
             self.say("Nothing has passed since you began. mini-vllm approaches 1.1 grades a task, and shows them then.")

@@ -1,4 +1,4 @@
-"""The observer's finish: the questions of the tour and the claims, which are answered in two notebooks."""
+"""The observer's finish: answering the questions of the tour and the claims in two notebooks."""
 
 import json
 import tomllib
@@ -13,7 +13,7 @@ from mini_vllm_labs.cli.watching.terminal import Watched
 from mini_vllm_labs.fresh.shown_run import ShownRun, observed_run
 
 ASKED = {"00_tour": "questions/00_tour.toml", "08_spot_the_bug": "claims/cards.toml"}
-"""The notebooks, and where their questions are."""
+"""The notebooks and the files of their questions."""
 
 
 def answers_file(notebook: str) -> Path:
@@ -21,7 +21,7 @@ def answers_file(notebook: str) -> Path:
 
 
 def progress(notebook: str) -> tuple[int, int]:
-    """Return how many questions of a notebook are answered, and how many there are."""
+    """Return the numbers of answered and of all questions of a notebook."""
     asked = tomllib.loads((CHECKOUT / "mini_vllm_labs" / "notebook" / ASKED[notebook]).read_text(encoding="utf-8"))
     total = sum(len(group) for name, group in asked.items() if name not in ("engine", "requests"))
     try:
@@ -31,7 +31,7 @@ def progress(notebook: str) -> tuple[int, int]:
 
 
 class Observer(Watched):
-    """Counts answers as the notebooks keep them; the end is a recorded run, because nothing was written."""
+    """Counts the notebooks' kept answers; ends with a recorded run, because the observer writes no code."""
 
     keys = "l list  o engine step  s share  q quit"
     at_the_end = "You have seen what the engine decides"
@@ -56,7 +56,7 @@ class Observer(Watched):
         return observed_run()
 
     def show(self, notebook: str) -> bool:
-        """Print how far a notebook is answered; return whether it is done."""
+        """Print how many questions of a notebook are answered; return whether all are."""
         num_answered, total = progress(notebook)
         sign = mark(self.console, "passed" if num_answered == total else "open")
         self.say(f"  {sign} notebooks/{notebook}.ipynb: {num_answered} of {total} answered")

@@ -1,4 +1,4 @@
-"""The terminal of `mini-vllm watch`: single keys, and what is printed: verdict, task, ticks, a step, and the keys."""
+"""The terminal of `mini-vllm watch`: reads single keys, and prints verdict, task, ticks, a step, and the keys."""
 
 import os
 import re
@@ -30,10 +30,10 @@ STYLES = {"passed": "green", "stale": "yellow", "open": "dim"}
 
 @contextmanager
 def keys() -> Iterator[Read | None]:
-    """Yield a function that returns the keys pressed within some seconds; None where no key can be read.
+    """Yield a function that returns the keys pressed within some seconds; None if no keys can be read.
 
-    That is without a terminal, in its background, and on Windows. Ctrl-C and Ctrl-Z do what they always do; SIGTERM and
-    a terminal that is closed end the block like Ctrl-C.
+    That is so without a terminal, in its background, and on Windows. Ctrl-C and Ctrl-Z do what they always do; SIGTERM
+    and a terminal that is closed end the block like Ctrl-C.
     """
     if sys.platform == "win32":
         yield None
@@ -73,7 +73,7 @@ def pressed(seconds: float) -> str:
 
 
 def title(phase: PlannedPhase, number: int) -> str:
-    """Return a task's name and what its handout calls it: "1.2 schedule_step, RUNNING (18 lines, 30 minutes)"."""
+    """Return a task's name and its title in the handout: "1.2 schedule_step, RUNNING (18 lines, 30 minutes)"."""
     name = f"{phase.number}.{number}"
     try:
         titles = dict(HEADING.findall((CHECKOUT / handout(phase)).read_text(encoding="utf-8")))
@@ -83,13 +83,13 @@ def title(phase: PlannedPhase, number: int) -> str:
 
 
 def mark(console: Console, state: str) -> str:
-    """Return the sign of a state: a tick, a tick that is out of date, nothing yet."""
+    """Return the sign of a state: a tick, an outdated tick, or none yet."""
     signs = {"passed": "✓", "stale": "~", "open": "·"} if "utf" in console.encoding else {"passed": "+", "stale": "~"}
     return signs.get(state, ".")
 
 
 def show_verdict(console: Console, grade: PhaseGrade, seconds: float | None = None) -> None:
-    """Print whose file was graded, the verdict of each task, what is wrong first and why, and what it cost."""
+    """Print whose file was graded, its cost, the verdict of each task, and the first failure with its reason."""
     console.print(Rule(Text(f"{datetime.now():%H:%M:%S}", FAINT), align="left", style=FAINT))
     cost = "" if seconds is None else f", in {seconds:.1f} CPU s"
     console.print(f"Graded: your {grade.plan.starter}{cost}", style=FAINT, markup=False)
@@ -121,7 +121,7 @@ def show_task_verdict(console: Console, grade: PhaseGrade, task: TaskGrade) -> N
 
 
 def show_unwritten(console: Console, phase: PlannedPhase, task: int) -> None:
-    """Print what to write next, and where it is explained."""
+    """Print the next task to write, and where it is explained."""
     console.print(f"Write {title(phase, task)}", style=STRONG, markup=False)
     console.print(f"  in   {phase.starter}{line_of(phase, task)}", markup=False, soft_wrap=True)
     console.print(f"  read {handout(phase)}, 'Task {phase.number}.{task}'", markup=False, soft_wrap=True)
@@ -135,7 +135,7 @@ def show_list(console: Console, session: WatchSession) -> None:
             console.print(f"\n{phase.number} {phase.name}", style=STRONG, markup=False)
         arrow = "  <- now" if task == session.current else ""
         console.print(f"  {mark(console, state)} {title(phase, task.number)}{arrow}", style=STYLES[state], markup=False)
-    console.print("~ has passed, and its file was changed since: graded again before you go on", style=FAINT)
+    console.print("~ passed before its file was changed; it is graded again before you go on", style=FAINT)
 
 
 def tick_line(console: Console, session: WatchSession) -> str:
@@ -145,7 +145,7 @@ def tick_line(console: Console, session: WatchSession) -> str:
 
 
 def show_stack(console: Console, phase: int, check: EngineCheck, seconds: float) -> None:
-    """Print how a phase does in one engine with the learner's phases before it."""
+    """Print the verdict on a phase in one engine with the learner's phases before it."""
     known = {"passed": ("runs", "green"), "failed": ("fails", "red")}
     words, style = known.get(check.status, ("is not tried yet", "dim"))
     with_others = "in an engine" if phase == 1 else "in one engine with your phases before it"

@@ -1,4 +1,4 @@
-"""Where a learner stands: the tasks of a finish, which have passed, which is current, and what to grade next."""
+"""Tracks a learner's progress: the tasks of a finish, those passed, the current one, and the next to grade."""
 
 import json
 import re
@@ -15,11 +15,11 @@ from mini_vllm_labs.runs.starter_status import is_begun
 
 SETTINGS = CHECKOUT / ".watch.json"
 FINISHES: dict[str, range] = {"observer": range(0), "scheduler": range(1, 4), "engine": range(1, 7)}
-"""The phases that each finish asks for."""
+"""The phases that each finish requires."""
 
 
 def kept() -> dict[str, Any]:
-    """Return the finish, and for each task the version on which it has passed. A damaged file counts as none."""
+    """Return the finish, and the version on which each task passed. A damaged file counts as missing."""
     try:
         found = json.loads(SETTINGS.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -52,7 +52,7 @@ class WatchSession:
         self.current = next(iter(self.unfinished()), None)
 
     def state(self, task: TaskNumber) -> str:
-        """Return `passed`, `stale` (it has passed, and the file was changed since then) or `open`."""
+        """Return `passed`, `stale` (it passed before the file was changed) or `open`."""
         on = self._passed.get(str(task))
         try:
             is_same = on == version(sha256(CHECKOUT / self.phases[task.phase].starter))
@@ -68,7 +68,7 @@ class WatchSession:
         return bool(line_of(self.phases[task.phase], task.number))
 
     def saved(self, phase: int) -> None:
-        """Turn to a phase that was saved: to its first open task, or to one that has to pass again.
+        """Turn to a saved phase: to its first open task, or to one that must pass again.
 
         Within the phase, turn back from an unwritten task to one before it that was skipped and is written now.
         """
@@ -86,7 +86,7 @@ class WatchSession:
         self.current = next(iter(left[at:] + left[:at]), None)
 
     def to_grade(self) -> list[TaskNumber]:
-        """Return the tasks to grade now: the current one; none if its file is untouched, so that nothing can pass."""
+        """Return the tasks to grade now: the current one, or none if its file is untouched and cannot pass."""
         if self.current is None:
             return []
         is_there = (CHECKOUT / self.phases[self.current.phase].starter).exists()
@@ -120,7 +120,7 @@ class WatchSession:
 
 
 def line_of(phase: PlannedPhase, task: int) -> str:
-    """Return the line of a starter where a task is not written yet, as ":14"; empty if it is not found."""
+    """Return the line of a starter's unwritten task, such as ":14"; empty if not found."""
     ours = re.compile(rf'NotImplementedError\("Phase {phase.number}, tasks?[\d, and]* {task}\b')
     try:
         lines = (CHECKOUT / phase.starter).read_text(encoding="utf-8").splitlines()
@@ -130,5 +130,5 @@ def line_of(phase: PlannedPhase, task: int) -> str:
 
 
 def version(file_sha256: str) -> str:
-    """Return what a tick is kept for: the learner's file, by its digest, and the plan of the tests."""
+    """Return the version that a tick belongs to: digests of the learner's file and of the test plan."""
     return f"{file_sha256[:16]} {sha256(PLAN_FILE)[:16]}"

@@ -1,4 +1,4 @@
-"""The loop of `mini-vllm watch`: keys, saves, jobs, and what every finish has, a run of an engine and a page of it."""
+"""The loop of `mini-vllm watch`: keys, saves, jobs, and the run and page at the end of every finish."""
 
 import os
 import time
@@ -18,7 +18,7 @@ from mini_vllm_labs.pictures.terminal.step_table import totals
 from mini_vllm_labs.pictures.terminal.step_view import FAINT
 
 QUIET_SECONDS = 0.15
-MISSING_SECONDS = 1.0  # the file is then really deleted, not between two steps of a save
+MISSING_SECONDS = 1.0  # after this the file is really deleted, not between two steps of a save
 Stamp = tuple[int, int, int] | None
 TICK_SECONDS = 0.1
 
@@ -28,7 +28,7 @@ class Job(NamedTuple):
 
     work: Callable[[Event], Any]
     show: Callable[[Any, float], None]
-    is_verdict: bool  # about one version of a file, so that a new version makes it worthless
+    is_verdict: bool  # about one version of a file, so a new version makes it worthless
 
 
 class Jobs:
@@ -42,13 +42,13 @@ class Jobs:
         self._waiting.append(Job(work, show, is_verdict))
 
     def drop_verdicts(self) -> None:
-        """Forget the verdicts that are waited for, and stop one that is being made."""
+        """Drop the pending verdicts, and stop the one in progress."""
         self._waiting = [job for job in self._waiting if not job.is_verdict]
         if self._running is not None and self._running[0].is_verdict:
             self._stop.set()
 
     def poll(self) -> None:
-        """Show what is done, and begin what is next. Raises what the work has raised, unless it was stopped."""
+        """Show finished work and start the next job. Raises the error of the work, unless it was stopped."""
         if self._running is not None and self._running[1].done():
             (job, future), self._running = self._running, None
             if not self._stop.is_set():
@@ -64,13 +64,13 @@ class Jobs:
 
 
 def timed(work: Callable[[Event], Any], stop: Event) -> tuple[Any, float]:
-    """Return what the work returns, and the seconds of CPU that this process and its children took for it."""
+    """Return the work's result, and the CPU seconds that this process and its children spent on it."""
     before = sum(os.times()[:4])
     return work(stop), sum(os.times()[:4]) - before
 
 
 def stamp(path: Path) -> Stamp:
-    """Return what changes when a file is saved, None if there is none."""
+    """Return a file's state, which changes when it is saved; None if the file is missing."""
     try:
         seen = path.stat()
     except OSError:
@@ -81,8 +81,8 @@ def stamp(path: Path) -> Stamp:
 class Saves:
     """Watches some files: their times, sizes and places on the disk. A moment is in seconds of any clock.
 
-    An editor that saves by renaming leaves no file for a moment, and one that writes in pieces half of one. So a change
-    counts once the file has been quiet for a while.
+    While an editor saves, the file may be missing or half written. So a change counts once the file has been
+    quiet for a while.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -107,7 +107,7 @@ class Saves:
 
 
 class Watched:
-    """Files that are watched at a terminal, or without one (`read` is None): then all is printed, and no key asked."""
+    """Watches files at a terminal, or without one (`read` is None): then it only prints and reads no keys."""
 
     keys = at_the_end = after = ""
 
@@ -118,17 +118,17 @@ class Watched:
         self.step = 0
 
     def begin(self) -> None:
-        """Print where the learner stands, and start what is to be done."""
+        """Print the learner's progress, and start the pending work."""
 
     def saved(self, path: Path) -> None:
-        """Do what follows from a save."""
+        """React to a save."""
 
     def engine(self, *, real: bool) -> ShownRun:
         """Return a run to show; `real`: on the real model, which may take seconds."""
         raise NotImplementedError
 
     def actions(self) -> dict[str, Callable[[], None]]:
-        """Return what each key does."""
+        """Return the action of each key."""
         return {"o": self.show_step, "s": lambda: self.ask(self.write, real=True)}
 
     def go(self) -> None:
@@ -172,7 +172,7 @@ class Watched:
         self.jobs.add(work, lambda run, seconds: self.say(run) if isinstance(run, str) else show(run), is_verdict=False)
 
     def show_step(self) -> None:
-        """Print a step of the engine: first the one with most to see, then the steps after it."""
+        """Print a step of the engine: first the most eventful one, then the steps after it."""
 
         def show(run: ShownRun) -> None:
             self.step = run.first if self.run is None else (self.step + 1) % max(1, len(run.recording.steps))

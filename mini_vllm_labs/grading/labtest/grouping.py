@@ -27,7 +27,7 @@ def is_random(item: pytest.Item) -> bool:
 
 
 def add_hints(reporter: pytest.TerminalReporter) -> None:
-    """Add the hint for a known mistake to the failures of a task, if all tests of the task have run."""
+    """Add the hint for a known mistake to a task's failures once all its tests have run."""
     ended = {report.nodeid: report for kind in ("passed", *FAILED) for report in reporter.stats.get(kind, [])}
     for phase in load_whole_plan():
         for task in phase.tasks:
@@ -72,7 +72,7 @@ def arrange(reporter: pytest.TerminalReporter) -> None:
     first = {phase_of(report.nodeid): report for report in reversed(shown)}
     for report in shown:
         before, hint = first[phase_of(report.nodeid)], getattr(report, "hint", "")
-        # A different test may fail because of the same mistake, so its question is marked as one for later.
+        # Different tests may fail for the same mistake, so a later question is marked as such.
         if report is not before and not (hint and hint == getattr(before, "hint", "")):
             retell_as(report, str(report.longrepr).rstrip().replace(HINT, LATER))
     reporter.stats["failed"] = [report for report in failures if report not in graded] + shown[::-1]

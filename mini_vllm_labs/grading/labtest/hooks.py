@@ -28,7 +28,7 @@ from mini_vllm_labs.runs.starter_status import LABS, is_begun, lab_folder
 TASK_FILE = re.compile(r"test_task(\d+)_(\d+)_\w+\.py")
 FOLDER = str(CHECKOUT / "labs")
 LATE_TESTS_ALLOWED = 3
-SHORT_SECONDS = 1.0  # after several late tests, because the next ones likely hit the same loop
+SHORT_SECONDS = 1.0  # after several timeouts the next tests probably hit the same loop
 EXTRA_BYTES = 2**30  # in addition to the memory that pytest and torch already hold
 VM_STATUS = Path("/proc/self/status")
 time_limit_key = pytest.StashKey[TimeLimit]()
@@ -133,7 +133,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 @contextlib.contextmanager
 def all_kept(item: pytest.Function) -> Iterator[None]:
-    """Fail a test in which a call changes an earlier answer, in preference to any other failure."""
+    """Fail a test in which a call changes an earlier answer, before any other failure."""
     every, names = (
         item.config.stash.get(watched_key, {}),
         [getattr(one, "__name__", "") for one in item.funcargs.values()],
@@ -209,7 +209,7 @@ def runs_a_test(frame: FrameType | None) -> bool:
 
 @contextlib.contextmanager
 def limited_memory(phase: int) -> Iterator[None]:
-    """Limit a test to 1 GiB more memory than is in use, if `/proc` shows how much that is.
+    """Limit a test to 1 GiB on top of the memory in use, if `/proc` shows it.
 
     Phases 6 and 7 have no limit, because they use torch.
     """

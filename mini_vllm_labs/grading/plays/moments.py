@@ -93,7 +93,7 @@ def told_of_memory(told: "Told", call: Callable[[], object], right: object, alon
 
 
 def with_odd_fields(request: Request, past: str | None, keep: Collection[str] = ()) -> str:
-    """Set one to three fields that no rule mentions to values drawn with the seed `past`; return them as a text."""
+    """Set one to three fields without a rule to values drawn with the seed `past`; describe them."""
     rng = random.Random(f"{past} {request.request_id}")
     names = rng.sample(UNASKED, rng.randint(1, 3)) if past else []
     other = varied(copy(request), rng)

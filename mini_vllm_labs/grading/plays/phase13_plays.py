@@ -200,8 +200,8 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 def random_shares(rng: Random) -> tuple[Any, ...]:
     """Draw tenants that all arrive at once, or tenants of which some return after b has received most.
 
-    In the second case c was away, arrives when a's last request has left the queue, or always had a running request; or
-    no request has waited for a while, and a, c and d return in any order.
+    In the second case c was away, arrives when a's last request has left the queue, or always had a running request.
+    Or no request has waited for a while, and a, c and d return in any order.
     """
 
     def flood(tenant: str, numbers: Sequence[int], at: float = 0.0, longest: int = 2) -> list[Asked]:

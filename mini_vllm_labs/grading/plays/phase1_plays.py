@@ -94,7 +94,7 @@ def schedule(phase1: ModuleType, told: Told) -> Steps:
     """Run a step, then one more in the same scene for each entry of `then`, which overrides settings.
 
     Settings: running, waiting; budget, seats; blocks, block_size, held by waiting requests; hits, and hits_after once a
-    request has its slots; at_most and all_or_none tokens; not_admitted; victims, by the request that needs room.
+    request has its slots. Also at_most and all_or_none tokens; not_admitted; victims, by the request that needs room.
     `past` seeds the fields that requests carry over from earlier steps.
     """
     scene = Scene(told)

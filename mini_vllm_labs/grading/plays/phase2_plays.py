@@ -34,8 +34,8 @@ def outcome(call: Callable[[], object], *, is_legal: bool) -> object:
 def queue(phase2: ModuleType, free: Ints | int, calls: Sequence[str]) -> Steps:
     """Make calls to a free queue; report each answer and the remaining blocks.
 
-    `free` lists the blocks, or is their number, with the last block first. "append 5" and "remove 5" name a block;
-    "put back" appends the block that was popped or removed first.
+    `free` lists the blocks, or is their number, with the last block first. Calls such as "append 5" and "remove 5" name
+    a block. Call "put back" appends the block that was popped or removed first.
     """
     free = range(free, 0, -1) if isinstance(free, int) else free
     blocks = {number: KVCacheBlock(number) for number in free}
@@ -80,8 +80,8 @@ def shown(numbers: Ints) -> str:
 def pool(phase2: ModuleType, num_gpu_blocks: int, calls: Sequence[str]) -> Steps:
     """Make calls to a block pool; report the allocated blocks and the calls to the prefix cache.
 
-    Calls: "get 2", "touch 3 1", "touch 2 x70000", "free 3 1 x2". "get all" gets all blocks that are free according to
-    the answers. "release 4" frees entry 4 of the held blocks, which list a block once per holder.
+    Calls: "get 2", "touch 3 1", "touch 2 x70000", "free 3 1 x2". Call "get all" gets all blocks that are free according
+    to the answers. Call "release 4" frees entry 4 of the held blocks, which list a block once per holder.
     """
     cache, holders = RecordingPrefixCache(), list[int]()
     yield f"BlockPool({num_gpu_blocks} blocks, block 0 is the null block)"
@@ -129,9 +129,10 @@ def allocations(
 ) -> Steps:
     """Make calls of task 2.3 to a KV cache manager; report the answer, all tables, and the prefix cache's calls.
 
-    "A 13 hits 2 3 lookahead 1" allocates slots for 13 tokens of A, with hits if A has no table so far. "keeps 4" then
-    counts only 4 of them as computed. "A 1 x99" makes 99 calls and reports the last. "look A 5 2" looks for a hit if
-    the prefix cache has these blocks. `past` seeds the fields that requests carry over from earlier steps.
+    The call "A 13 hits 2 3 lookahead 1" allocates slots for 13 tokens of A, with hits if A has no table so far. A final
+    "keeps 4" then counts only 4 of them as computed. Call "A 1 x99" makes 99 calls and reports the last. "look A 5 2"
+    looks for a hit if the prefix cache has these blocks. `past` seeds the fields that requests carry over from earlier
+    steps.
     """
     yield from Serving(phase2, num_usable, block_size, tokens, past, with_free=False).play(calls)
 

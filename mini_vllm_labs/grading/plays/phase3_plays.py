@@ -358,9 +358,9 @@ def rooms(
 ) -> Steps:
     """Make room in a memory; report the requests, the plan and the memory.
 
-    The request "A 9+1 at 8 rank 0 2.5 on 1 2" runs, and "W rank 3 0.5" waits. Calls: "A 12" makes room for 12 tokens
-    of A; "plan 4 A 1 B 5" sets the plan, with a remaining budget of 4; "step 30" runs a step with a budget of 30;
-    "now A 13 at 8 on 1 2" makes A run with different tokens and blocks; "moved" makes a new memory.
+    The request "A 9+1 at 8 rank 0 2.5 on 1 2" runs, and "W rank 3 0.5" waits. Calls: "A 12" makes room for 12 tokens of
+    A; "plan 4 A 1 B 5" sets the plan, with a remaining budget of 4. Call "step 30" runs a step with a budget
+    of 30. Call "now A 13 at 8 on 1 2" makes A run with different tokens and blocks; "moved" makes a new memory.
     """
     yield f"RecomputePreemption({policy}), and another one with the other policy"
     room = Room(phase3, policy, sizes, told)

@@ -51,8 +51,9 @@ def told(block: Block, root: bytes) -> str:
 def hashes(phase4: ModuleType, calls: Sequence[Mapping[str, Any]]) -> Steps:
     """Hash blocks; number the hashes so that equal ones are visible.
 
-    A call has `tokens`, and optionally `salt`, `adapter`, the number of the call that returned the `parent`, `keys`
-    (how many of the two), `tuples` (instead of lists), and `apart` (equal numbers and texts are different objects).
+    A call has `tokens`, and optionally `salt`, `adapter`, and the number of the call that returned the `parent`.
+    Further options: `keys` (how many of the two), `tuples` (instead of lists), and `apart` (equal numbers and texts are
+    different objects).
     """
     digests, seen = [phase4.ROOT_HASH], list[object]()
     for call in calls:

@@ -129,8 +129,8 @@ def asked(phase5: ModuleType, settings: Settings, calls: Sequence[str], choices:
     """Call a policy about requests that live on, and a new policy about copies, with odd fields and without.
 
     "A PREEMPTED 10+7 at 12 budget 100": 12 of 10 prompt and 7 generated tokens are computed, by the argument. With
-    "counter 3" (the request's counter) instead of the budget, `should_sample` is called. "chunks of 16" plays all
-    steps with a budget of 16. "past 7" seeds fields without a rule.
+    "counter 3" (the request's counter) instead of the budget, `should_sample` is called. A call with "chunks of 16"
+    plays all steps with a budget of 16. A final "past 7" seeds fields without a rule.
     """
     yield made(settings)
     chunking = Chunking(phase5, settings, choices)
@@ -203,8 +203,8 @@ def admissions(
 ) -> Steps:
     """Find how many free blocks admit a request: alone, then with the running requests.
 
-    "W WAITING 17 hits 4 1 beside A 8 at 7 on 1 2, B 11+5 at 4 on 3": W has 17 tokens; A has 8, of which 7 are computed,
-    and holds blocks 1 and 2. "600 times R 16 at 15 on 1": R0 to R599 hold a block each, from 1 on.
+    With "W WAITING 17 hits 4 1 beside A 8 at 7 on 1 2, B 11+5 at 4 on 3", W has 17 tokens. A has computed 7 of its 8
+    and holds blocks 1 and 2. With "600 times R 16 at 15 on 1", R0 to R599 hold a block each, from 1 on.
     """
     yield made(settings)
     living, kv = Living(Random(0)), FrozenKV(1, {}, [])

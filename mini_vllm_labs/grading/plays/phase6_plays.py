@@ -1,4 +1,4 @@
-"""Plays the cases of tasks 6.1, 6.2 and 6.6 for graded tests and judge: lists of a step, sizes of the KV cache.
+"""Plays the cases of tasks 6.1, 6.2 and 6.6 for graded tests and judge.
 
 "A 3+4 of 9 in 5 6" describes a share of a step: 3 tokens computed, 4 more in this step, 9 known, blocks 5 and 6.
 The tests and questions of tasks 6.3 to 6.5 are code, because tensors are not plain data.

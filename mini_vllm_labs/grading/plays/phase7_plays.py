@@ -81,8 +81,8 @@ def speculation(
     """Make calls about requests with 14 tokens, 10 of them prompt; report the answer and the changes.
 
     "A schedule [7 0 9] at 17 with 1": 17 computed tokens and 1 placeholder; "A roll back 4 2 at 18" (0 for a victim).
-    "A plan 3 budget 2" plans a step with 3 drafts, as many as fit; "A arrive 1" brings the results of the oldest step
-    with 1 right draft; `in_flight` uses placeholders. Also "A slots RUNNING 2", "hits [3 8]", "A anew".
+    The call "A plan 3 budget 2" plans a step with 3 drafts, as many as fit. The call "A arrive 1" brings the results of
+    the oldest step with 1 right draft; `in_flight` uses placeholders. Also "A slots RUNNING 2", "hits [3 8]", "A anew".
     """
     yield from Speculating(phase7, num_drafts, has_kv_cache, in_flight, past).play(calls)
 
@@ -339,7 +339,7 @@ def _random_step(rng: Random) -> list[str]:
 
 
 def _random_question(rng: Random) -> str:
-    """Draw a call about the slots of a request of any status, or about a hit of zero to many blocks."""
+    """Draw a call about a request's slots in any status, or about a hit of any length."""
     if rng.random() < 0.5:
         return f"hits {rng.sample(range(1, 500), rng.choice((0, 1, 2, 5, 40)))}".replace(",", "")
     status = rng.choice(("WAITING", "RUNNING", "RUNNING", "PREEMPTED"))

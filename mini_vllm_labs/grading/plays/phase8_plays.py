@@ -39,9 +39,9 @@ def scheduling_of(phase8: ModuleType, num_speculative_tokens: int) -> AsyncSched
 def placeholders(phase8: ModuleType, num_speculative_tokens: int, calls: Sequence[str]) -> Steps:
     """Call the methods about requests that live on, and of a new object about copies; report the changes.
 
-    "take 2: A 3+1 of 9 at 10 with 4 past 7" plans a step with 2 drafts for A, which has 3 prompt tokens, 1 of 9
-    generated ones, 10 computed and 4 placeholders. "past 7" seeds fields without a rule. "fill 2: ..." applies arrived
-    tokens, "over: ..." calls `is_surely_over`. "change A" sets A's placeholder drafts to [17].
+    The call "take 2: A 3+1 of 9 at 10 with 4 past 7" plans a step with 2 drafts for A. Request A has 3 prompt tokens,
+    1 of 9 generated ones, 10 computed and 4 placeholders. Its "past 7" seeds fields without a rule. Call "fill 2: ..."
+    applies arrived tokens, "over: ..." calls `is_surely_over`. Call "change A" sets A's placeholder drafts to [17].
     """
     yield f"PlaceholderScheduling({num_speculative_tokens})"
     scheduling, living = scheduling_of(phase8, num_speculative_tokens), Living(Random(0))

@@ -129,7 +129,7 @@ def large_vocabulary(phase9: ModuleType, vocab_size: int, end: int) -> Seen:
 
 
 def large_logits(phase9: ModuleType, vocab_size: int, seed: int) -> Seen:
-    """Apply random bits to one of two large rows of logits; report the number of forbidden tokens and the last ones."""
+    """Apply random bits to one of two large rows of logits; report how many tokens are forbidden."""
     import torch
 
     words = np.random.default_rng(seed).integers(-(2**31), 2**31, (1, -(-vocab_size // 32)), dtype=np.int32)

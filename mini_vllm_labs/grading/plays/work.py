@@ -13,7 +13,7 @@ BYTES_PER_UNIT = 64  # a copy of a list with 8 entries counts like one line
 BYTES_OF_A_CALL = 1024  # for the frames of the call and of the tracing
 NUM_REQUESTS = 150
 SHORT, LONG = 9, 900
-ROOM = 20  # lines or entries that may differ without indicating a walk or a leak
+ROOM = 20  # a difference in lines or entries that does not yet show a walk or a leak
 
 
 def work_of(act: Callable[[], object], file: str) -> int:

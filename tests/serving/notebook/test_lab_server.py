@@ -119,7 +119,7 @@ def test_the_second_request_with_a_prefix_computes_the_rest_alone(server: LabSer
     assert metrics_of(server)["vllm:prefix_cache_hits_total"] == second.num_cached_tokens
 
 
-def test_a_refusal_or_an_end_is_a_notice_and_an_error_of_the_cell_itself_an_error(server: LabServer) -> None:
+def test_refusals_become_notices_and_errors_of_the_cell_are_raised(server: LabServer) -> None:
     refused = str(server.ask(ask(TEXT * 50, 2)))
     assert "refused this: 400" in refused
     assert "max_model_len" in refused
@@ -222,7 +222,7 @@ def test_a_long_request_fits_into_the_picture() -> None:
         assert one.height < 400
 
 
-def test_a_label_that_no_request_has_is_an_error_with_those_there_are() -> None:
+def test_an_unknown_label_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match="no request 'Z' has arrived; there are A, B"):
         draw_bills(RUN, "Z")
     with pytest.raises(ValueError, match="at least one request"):

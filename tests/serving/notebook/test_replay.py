@@ -59,7 +59,7 @@ def test_times_are_not_recorded() -> None:
     assert json.loads(line)["answer"] == text.splitlines(keepends=True)[0]
 
 
-def test_everything_recorded_is_marked_and_what_was_not_asked_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recorded_answers_are_marked_and_only_the_asked_ones_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     (path,) = (path for path in NOTEBOOKS if path.stem == "12_serving")
     names = run_cells(path, "starter", monkeypatch)[0]
     server = names["server"]

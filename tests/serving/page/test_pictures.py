@@ -98,7 +98,7 @@ def test_two_requests_of_one_time_never_share_a_letter() -> None:
         assert len(letters) == len(set(letters))
 
 
-def test_a_page_gets_what_changes_and_no_more(crowded: Watched) -> None:
+def test_a_page_gets_only_the_changes(crowded: Watched) -> None:
     run, facts, viewer = crowded.live_run(), facts_of(crowded.engine), SentPage()
     kept: dict[str, str] = {}
     for step in range(300, 340):

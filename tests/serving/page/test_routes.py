@@ -122,7 +122,7 @@ def test_a_stream_for_an_impossible_size_is_refused(http: httpx.Client) -> None:
     assert answer.status_code in (400, 422)
 
 
-def test_only_so_many_pages_are_drawn_for(http: httpx.Client, server: ServerUnderTest) -> None:
+def test_the_number_of_open_pages_is_limited(http: httpx.Client, server: ServerUnderTest) -> None:
     clients = [httpx.Client(base_url=server.address, timeout=PATIENCE) for _ in range(MAX_PAGES)]
     streams = [client.stream("GET", "/live/stream") for client in clients]
     for stream in streams:

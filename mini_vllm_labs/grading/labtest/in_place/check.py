@@ -41,7 +41,7 @@ LABELS = {
     "requests": "requests: status, first hit, preemptions, hashes",
 }
 HINT = (
-    "work this step out by hand from the state before it. Which of your functions gives the first value that differs?"
+    "work out this step by hand from the state before it. Which of your functions gives the first value that differs?"
 )
 
 

@@ -1,6 +1,6 @@
 """Provides phases 1 to 5 around yours in an engine of the tests. No task is in this file.
 
-They keep the contracts of `mini_vllm/core/interfaces.py` but deliberately decide differently from vLLM: a different
+They follow the contracts of `mini_vllm/core/interfaces.py` but deliberately decide differently from vLLM: a different
 order, different blocks, victims and shares. Decisions depend only on names and numbers, so that they can be recorded.
 """
 

@@ -214,7 +214,7 @@ class Place:
 def recorded_run(
     phase: int, yours: ModuleType, scenario: EngineInput, most: int
 ) -> tuple[list[Record], dict[str, Any]]:
-    """Run a scenario with the reference as `yours` and on the tape; return the records of its steps, and the tape."""
+    """Run a scenario with the reference as `yours`; return the step records and the recorded tape."""
     tape = Tape()
     return trace_of(Place(phase, yours, scenario, tape), most), tape.answers
 

@@ -1,7 +1,8 @@
 """Replays the recorded answers of phases 7 and 8 around the other phases. No task is in this file.
 
-Answers are recorded because code that keeps the contracts would be the solution of a task. The key of an answer is the
-question: the request's counters and the arguments. A run with an unknown question has left the recorded run.
+Answers are recorded, because code that follows the contracts would reveal a solution. The key of an answer is the
+question: the request's counters and the arguments. A run that asks an unknown question has diverged from the recorded
+run.
 """
 
 from collections.abc import Callable, Sequence

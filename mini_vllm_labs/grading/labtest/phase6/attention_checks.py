@@ -172,7 +172,7 @@ def check_averages(
     value_of: Callable[[str, int, int], float],
     values_are: str,
 ) -> None:
-    """Check a step in which all K are 0, so that each token gets the plain average of the V that it may see.
+    """Check a step with K = 0, so that each token gets the plain average of its visible V.
 
     `value_of(request_id, position, kv_head)` fills the V of the requests; `values_are` describes it. In all other
     slots V is 1000. The last number of every V is 1: see `expect_attention`.

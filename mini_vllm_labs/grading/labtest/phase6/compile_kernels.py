@@ -30,7 +30,7 @@ CHOICES = [  # the dtype of the cache, the keys of a tile, the parts
     ("bf16", 64, 1),
     ("bf16", 64, 4),
 ]
-MAX_SHARED_BYTES = 99 * 1024  # what a program may have on a small GPU (sm_86, sm_89); larger ones have 163 and 227 KiB
+MAX_SHARED_BYTES = 99 * 1024  # the limit per program on a small GPU (sm_86, sm_89); larger ones have 163 and 227 KiB
 
 
 def types_of(kernel: Any, number: str, num_parts: int) -> dict[str, str]:

@@ -39,9 +39,9 @@ def expect_close(yours: Tensor, expected: Tensor, *, rule: str, situation: str, 
 def paged(
     queries: list[int], seq_lens: list[int], *, num_kv_heads: int, head_dim: int, block_size: int, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, FlatBatch]:
-    """Return K and V caches in which only what these requests may read is a number, and the batch of their last tokens.
+    """Return the batch of the last tokens, and caches that are NaN except where its requests may read.
 
-    A request computes the last `queries[i]` of its `seq_lens[i]` tokens. Its blocks lie anywhere.
+    A request computes the last `queries[i]` of its `seq_lens[i]` tokens. Its blocks are anywhere in the cache.
     """
     longest = -(-max(seq_lens) // block_size)
     shape = (len(queries) * longest + 1, block_size, num_kv_heads, head_dim)

@@ -39,7 +39,7 @@ def naive_attention(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tens
 
 @dataclass(slots=True)
 class PlainSequence:
-    """One request of the random steps, with K and V of all its computed tokens in plain lists, one per layer."""
+    """One request of the random steps; plain lists, one per layer, hold all its K and V."""
 
     name: str
     num_tokens: int

@@ -115,7 +115,7 @@ def check_repeats(phase7: ModuleType) -> None:
             [],
             rule="The only random numbers are those in `draws`: the same arguments give the same tokens.",
             situation=[*same.describe(), "compared: other answers to the same call, made 20 times"],
-            hint="what else decides in your code: its own random numbers, or something kept from an earlier call?",
+            hint="what else decides in your code: its own random numbers, or a value kept from an earlier call?",
         )
 
 
