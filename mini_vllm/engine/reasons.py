@@ -4,6 +4,7 @@ Labels are those of `vllm:num_requests_waiting_by_reason` in vLLM 0.33.0
 (`v1/metrics/loggers.py`): "capacity" for requests in `waiting`, "deferred" for those in `skipped_waiting`.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,6 +70,7 @@ _ROWS: tuple[tuple[str, str, Label, str], ...] = (
         "the step passed it over although {left} tokens, {seats} seats and {free} blocks were left",
     ),
 )
+ONE = re.compile(r"\b1 (block|token|seat)s\b")
 REASONS = {row[0]: Reason(*row) for row in _ROWS}
 
 LIMITS = {
@@ -86,7 +88,7 @@ LIMITS = {
 
 def sentence_of(found: Found) -> str:
     """Return a recorded reason as the end of a sentence, numbers included."""
-    return REASONS[found["reason"]].sentence.format_map(found)
+    return ONE.sub(r"1 \1", REASONS[found["reason"]].sentence.format_map(found))
 
 
 def limit_sentence(found: Found) -> str:

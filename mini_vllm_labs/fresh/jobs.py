@@ -59,11 +59,12 @@ def play_with_lines(
     run = Run(arrivals, config, lineup, policy_of(policy, arrivals))
     with LineRecorder() as recorder:
         result = played(run, arrivals, recorder)
-    return replace(result, recording=replace(result.recording, lines=recorder.lines(len(result.recording.steps))))
+    return replace(result, recording=replace(result.recording, lines=recorder.lines(result.recording.steps)))
 
 
 def played(run: Run, arrivals: Sequence[TimedRequest], recorder: LineRecorder | None = None) -> WorkloadRun:
     stalled = ""
+    run.engine.explain_steps()
     try:
         while not run.finished:
             if recorder is not None:

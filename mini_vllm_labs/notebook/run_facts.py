@@ -6,9 +6,11 @@ from typing import TypeVar
 
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step_record import ScheduledRecord
+from mini_vllm.engine.reasons import REASONS
 from mini_vllm_labs.notebook.pictures import HasRecording
 from mini_vllm_labs.notebook.recorded_mark import first_mark
 from mini_vllm_labs.runs.traces.drafts import DraftCounts, Verdict, verdicts_of
+from mini_vllm_labs.runs.traces.why import WAITS
 
 T = TypeVar("T")
 
@@ -108,6 +110,11 @@ class RunFacts:
     def preempted_for(self, step: int) -> list[str]:
         """Return the requests for which a step preempted victims."""
         return self._names(needy for _, needy, *_ in self.recording.steps[step]["preempted"])
+
+    def waits(self, request: str, step: int) -> str:
+        """Return what a request waits for in a step. Raises `LookupError` if it gets tokens."""
+        found = self.recording.steps[step].get("reasons", {})[self.ids[request]]
+        return WAITS[REASONS[found["reason"]].mark]
 
     @property
     def first_victim(self) -> str:

@@ -1,7 +1,8 @@
 // The lines of the phases: which one decided what is followed, and which steps ran the line that is clicked.
 
 const ROWS = { allocated: "was handed out", hit: "was found in the prefix cache", freed: "was given back",
-  admitted: "was admitted", preempted: "was preempted", finished: "was finished" };
+  admitted: "was admitted", preempted: "was preempted", finished: "was finished",
+  refused: "was refused", passed: "was not reached: the step ended" };
 
 function linesPart(goTo) {
   const said = make("div", { className: "mvw-said" }), steps = make("div", { className: "mvw-said" });

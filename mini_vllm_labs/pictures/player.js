@@ -178,8 +178,11 @@ function render({ model, el: root }) {
   }
 
   picture.onclick = ({ target }) => {
-    const place = target.closest("[data-go-to]"), key = keyOf(target);
-    if (place) go(Number(place.getAttribute("data-go-to")));
+    const place = target.closest("[data-go-to]"), refused = target.closest("[data-why]"), key = keyOf(target);
+    if (refused) {
+      go(Number(refused.getAttribute("data-why")));
+      save("follow", key);
+    } else if (place) go(Number(place.getAttribute("data-go-to")));
     else follow(key);
   };
   root.onkeydown = (event) => {

@@ -1,4 +1,4 @@
-"""Measures the cost of recording the lines of a run, and the time from a click to a line.
+"""Measures the cost of recording the lines of a run, and the time to a line after a click and to a redrawn step.
 
 Run it as `python -m mini_vllm_labs.upkeep.line_costs`.
 """
@@ -27,6 +27,13 @@ CLICKS = """() => {
   return taken;
 }"""
 
+REDRAWS = """() => [...Array(model.state.film.frames.length).keys()].map((step) => {
+  const start = performance.now();
+  model.set("step", step);
+  document.querySelector(".mvw-picture svg").getBoundingClientRect();
+  return performance.now() - start;
+})"""
+
 
 def seconds(run: Callable[[], object]) -> float:
     start = time.process_time()
@@ -46,8 +53,9 @@ def main() -> None:
     print(f"{len(keys)} events, Python: at most {slowest:.2f} ms from an event to its line")
     with headless_chromium() as browser:
         page = open_widget(browser, player(time_machine(recording), len(recording.steps) // 2))
-        taken = page.evaluate(CLICKS)
+        taken, redrawn = page.evaluate(CLICKS), page.evaluate(REDRAWS)
     print(f"{len(taken)} clicks in Chromium: at most {max(taken):.0f} ms from a click to the line in the page")
+    print(f"{len(redrawn)} steps in Chromium: at most {max(redrawn):.0f} ms to redraw one, with the reasons")
 
 
 if __name__ == "__main__":

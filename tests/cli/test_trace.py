@@ -59,7 +59,7 @@ def test_why_tells_each_request_and_step_also_from_a_file(mini_vllm: Commands, t
         "step 6    r4     nothing: r0 was short of blocks in this step, which closes admission",
         "step 7    r3     nothing: it needs 6 blocks, and 3 are free",
         "step 7    r4     nothing: r3 comes first and was refused",
-        "r3     it waited 3 steps (tokens 1, victim 1, blocks 1)",
+        "r3     it waited 3 steps: 1 for tokens, 1 as a victim, 1 for blocks",
     ):
         assert line in shown
     assert shown.endswith(mini_vllm("trace", "--read", file, "--why", "--steps", "5-7").output)
@@ -69,7 +69,7 @@ def test_why_tells_each_request_and_step_also_from_a_file(mini_vllm: Commands, t
     assert life[5] == "Steps 4 to 5: it gets one token in each step."
     assert life[-2:] == [
         "Step 9: it ends at its maximum length.",
-        "In all it waited 3 steps (tokens 1, victim 1, blocks 1).",
+        "In all it waited 3 steps: 1 for tokens, 1 as a victim, 1 for blocks.",
     ]
 
 

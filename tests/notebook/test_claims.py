@@ -13,7 +13,7 @@ from mini_vllm.release_rules import RELEASES
 from mini_vllm_labs.notebook import Lab, Predictions
 from mini_vllm_labs.notebook.claims import all_claims, deck, evidence, setup_of
 from mini_vllm_labs.notebook.claims.claim import Claim
-from mini_vllm_labs.notebook.claims.decide import card_of, play_claim, play_claims
+from mini_vllm_labs.notebook.claims.decide import SEATS, card_of, play_claim, play_claims, play_seats
 from mini_vllm_labs.notebook.panels import require_result
 from mini_vllm_labs.pictures.prediction import Answer, Card
 from mini_vllm_labs.pictures.prediction.widgets import Deck
@@ -51,6 +51,22 @@ def test_a_card_says_if_the_newest_release_decides_differently(cards: dict[str, 
     played = play_claim(replace(claim, setups=setups), parse_lineup("solution:1-5,solution:14"))
     is_same = card_of(claim, played).truth == cards[claim.title].truth
     assert is_same == ("Since 0." not in claim.why)
+
+
+def test_sixteen_seats_and_five_that_run_have_six_causes() -> None:
+    played = play_seats(parse_lineup("solution:1-5"))
+    truths = []
+    for claim in all_claims(SEATS):
+        run = played[claim.title][0]
+        assert not isinstance(run, str)
+        step = run.recording.steps[int(claim.step)]
+        assert (run.recording.info.max_num_seqs, len(step["running_after"])) == (16, 5)
+        card = card_of(claim, played[claim.title], brief=False)
+        truths.append(card.truth)
+        ((_, film, shown),) = card.films
+        assert "why they wait" in film[shown].svg()
+        assert str(card.truth) not in claim.setup
+    assert truths == list(card.question.options)
 
 
 def test_guessing_does_not_pay(cards: dict[str, Card]) -> None:

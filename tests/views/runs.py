@@ -49,6 +49,12 @@ def small(seed: int = 0, num_requests: int = 4, caching: bool = True) -> Recordi
 
 
 @cache
+def explained(seed: int = 1, num_requests: int = 8) -> Recording:
+    """Requests that wait for seats, tokens and blocks, with their reasons."""
+    return play_workload(make_workload(seed, num_requests), SMALL_POOL, parse_lineup("solution:1-5")).recording
+
+
+@cache
 def large(num_requests: int = 12) -> Recording:
     """Twelve requests of some hundred tokens, 200 blocks of 16 tokens."""
     rng = random.Random(1)

@@ -50,6 +50,8 @@ FILMS: dict[str, Callable[[], Film]] = {
     "of a shipped trace": lambda: time_machine(observed()),
     "of phase 1 alone": lambda: time_machine(observed("phase_1_alone")),
     "of many requests": lambda: time_machine(small(3, 40)),
+    "with reasons": lambda: time_machine(runs.explained()),
+    "with reasons of many requests": lambda: time_machine(runs.explained(3, 40)),
     "of a large run": lambda: time_machine(large()),
     "in a huge pool": lambda: time_machine(in_a_huge_pool(small())),
     "compare": lambda: compare(small(), small(caching=False), ("caching on", "caching off")),
@@ -191,6 +193,7 @@ def chain(prompts: dict[str, list[int]], **options: Any) -> Picture:
 SNAPSHOTS: dict[str, Callable[[], Picture]] = {
     "time_machine": lambda: time_machine(observed())[6],
     "time_machine_many_requests": lambda: time_machine(small(3, 40))[9],
+    "time_machine_reasons": lambda: time_machine(runs.explained())[8],
     "time_machine_hits": lambda: time_machine(in_blocks_of_4(runs.AGAIN, 12, 4))[1],
     "time_machine_stalled": lambda: time_machine(in_blocks_of_4(THREE, 4, 2))[5],
     "compare_slots_with_blocks": lambda: compared({}, {}, requests=THREE, num_blocks=6, phases=[1, 2])[1],

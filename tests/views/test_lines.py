@@ -7,6 +7,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import CodeType
@@ -79,11 +80,12 @@ def test_random_events_have_the_line_that_a_traceback_names(monkeypatch: pytest.
     watch(BlockPool, "free_blocks", "freed", lambda self, given, result: given)
     found = play_with_lines(*WORKLOAD).recording.lines
     assert found is not None
-    events = sorted((event.what, str(event.subject), event.places[0]) for event in found.events)
+    happened = [event for event in found.events if event.what not in ("refused", "passed")]
+    events = sorted((event.what, str(event.subject), event.places[0]) for event in happened)
     assert events == sorted((what, str(subject), place) for what, subject, place in noted)
-    assert {event.what for event in found.events} == {what for what, _, _ in noted}, "no kind is missing"
-    assert len({event.what for event in found.events}) == 6
-    for event in random.Random(1).sample(found.events, 20):
+    assert {event.what for event in happened} == {what for what, _, _ in noted}, "no kind is missing"
+    assert len({event.what for event in happened}) == 6
+    for event in random.Random(1).sample(happened, 20):
         assert (event.what, event.subject, event.places[0]) in noted
 
 
@@ -145,6 +147,64 @@ def test_recording_changes_nothing_and_leaves_nothing() -> None:
     assert play_workload(*WORKLOAD).recording.lines is None
     assert sys.gettrace() is before
     assert "lines" not in time_machine(play_workload(*WORKLOAD).recording).encode()
+
+
+DECIDED = {
+    "blocks": "return None",
+    "seats": "while waiting and scheduler_output.token_budget > 0 and len(running) < max_num_seqs:",
+    "tokens": "while waiting and scheduler_output.token_budget > 0 and len(running) < max_num_seqs:",
+    "closed": "if memory_sufficed:",
+    "behind": "break",
+    "guard": "return num_needed + num_promised <= kv.num_free_blocks",
+    "whole_prompt": "return 0",
+}
+"""The line of the reference that refuses, by reason."""
+
+
+WHOLE_PROMPTS = {
+    "enable_chunked_prefill": False,
+    **dict.fromkeys(("max_model_len", "max_num_batched_tokens"), 36),
+    "long_prefill_token_threshold": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "special"),
+    [
+        ({}, set()),
+        ({"admission_guard": True}, {"guard"}),
+        (WHOLE_PROMPTS, {"whole_prompt"}),
+    ],
+)
+def test_each_request_that_waits_has_the_line_that_refused_it(settings: dict[str, Any], special: set[str]) -> None:
+    requests = [replace(one, prompt_token_ids=one.prompt_token_ids[:20]) for one in make_workload(1, 8)]
+    recording = play_with_lines(requests, replace(SMALL_POOL, **settings), parse_lineup("solution:1-5")).recording
+    assert recording.lines is not None
+    seen = set()
+    for step, record in enumerate(recording.steps):
+        for name, found in record["reasons"].items():
+            event = recording.lines.why(name, step)
+            assert event is not None
+            assert event.step == step
+            if "preempted" in found["reason"]:
+                assert event.what == "preempted"
+                continue
+            file, line = event.places[0]
+            assert recording.lines.sources[file].splitlines()[line - 1].strip() == DECIDED[found["reason"]]
+            seen.add(found["reason"])
+    assert special <= seen
+    assert special or seen == DECIDED.keys() - {"guard", "whole_prompt"}
+
+
+def test_a_click_on_a_stretch_of_waiting_opens_the_line_that_refused(pages: Pages) -> None:
+    page = open_widget(pages, player(time_machine(run().recording), 0))
+    stretch = page.locator('[data-why="8"][data-request="3"]').first
+    stretch.click()
+    assert (page.evaluate("model.state.step"), page.evaluate("model.state.follow")) == (8, "request:3")
+    words = "waits: it needs 5 blocks, and 3 are free (`allocate_slots`)"
+    assert words in str(page.locator(".mvw-about").text_content())
+    assert "was refused in step 8: solutions/phase2" in str(page.locator(".mvw-said").first.text_content())
+    assert "return None" in str(page.locator(".mvw-decided").text_content())
 
 
 def test_a_request_and_a_block_have_the_last_event_up_to_a_step() -> None:

@@ -3,9 +3,11 @@
 import json
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from mini_vllm.engine.reasons import REASONS
 from mini_vllm_labs.pictures.alone import alone
 from mini_vllm_labs.pictures.block_life import block_life
 from mini_vllm_labs.pictures.film import Film
@@ -14,12 +16,45 @@ from mini_vllm_labs.pictures.text import ranges
 from mini_vllm_labs.pictures.time_machine import compare, time_machine
 from mini_vllm_labs.pictures.time_machine.compare import RunDifference, first_difference
 from mini_vllm_labs.pictures.time_machine.machine import states
+from mini_vllm_labs.pictures.time_machine.refusals import BINDS, WHERE, in_words
 from mini_vllm_labs.pictures.time_machine.shelf import CELLS, Shelf
 from mini_vllm_labs.runs.palette import color
 from mini_vllm_labs.runs.parity.scenario import PUBLIC_TRACES, read_scenarios
 from mini_vllm_labs.runs.traces.recording import Recording
 from tests.views.drawing import SVG, count, described, layers, numbers, texts, tooltips, tree
-from tests.views.runs import THREE, in_a_huge_pool, in_blocks_of_4, large, observed, queued, small
+from tests.views.runs import THREE, explained, in_a_huge_pool, in_blocks_of_4, large, observed, queued, small
+
+
+def test_the_reasons_in_drawing_and_text_equal_the_record() -> None:
+    recording, seen = explained(), set[str]()
+    info, film = recording.info, time_machine(recording)
+    for state, picture in zip(states(recording), film.pictures, strict=True):
+        assert state.record is not None
+        marks = {info.label(i): REASONS[found["reason"]].mark for i, found in state.record["reasons"].items()}
+        parts, facts = layers(picture), described(picture)
+        groups = [key.removesuffix(")").split(" waiting (") for key in facts if " waiting (" in key]
+        assert {label: mark for labels, mark in groups for label in labels.split(", ")} == marks
+        below = [*texts(parts["running"]), *texts(parts["waiting"])]
+        assert set(marks.values()) <= {*below}
+        lacks = {BINDS[mark] for mark in marks.values() if mark in BINDS}
+        assert {what for what in WHERE if len(parts[f"{what}-bind"])} == lacks
+        assert any(words.startswith("has ") for words in below) == bool(lacks & {"tokens", "blocks"})
+        for found in state.record["reasons"].values():
+            assert in_words(info, found) in " ".join(texts(parts["why"]))
+        seen |= lacks
+    assert seen == {*WHERE}
+    drawn = tree(film[0]).findall(f".//{SVG}g[@data-layer='waits-steps']//{SVG}g[@data-why]")
+    for index, name in enumerate(info.titles):
+        steps = [step for part in drawn if part.get("data-request") == str(index) for step in covered(part)]
+        assert steps == [record["step"] for record in recording.steps if name in record["reasons"]]
+        if steps:
+            assert described(film[0])[f"waits of {info.label(name)}"].startswith(f"waited {len(steps)} step")
+
+
+def covered(part: Any) -> range:
+    """Return the steps of a stretch by its tooltip, `step 3: ...` or `steps 3 to 5: ...`."""
+    first, *last = map(int, re.findall(r"\d+", tooltips(part)[0].partition(":")[0]))
+    return range(first, (last or [first])[0] + 1)
 
 
 @pytest.mark.parametrize("recording", [small(), large(), observed(), observed("phase_1_alone")], ids=str)

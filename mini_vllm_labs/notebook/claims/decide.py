@@ -29,21 +29,23 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 if TYPE_CHECKING:
     from mini_vllm_labs.pictures.prediction.widgets import Deck
 
-CARDS = Path(__file__).with_name("cards.toml")
+CARDS, SEATS = "cards.toml", "seats.toml"
 Played = Sequence[WorkloadRun] | str
 
 
 @cache
-def all_claims() -> Sequence[Claim]:
-    cards = tomllib.loads(CARDS.read_text(encoding="utf-8"))
+def all_claims(file: str = CARDS) -> Sequence[Claim]:
+    """Return the claims of a file in this folder, in order."""
+    cards = tomllib.loads(Path(__file__).with_name(file).read_text(encoding="utf-8"))
     engine, named = EngineConfig(**cards.pop("engine")), cards.pop("requests")
-    return [claim_of(subject, card, engine, named) for subject, group in cards.items() for card in group]
+    shared = {"options": cards.pop("options", ("true", "false"))}
+    return [claim_of(subject, shared | card, engine, named) for subject, group in cards.items() for card in group]
 
 
 def claim_of(subject: str, card: Mapping[str, Any], engine: EngineConfig, named: Mapping[str, Any]) -> Claim:
     """Build a claim from its card. With a `unit`, the answer is a number, else one of the `options`."""
     question, unit = card.get("question", "Is the claim true?"), card.get("unit", "")
-    options = tuple(card.get("options", ("true", "false")))
+    options = tuple(card["options"])
     asked = Question(question, subject, unit=unit) if unit else Question(question, subject, "choice", options)
     setups = {}
     for run in card.get("runs", ()):
@@ -84,6 +86,14 @@ def deck(lab: Lab, guess: Predictions) -> "Deck | Notice":
     return kept_deck([card_of(claim, played[claim.title]) for claim in all_claims()], guess)
 
 
+def seats_deck(lab: Lab, guess: Predictions) -> "Deck | Notice":
+    """Return six cards of one picture, 16 seats and 5 running requests, each with a different cause."""
+    played = lab.run(play_seats)
+    if isinstance(played, Notice):
+        return played
+    return kept_deck([card_of(claim, played[claim.title], brief=False) for claim in all_claims(SEATS)], guess)
+
+
 def kept_deck(cards: Sequence[Card], guess: Predictions) -> "Deck":
     """Return a deck of cards whose answers are saved with the predictions."""
     from mini_vllm_labs.pictures.prediction.widgets import Deck
@@ -120,6 +130,10 @@ def play_claims(lineup: Lineup) -> dict[str, Played]:
     return {claim.title: play_claim(claim, lineup) for claim in all_claims()}
 
 
+def play_seats(lineup: Lineup) -> dict[str, Played]:
+    return {claim.title: play_claim(claim, lineup) for claim in all_claims(SEATS)}
+
+
 def play_claim(claim: Claim, lineup: Lineup) -> Played:
     try:
         return [play_workload(setup.arrivals, setup.config, lineup) for setup in claim.setups.values()]
@@ -127,7 +141,7 @@ def play_claim(claim: Claim, lineup: Lineup) -> Played:
         return describe(error)
 
 
-def card_of(claim: Claim, played: Played) -> Card:
+def card_of(claim: Claim, played: Played, *, brief: bool = True) -> Card:
     card = partial(Card, claim.title, claim.claim, claim.setup, claim.question)
     if not claim.setups:
         truth, pictures, text = EVIDENCE[claim.title]()
@@ -136,7 +150,7 @@ def card_of(claim: Claim, played: Played) -> Card:
         return card(None, claim.why, played)
     facts = [RunFacts(run) for run in played]
     named = list(zip(claim.setups, facts, strict=True))
-    films = [(name, time_machine(run.recording, brief=True), looked_at(claim, run)) for name, run in named]
+    films = [(name, time_machine(run.recording, brief=brief), looked_at(claim, run)) for name, run in named]
     text = "\n\n".join("\n".join([name, *step_lines(run.recording)]) for name, run in named)
     return card(true_answer(claim.question, claim.decided_by, facts), claim.why, text, films=films)
 

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from mini_vllm_labs.pictures.film import Film, requests_of
-from mini_vllm_labs.pictures.parts import WIDTHS, headline_part, most_lines, page, span_of
+from mini_vllm_labs.pictures.parts import WIDTHS, Part, headline_part, most_lines, page, span_of
 from mini_vllm_labs.pictures.picture import WIDTH, Picture
 from mini_vllm_labs.pictures.step_axis import StepAxis, TimeScale
 from mini_vllm_labs.pictures.text import counted, facts, ranges, spaced
@@ -13,8 +13,18 @@ from mini_vllm_labs.pictures.time_machine.free_queue import free_queue_part, num
 from mini_vllm_labs.pictures.time_machine.history import Histories
 from mini_vllm_labs.pictures.time_machine.memory import memory_part
 from mini_vllm_labs.pictures.time_machine.queues import queues_part, record_of
+from mini_vllm_labs.pictures.time_machine.refusals import (
+    WHERE,
+    groups_of,
+    lines_of,
+    marks_of,
+    missing,
+    why_part,
+    with_limit,
+)
 from mini_vllm_labs.pictures.time_machine.shelf import MAX_LINES, Shelf
 from mini_vllm_labs.pictures.time_machine.timeline import MAX_HEIGHT, Timeline
+from mini_vllm_labs.pictures.time_machine.wait_rows import WaitRows
 from mini_vllm_labs.runs.traces.recording import Recording
 from mini_vllm_labs.runs.traces.run_state import RunInfo, RunState
 from mini_vllm_labs.runs.traces.sentences import describe_step, events_in
@@ -104,18 +114,37 @@ class MachineFrame:
         self.has_hits = with_hits([recording])
         self.num_table_rows = 0 if brief else num_rows(recording)
         self.num_lines = most_lines(outlook.sentences, width)
+        self.has_reasons = has_reasons(recording) and not brief
+        self.waits = WaitRows(recording.info, recording.steps if self.has_reasons else [], axes, room)
+        groups = [groups_of(recording.info, record) for record in recording.steps if self.has_reasons]
+        self.num_reasons = max((len(lines_of(each, width)) for each in groups), default=0)
 
     def picture(self, state: RunState, sentence: str) -> Picture:
         title, width = headline(state, self.num_steps), self.width
-        parts = [headline_part(title, figures(state), width), budget_part(state, width, hits=self.has_hits)]
-        parts += [queues_part(state, width), memory_part(state, self.shelf)]
+        parts = [headline_part(title, figures(state), width), *self._limits(state), memory_part(state, self.shelf)]
         if self.num_table_rows:
             parts.append(tables_part(state, width, self.num_table_rows))
         if state.info.block_size > 1 and not self.brief:
             parts.append(free_queue_part(state, width))
+        if self.has_reasons:  # the last part is the free queue, or the memory if a block is a slot
+            parts[-1] = with_limit(parts[-1], "blocks", state, width, parts[-1].height - 8, 32)
         parts.append(self.timeline.part(state, record_of(state)["step"]))
-        text = text_alternative(state, self.timeline.histories, self.num_steps) if width == WIDTH else ""
+        if self.waits.shown:
+            parts.append(self.waits.part(record_of(state)["step"]))
+        waits = self.waits if self.has_reasons else None
+        text = text_alternative(state, self.timeline.histories, self.num_steps, waits) if width == WIDTH else ""
         return page(f"Time machine, {title}", parts, sentence, text, width, self.num_lines)
+
+    def _limits(self, state: RunState) -> list[Part]:
+        """Draw the budget and the queues, with the reasons of the requests that wait, if they were recorded."""
+        width, budget = self.width, budget_part(state, self.width, hits=self.has_hits)
+        if not self.has_reasons:
+            return [budget, queues_part(state, width)]
+        return [
+            with_limit(budget, "tokens", state, width, 26, 21),
+            with_limit(queues_part(state, width, marks=marks_of(state)), "seats", state, width, 36, 19),
+            *([why_part(state, width, self.num_reasons)] if self.num_reasons else []),
+        ]
 
 
 def headline(state: RunState, num_steps: int) -> str:
@@ -134,13 +163,14 @@ def figures(state: RunState) -> str:
     return counts(state).replace("tokens from", "from")
 
 
-def text_alternative(state: RunState, histories: Histories, num_steps: int) -> str:
+def text_alternative(state: RunState, histories: Histories, num_steps: int, waits: WaitRows | None = None) -> str:
     info, step = state.info, record_of(state)["step"]
     return facts(
         [
             (headline(state, num_steps), counts(state)),
             ("what happened", describe_step(state)),
             *of_tokens(state),
+            *([*of_reasons(state), *waits.text()] if waits else []),
             *of_memory(state),
             ("tokens computed before the first token", histories.waits(info, step, first=True)),
             ("tokens computed in the longest wait for a next token", histories.waits(info, step, first=False)),
@@ -167,6 +197,19 @@ def of_tokens(state: RunState) -> Iterator[tuple[str, str]]:
         yield "priorities, most urgent first", ", ".join(f"{info.label(i)} {priority}" for i, priority in ranked)
     yield "running", spaced(info.label(request_id) for request_id, *_ in record["running_after"])
     yield "waiting", spaced(map(info.label, record["waiting_after"]))
+
+
+def of_reasons(state: RunState) -> Iterator[tuple[str, str]]:
+    record = record_of(state)
+    for group in groups_of(state.info, record):
+        yield f"{', '.join(group.labels)} waiting ({group.mark})", group.sentence
+    yield from ((f"{WHERE[what]} limit this step", what) for what in sorted(missing(record)))
+    held = {name: words for name, (mark, words) in marks_of(state).items() if words != mark}
+    yield from ((f"{state.info.label(name)} holds most", words.removeprefix("has ")) for name, words in held.items())
+
+
+def has_reasons(recording: Recording) -> bool:
+    return any(record.get("reasons") for record in recording.steps)
 
 
 def of_memory(state: RunState) -> Iterator[tuple[str, str]]:

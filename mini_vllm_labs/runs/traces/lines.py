@@ -1,5 +1,7 @@
 """Records, on request, which lines of the phases ran in each step and which of them decided an event."""
 
+import linecache
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +12,12 @@ from typing import Any, Literal
 
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.core.request import Request
+from mini_vllm.core.step_record import StepRecord
 from mini_vllm_labs.runs.sandbox.frames import is_learners
 
 Place = tuple[str, int]
 """A file's path relative to the checkout, and a line number."""
-What = Literal["allocated", "hit", "freed", "admitted", "preempted", "finished"]
+What = Literal["allocated", "hit", "freed", "admitted", "preempted", "finished", "refused", "passed"]
 OF_REQUESTS: Mapping[CodeType, What] = {
     Request.admit.__code__: "admitted",
     Request.preempt.__code__: "preempted",
@@ -23,6 +26,16 @@ OF_REQUESTS: Mapping[CodeType, What] = {
 OF_BLOCKS: Mapping[str, What] = {"get_new_blocks": "allocated", "touch": "hit", "free_blocks": "freed"}
 """Maps the pool's functions, named as in phase 2, to events."""
 PHASE_OF_BLOCKS = "phase2_"
+REFUSALS: Mapping[tuple[str, str], object] = {
+    ("phase2_", "allocate_slots"): None,
+    ("phase5_", "num_new_tokens"): 0,
+    ("phase5_", "admits"): False,
+}
+"""The answer by which a function of a phase refuses its first argument, a request."""
+PHASE_OF_STEP = "phase1_"
+PASSED = {"seats", "tokens", "closed", "behind", "loop_ended", "overlooked"}
+"""The reasons of waiting requests that a step did not reach: the last decision before its end left them out."""
+DECISION = re.compile(r"\s*(if|elif|while|for|break|continue)\b")
 
 
 @dataclass(frozen=True)
@@ -100,6 +113,9 @@ class LineRecorder:
 
     step: int = 0
     events: list[Event] = field(default_factory=list)
+    _refusals: dict[tuple[int, str], Event] = field(default_factory=dict)
+    _ends: dict[int, Place] = field(default_factory=dict)
+    _decision: Place | None = None
     _ran: dict[int, set[Place]] = field(default_factory=dict)
     _before: Any = None
 
@@ -111,29 +127,57 @@ class LineRecorder:
     def __exit__(self, *error: object) -> None:
         sys.settrace(self._before)
 
-    def lines(self, num_steps: int) -> Lines:
-        """Return the recorded lines of the first `num_steps` steps."""
-        ran = [frozenset(self._ran.get(step, ())) for step in range(num_steps)]
-        events = [event for event in self.events if event.step < num_steps]
+    def lines(self, steps: Sequence[StepRecord]) -> Lines:
+        """Return the recorded lines of these steps, with the refusals of the requests that wait in them."""
+        ran = [frozenset(self._ran.get(step, ())) for step in range(len(steps))]
+        known = [event for event in self.events if event.step < len(steps)]
+        events = sorted([*known, *self._waits(steps)], key=lambda event: event.step)
         files = {file for places in (*ran, *(event.places for event in events)) for file, _ in places}
         sources = {file: (CHECKOUT / file).read_text(encoding="utf-8") for file in sorted(files)}
         return Lines(ran, events, sources)
+
+    def _waits(self, steps: Sequence[StepRecord]) -> Iterator[Event]:
+        """Yield the lines that refused the requests without a token, or the line that ended the step before them."""
+        for step, record in enumerate(steps):
+            for name, found in record.get("reasons", {}).items():
+                if "preempted" in found["reason"]:
+                    continue  # its preemption is an event
+                if event := self._refusals.get((step, name)):
+                    yield event
+                elif step in self._ends and found["reason"] in PASSED and name in record["waiting_after"]:
+                    yield Event(step, "passed", name, (self._ends[step],))
 
     def _on_call(self, frame: FrameType, kind: str, value: object) -> Any:
         if frame.f_code in OF_REQUESTS:
             self._note(OF_REQUESTS[frame.f_code], [frame.f_locals["self"].request_id], frame)
         file, name = place_of(frame.f_code.co_filename), frame.f_code.co_name
+        if PHASE_OF_STEP in file and name == "schedule_step":
+            self._decision = None
         if PHASE_OF_BLOCKS in file and name in ("touch", "free_blocks"):  # now: the call may change its argument
             self._note(OF_BLOCKS[name], numbers_in(argument(frame)), frame.f_back)
         return self._on_line if file else None
 
     def _on_line(self, frame: FrameType, kind: str, value: object) -> Any:
-        file = place_of(frame.f_code.co_filename)
+        file, code = place_of(frame.f_code.co_filename), frame.f_code
         if kind == "line":
             self._ran.setdefault(self.step, set()).add((file, frame.f_lineno))
-        elif kind == "return" and PHASE_OF_BLOCKS in file and frame.f_code.co_name == "get_new_blocks":
+            if PHASE_OF_STEP in file and DECISION.match(linecache.getline(code.co_filename, frame.f_lineno)):
+                self._decision = file, frame.f_lineno
+        elif kind == "return" and PHASE_OF_BLOCKS in file and code.co_name == "get_new_blocks":
             self._note("allocated", numbers_in(value), frame.f_back)
+        elif kind == "return":
+            self._note_refusal(file, frame, value)
         return self._on_line
+
+    def _note_refusal(self, file: str, frame: FrameType, value: object) -> None:
+        if PHASE_OF_STEP in file and frame.f_code.co_name == "schedule_step" and self._decision:
+            self._ends[self.step] = self._decision
+        for (phase, name), answer in REFUSALS.items():
+            if phase in file and frame.f_code.co_name == name and isinstance(asked := argument(frame), Request):
+                key, refused = (self.step, asked.request_id), type(value) is type(answer) and value == answer
+                self._refusals.pop(key, None)  # only its last answer counts
+                if refused:
+                    self._refusals[key] = Event(self.step, "refused", asked.request_id, tuple(places_from(frame)))
 
     def _note(self, what: What, subjects: Sequence[int | str], frame: FrameType | None) -> None:
         if places := tuple(places_from(frame)):

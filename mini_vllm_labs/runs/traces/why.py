@@ -5,8 +5,36 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from mini_vllm.core.step_record import ScheduledRecord, StepRecord
-from mini_vllm.engine.reasons import cause_of, limit_sentence, sentence_of
+from mini_vllm.engine.reasons import REASONS, Found, cause_of, limit_sentence, sentence_of
 
+WAITS = {
+    "seats": "for a seat",
+    "tokens": "for tokens",
+    "blocks": "for blocks",
+    "guard": "for the admission guard",
+    "prompt": "for its whole prompt",
+    "closed": "while admission was closed",
+    "victim": "as a victim",
+    "queue": "behind another request",
+    "grammar": "for its grammar",
+    "K/V": "for its K and V",
+    "adapter": "for a place for its adapter",
+    "image": "for its image",
+    "draft": "for its drafts",
+    "interval": "for a step with prompts",
+    "policy": "by the policy's choice",
+    "pause": "in a pause",
+    "result": "for a step in flight",
+    "order": "after the loop ended",
+}
+"""What a request waits for, by the mark of its reason. The marks of mistakes are not here."""
+REFUSERS = {
+    **dict.fromkeys(("blocks", "reservation", "refused", "blocks_in_flight"), "allocate_slots"),
+    **dict.fromkeys(("preempted", "self_preempted"), "make_room"),
+    "guard": "admits",
+    "whole_prompt": "num_new_tokens",
+}
+"""The function that refused, by reason. For the others it is `schedule_step` or a gate."""
 ENDS = {"stop": "it ends at a stop token", "length": "it ends at its maximum length", "abort": "it was aborted"}
 
 
@@ -73,6 +101,11 @@ def _stages(step: StepRecord, request_id: str) -> Iterator[tuple[str, str]]:
         yield "ends", ENDS["abort"]
 
 
+def refuser_of(found: Found) -> str:
+    """Return the name of the function that refused a request."""
+    return REFUSERS.get(found["reason"], "gate" if REASONS[found["reason"]].label == "deferred" else "schedule_step")
+
+
 def waited_for(steps: Iterable[StepRecord]) -> dict[str, Counter[str]]:
     """Count for each request the steps without a token, by the mark of their reason.
 
@@ -87,7 +120,7 @@ def waited_for(steps: Iterable[StepRecord]) -> dict[str, Counter[str]]:
 
 
 def waited_sentence(waited: Counter[str]) -> str:
-    """Return `it waited 14 steps (blocks 9, seats 5)`, with the marks of the reasons, the main one first."""
-    parts = ", ".join(f"{mark} {number}" for mark, number in waited.most_common())
+    """Return `it waited 14 steps: 9 for blocks, 5 for a seat`, the main reason first."""
+    parts = ", ".join(f"{number} {WAITS.get(mark, 'against a rule')}" for mark, number in waited.most_common())
     total = sum(waited.values())
-    return f"it waited {total} step{'s' * (total != 1)} ({parts})"
+    return f"it waited {total} step{'s' * (total != 1)}: {parts}"
