@@ -107,7 +107,7 @@ class GraderError(RuntimeError):
     """The judge's own process failed, which is not a verdict on the submission."""
 
 
-class Grader(Protocol):
+class SubmissionGrader(Protocol):
     """Grades submissions: on this machine, or on a cluster."""
 
     def grade(self, handed_in: HandedIn, known: RecordedResult | None = None) -> RecordedResult: ...
@@ -192,11 +192,11 @@ def task_of(handed_in: HandedIn, known: RecordedResult | None) -> Message:
 class ClassRun:
     """Grades submissions and adds each result to the record as soon as it is done."""
 
-    def __init__(self, settings: JudgeSettings, record: Record, graders: Sequence[Grader]) -> None:
+    def __init__(self, settings: JudgeSettings, record: Record, graders: Sequence[SubmissionGrader]) -> None:
         self._settings = settings
         self._record = record
         self._graders = graders
-        self._idle: Queue[Grader] = Queue()
+        self._idle: Queue[SubmissionGrader] = Queue()
         self._lock = threading.Lock()
         for grader in graders:
             self._idle.put(grader)

@@ -1,4 +1,4 @@
-"""Grades a class on a Dask cluster: files are read here, sent to a worker that has a working jail, and graded there."""
+"""Grades a class on a Dask cluster: files are read here, and graded by workers whose jail works."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""What a worker of a Dask cluster does for the judge: it checks its jail, then grades what it is sent."""
+"""What a worker of a Dask cluster does for the judge: it checks its jail, then grades."""
 
 import hashlib
 import sys

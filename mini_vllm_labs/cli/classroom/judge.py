@@ -18,10 +18,10 @@ from mini_vllm_labs.classroom.export.gradebooks import Gradebooks
 from mini_vllm_labs.classroom.export.vivas import Vivas
 from mini_vllm_labs.classroom.judge.class_run import (
     ClassRun,
-    Grader,
     GradingProcess,
     Record,
     RecordedResult,
+    SubmissionGrader,
     recorded_settings,
 )
 from mini_vllm_labs.classroom.judge.cluster import ClusterGrader
@@ -184,7 +184,7 @@ def judge(
 
 def graders_for(
     settings: JudgeSettings, progress: ClassProgress, jobs: int | None, dask: str | None
-) -> Sequence[Grader]:
+) -> Sequence[SubmissionGrader]:
     """Return a grader for each submission that is graded at once, by default as many as there are processors."""
     if dask is None:
         return [GradingProcess(settings, progress.situation) for _ in range(jobs or os.cpu_count() or 1)]
