@@ -7,6 +7,7 @@ from mini_vllm_labs.pictures.terminal.lazy_commands import lazy_app
 
 LEARN = [
     ("demo", "demo:demo", "Watch the engine serve several prompts together, step by step."),
+    ("place", "place:place", "Twelve questions that tell with which phase to begin."),
     ("watch", "watch:watch", "Grade on every save, and show the first failing task."),
     ("grade", "grade:grade", "Grade your starters, whatever the value of LAB_IMPL."),
     ("hint", "hint:hint", "Show the next step of a task's hint."),
