@@ -51,7 +51,7 @@ def make_sheets() -> str:
     for seed in range(NUM_SHEETS):
         rng = Random(seed)
         sheets.append([asdict(one) for topic in TOPICS for one in drawn(list(found[topic].values()), rng, NUM_EACH)])
-    return json.dumps(sheets, indent=1) + "\n"
+    return json.dumps(sheets).replace("}, {", "},\n{").replace("], [", "],\n[") + "\n"
 
 
 def questions(run: Played, lengths: dict[str, int], rng: Random) -> Iterator[VivaQuestion]:

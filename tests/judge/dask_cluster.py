@@ -5,6 +5,7 @@ Needs the extra `dask`.
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ def test_a_worker_that_is_killed_twice_costs_nobody_a_grade(
     assert len((tmp_path / "run.jsonl").read_bytes().splitlines()) == len(lines)
 
 
-def test_a_worker_without_a_jail_refuses_work(
+def test_a_worker_without_a_jail_or_the_course_refuses_work(
     mini_vllm: Commands, cluster: Any, a_class: list[Path], tmp_path: Path, jail: Jail
 ) -> None:
     expected, _ = results(mini_vllm, tmp_path / "here", a_class)
@@ -92,14 +93,19 @@ def test_a_worker_without_a_jail_refuses_work(
         assert found == expected
         assert told.count("bubblewrap (bwrap) is not installed") == 1
         assert f"{one} grades nothing: there is no jail" in told
-        client.run(lose_the_jail, workers=[other])
-    told = mini_vllm("judge", *a_class, *OPTIONS[:-1], "another", *there, exit_code=2).output
-    assert f"no worker at {cluster.scheduler_address} can grade: there is no jail" in " ".join(told.split())
+        client.run(lose_the_course, workers=[other])
+    told = " ".join(mini_vllm("judge", *a_class, *OPTIONS[:-1], "another", *there, exit_code=2).output.split())
+    assert f"{other} grades nothing: it does not have this course" in told
+    assert f"no worker at {cluster.scheduler_address} can grade: " in told
 
 
 def lose_the_jail() -> None:
     """Run on a worker: its programs are gone."""
     os.environ["PATH"] = "/nowhere"
+
+
+def lose_the_course() -> None:
+    sys.modules["mini_vllm_labs.classroom.judge.cluster_worker"] = None  # type: ignore[assignment]
 
 
 def test_a_worker_with_another_course_refuses_work(

@@ -3,12 +3,12 @@
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from queue import LifoQueue
 from typing import Any
 
 from mini_vllm_labs.classroom.judge.class_run import GraderError, GradingProcess, RecordedResult, task_of
-from mini_vllm_labs.classroom.judge.cluster_worker import course_digest, grade_here
+from mini_vllm_labs.classroom.judge.cluster_worker import course_digest
 from mini_vllm_labs.classroom.judge.settings import JudgeSettings
 from mini_vllm_labs.classroom.judge.submission import HandedIn
 from mini_vllm_labs.runs.dask_client import dask_client
@@ -79,13 +79,13 @@ class ClusterGrader:
         """Return a worker's answer, or None if it refused or if all workers that were named are gone."""
         from distributed import CancelledError, KilledWorker
 
+        able = self._able()
         try:
-            able = self._able()
-            arguments = (self._settings, self._course, task)
-            future = self._client.submit(grade_on_worker, *arguments, workers=able, pure=False)
+            arguments = (asdict(self._settings), self._course, task)
+            future = self._client.submit(call_on_worker(), *arguments, workers=able, pure=False)
             while True:
                 try:
-                    address, answer = future.result(timeout=POLL_SECONDS)
+                    answer: dict[str, Any] = future.result(timeout=POLL_SECONDS)
                     break
                 except TimeoutError:
                     if able and not set(able) & set(self._client.nthreads()):
@@ -93,16 +93,14 @@ class ClusterGrader:
                         return None
         except KilledWorker as error:
             raise GraderError(f"it could not be graded: {1 + error.allowed_failures} workers died with it") from None
-        except ClusterError:
-            raise
         except (Exception, CancelledError) as error:
             raise ClusterError(f"the cluster at {self._address}: {error or type(error).__name__}") from error
         if "refused" not in answer:
-            return dict(answer)
+            return answer
         with self._lock:
-            if address not in self._refused:
-                self._refused[address] = answer["refused"]
-                self._on_refusal(f"{address} grades nothing: {answer['refused']}")
+            if answer["worker"] not in self._refused:
+                self._refused[answer["worker"]] = answer["refused"]
+                self._on_refusal(f"{answer['worker']} grades nothing: {answer['refused']}")
         return None
 
     def _able(self) -> list[str] | None:
@@ -116,8 +114,20 @@ class ClusterGrader:
         return able or None
 
 
-def grade_on_worker(settings: JudgeSettings, course: str, task: Message) -> tuple[str, dict[str, Any]]:
-    """Run on a worker: return its address, and `grade_here`'s answer."""
-    from distributed import get_worker
+def call_on_worker() -> Callable[[dict[str, Any], str, Message], dict[str, Any]]:
+    """Return the function to send. It travels by value, because it is local, and its arguments are plain.
 
-    return get_worker().address, grade_here(settings, course, task)
+    A worker that lacks the course can therefore refuse. Dask closes one that cannot unpickle what it is sent.
+    """
+
+    def grade(settings: dict[str, Any], course: str, task: Message) -> dict[str, Any]:
+        from distributed import get_worker
+
+        address: str = get_worker().address
+        try:
+            from mini_vllm_labs.classroom.judge.cluster_worker import grade_here
+        except ImportError as error:
+            return {"worker": address, "refused": f"it does not have this course: {error}"}
+        return {"worker": address, **grade_here(settings, course, task)}
+
+    return grade

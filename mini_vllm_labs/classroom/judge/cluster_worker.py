@@ -18,9 +18,9 @@ IDLE_SECONDS = 60.0
 DECIDES_POINTS = ("mini_vllm", "mini_vllm_labs", "solutions")
 
 
-def grade_here(settings: JudgeSettings, course: str, task: Message) -> dict[str, Any]:
+def grade_here(settings: dict[str, Any], course: str, task: Message) -> dict[str, Any]:
     """Return the `result` of a task, why this worker `refused` it, or why its grading process `failed`."""
-    desk = desk_for(settings, course)
+    desk = desk_for(JudgeSettings.from_json(settings), course)
     if reason := desk.refusal():
         return {"refused": reason}
     try:
