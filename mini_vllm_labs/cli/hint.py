@@ -43,17 +43,15 @@ def show_hint(console: Console, task: str, *, again: bool = False) -> None:
     hints = all_hints()
     if task not in hints:
         raise ValueError(f"hint {task}: there are hints for the tasks {', '.join(hints)}")
-    steps, known = hints[task], seen()
-    num_seen = min(known.get(task, 0), len(steps))
+    steps = hints[task]
+    num_seen = min(seen().get(task, 0), len(steps))
     shown = range(num_seen) if again or num_seen == len(steps) else range(num_seen, num_seen + 1)
     for number, (title, text) in enumerate(steps[shown.start : shown.stop], start=shown.start + 1):
         heading = f"Task {task}, hint {number} of {len(steps)}" + (f": {title}" if title else "")
         console.print(heading, style="bold", markup=False)
         console.print(Markdown(text))
         console.print()
-    if shown.stop > num_seen:
-        note(("hint", {"task": task, "step": shown.stop}))
-    SEEN.write_text(json.dumps(known | {task: shown.stop}), encoding="utf-8")
+    keep_seen(task, shown.stop)
     left = len(steps) - shown.stop
     console.print(f"{left} more: mini-vllm hint {task}" if left else "That was the last one.", style="dim")
 
@@ -81,6 +79,14 @@ def seen() -> dict[str, int]:
     except (OSError, ValueError):
         return {}
     return found
+
+
+def keep_seen(task: str, num_steps: int) -> None:
+    """Note that so many steps of a task have been shown in this checkout."""
+    known = seen()
+    if num_steps > known.get(task, 0):
+        note(("hint", {"task": task, "step": num_steps}))
+    SEEN.write_text(json.dumps(known | {task: num_steps}), encoding="utf-8")
 
 
 @friendly

@@ -7,10 +7,12 @@ from mini_vllm_labs.pictures.terminal.lazy_commands import lazy_app
 
 LEARN = [
     ("demo", "demo:demo", "Watch the engine serve several prompts together, step by step."),
+    ("place", "place:place", "Twelve questions that tell with which phase to begin."),
     ("watch", "watch:watch", "Grade on every save, and show the first failing task."),
     ("grade", "grade:grade", "Grade your starters, whatever the value of LAB_IMPL."),
     ("hint", "hint:hint", "Show the next step of a task's hint."),
     ("approaches", "hint:approaches", "Show other fair ways to write a task that you have passed."),
+    ("tutor", "tutor:tutor", "Give your assistant failing cases, rules, hints and reasons, and no solution."),
     ("viva", "viva:viva", "Eight questions about your own files and your own run, in ten minutes."),
     ("lab", "lab:lab", "Open the notebooks in JupyterLab."),
     ("cards", "cards:cards", "Print questions and answers by phase, or write them for Anki."),

@@ -65,6 +65,7 @@ def viva(
         console.print(f"The same questions and right answers: {old.points} of {len(old.questions)} are right.")
         return
     if not blank:
+        console.print("\n".join(found.preface()), markup=False)
         ask(console, found, practice=practice)
     if sheet is not None:
         sheet.write_text(found.as_json(), encoding="utf-8")
@@ -86,7 +87,6 @@ def require_passing(files: Files) -> None:
 
 def ask(console: Console, sheet: Sheet, *, practice: bool) -> None:
     """Ask the questions and note answers and seconds, until the input or the time ends."""
-    console.print("\n".join(sheet.preface()), markup=False)
     typed, start = typed_lines("answer: "), time.monotonic()
     for number, question in enumerate(sheet.questions, start=1):
         if not practice and time.monotonic() - start > SECONDS:
@@ -104,4 +104,5 @@ def ask(console: Console, sheet: Sheet, *, practice: bool) -> None:
         if practice:
             verdict = "Right" if sheet.given[-1] == question.right else f"No: {question.right}"
             console.print("\n    ".join([f"{verdict}. The run with the answer:", *question.shown]), markup=False)
-    console.print(f"\n{sheet.points} of {len(sheet.questions)} right, seed {sheet.seed}.", style=STRONG, markup=False)
+    score = f"\n{sheet.points} of {len(sheet.questions)} right, seed {sheet.seed}."
+    console.print(score, style=STRONG, markup=False, highlight=False)

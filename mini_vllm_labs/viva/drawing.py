@@ -57,20 +57,20 @@ def require_right(files: Files, base: Played, player: RunPlayer) -> None:
             raise ValueError(f"no viva about a run that breaks the rules: step {wrong} is wrong (mini-vllm oracle)")
 
 
-def drawn(kinds: Sequence[Sequence[VivaQuestion]], rng: Random) -> list[VivaQuestion]:
-    """Draw eight questions, of as many kinds as possible. The right answer is drawn first, then a question with it.
+def drawn(kinds: Sequence[Sequence[VivaQuestion]], rng: Random, number: int = NUM_QUESTIONS) -> list[VivaQuestion]:
+    """Draw questions of as many kinds as possible. The right answer is drawn first, then a question with it.
 
     So no answer is more probable because it is more frequent in the run.
     """
     usable = [kind for kind in kinds if len({one.sameness for one in kind}) >= LEAST_ANSWERS]
     found = list[VivaQuestion]()
-    for _ in range(NUM_QUESTIONS):
+    for _ in range(number):
         for kind in usable:
             used = {one.sameness for one in found if one.kind == kind[0].kind}
             groups: dict[str, list[VivaQuestion]] = {}
             for one in kind:
                 groups.setdefault(one.sameness, []).append(one)
             fresh = [sameness for sameness in groups if sameness not in used]
-            if fresh and len(found) < NUM_QUESTIONS:
+            if fresh and len(found) < number:
                 found.append(rng.choice(groups[rng.choice(fresh)]))
     return rng.sample(found, len(found))

@@ -14,8 +14,8 @@ class Commands:
         monkeypatch.setenv("COLUMNS", "100")
         self.monkeypatch = monkeypatch
 
-    def __call__(self, *arguments: object, exit_code: int = 0) -> Result:
-        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    def __call__(self, *arguments: object, exit_code: int = 0, typed: str | None = None) -> Result:
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=typed)
         assert result.exit_code == exit_code, result.output
         assert "\x1b" not in result.output, "escape codes although nothing here is a terminal"
         return result

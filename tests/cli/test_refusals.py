@@ -21,7 +21,13 @@ def test_it_is_refused_with_a_reason(mini_vllm: Commands, command: str, options:
     assert "Traceback" not in shown
 
 
-def test_an_extra_that_is_not_installed_is_named(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    shown = mini_vllm("arena", "--dask", "tcp://127.0.0.1:1", "--requests", "5", exit_code=2).output
-    assert f"needs dask: {install_command('dask')}" in " ".join(shown.split())
+@pytest.mark.parametrize(
+    ("module", "extra", "line"),
+    [("distributed", "dask", "arena --dask tcp://127.0.0.1:1 --requests 5"), ("mcp.server", "tutor", "tutor")],
+)
+def test_an_extra_that_is_not_installed_is_named(
+    mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch, module: str, extra: str, line: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    shown = mini_vllm(*line.split(), exit_code=2).output
+    assert f": {install_command(extra)}" in " ".join(shown.split())

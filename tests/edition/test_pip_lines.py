@@ -144,7 +144,7 @@ def texts_of(folder: Path) -> list[ReleasedText]:
 def test_every_extra_that_an_error_names_is_installed_and_the_course_left_alone(place: Place) -> None:
     known, before = extras(place.folder), place.course()
     named = asked(place.folder)
-    assert named >= {"", "dask", "serve", "structured", "test", "triton"}
+    assert named >= {"", "dask", "serve", "structured", "test", "triton", "tutor"}
     for extra in sorted(named):
         line = place.says("install_command", extra, at=place.folder / "labs")
         done = place.runs(line, at=place.folder / "labs")

@@ -22,7 +22,7 @@ from mini_vllm_labs.classroom.judge.class_run import (
 )
 from mini_vllm_labs.classroom.judge.results import SubmissionGrade
 from mini_vllm_labs.classroom.judge.settings import JudgeSettings
-from mini_vllm_labs.classroom.judge.submission import HandedIn
+from mini_vllm_labs.classroom.judge.submission import HandedIn, read_submission
 from mini_vllm_labs.cli.main import app
 from tests.grading.checkout import solution
 from tests.judge.hostile import FORGERY
@@ -157,7 +157,7 @@ def test_a_submission_that_is_slow_to_read_gets_a_second_chance(
 
     monkeypatch.setattr(grading, "READ_SECONDS", (0.2, 0.3))
     monkeypatch.setattr(grading, "refused_import", look)
-    found = grading.read_in_time(one.path, one.name)
+    found = grading.read_in_time(lambda: read_submission(one.path, one.name), one.name)
     assert (list(found.starters), found.error) == (
         ([1], "") if times == 1 else ([], "it took longer than 0.3 seconds to read")
     )

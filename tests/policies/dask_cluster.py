@@ -1,7 +1,7 @@
 """A contest on a dask cluster of two processes has the same figures as on this machine's cores. (Extra `dask`.)"""
 
 import pytest
-from distributed import LocalCluster  # type: ignore[import-not-found]
+from distributed import LocalCluster
 
 from mini_vllm_labs.simulation.arena.contest import run_races
 from tests.policies.races import races_of

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
 from queue import Queue
-from typing import TypedDict
+from typing import Any, Protocol, TypedDict
 
 from mini_vllm_labs.classroom.judge.jail import Jail
 from mini_vllm_labs.classroom.judge.report import write_whole
@@ -23,7 +23,7 @@ from mini_vllm_labs.classroom.judge.results import SubmissionResult
 from mini_vllm_labs.classroom.judge.settings import MAX_MESSAGE_BYTES, JudgeSettings
 from mini_vllm_labs.classroom.judge.submission import HandedIn, Submission
 from mini_vllm_labs.classroom.worker.text import one_line
-from mini_vllm_labs.runs.sandbox.channel import ChannelError
+from mini_vllm_labs.runs.sandbox.channel import ChannelError, Message
 from mini_vllm_labs.runs.sandbox.worker import WorkerProcess
 
 VERSION = 1
@@ -107,6 +107,14 @@ class GraderError(RuntimeError):
     """The judge's own process failed, which is not a verdict on the submission."""
 
 
+class SubmissionGrader(Protocol):
+    """Grades submissions: on this machine, or on a cluster."""
+
+    def grade(self, handed_in: HandedIn, known: RecordedResult | None = None) -> RecordedResult: ...
+
+    def end(self) -> None: ...
+
+
 class GradingProcess:
     """A grading process on this machine, started on demand and restarted if it dies.
 
@@ -126,10 +134,16 @@ class GradingProcess:
 
         Raises `GraderError` if the process fails repeatedly.
         """
+        found: RecordedResult | None = self.answer(task_of(handed_in, known)) or known
+        assert found is not None
+        return found
+
+    def answer(self, task: Message) -> Any:
+        """Return what the process makes of a task. Raises `GraderError` if it fails repeatedly."""
         reason = ""
         for _ in range(NUM_TRIES):
             try:
-                return self._ask(handed_in, known)
+                return self._ask(task)
             except ChannelError as error:
                 reason = self._reason(error)
                 self.close()
@@ -146,7 +160,7 @@ class GradingProcess:
             self._worker.close()
             self._worker = None
 
-    def _ask(self, handed_in: HandedIn, known: RecordedResult | None) -> RecordedResult:
+    def _ask(self, task: Message) -> Any:
         if self._is_ended:
             raise ChannelError("closed", "the class is no longer graded")
         if self._worker is None:
@@ -156,13 +170,10 @@ class GradingProcess:
             self._worker.send(asdict(self._settings))
         worker = self._worker
         worker.deadline = time.monotonic() + 60 * self._settings.minutes + GRACE_SECONDS
-        path = base64.b64encode(os.fsencode(handed_in.path.absolute())).decode()
-        worker.send({"name": handed_in.name, "path": path, "known": known and known["digests"]})
+        worker.send(task)
         while "result" not in (answer := worker.receive()):
-            self._on_progress(handed_in.name, answer["what"], answer["done"])
-        found: RecordedResult | None = answer["result"] or known
-        assert found is not None
-        return found
+            self._on_progress(task["name"], answer["what"], answer["done"])
+        return answer["result"]
 
     def _reason(self, error: ChannelError) -> str:
         if error.reason == "timeout":
@@ -172,14 +183,20 @@ class GradingProcess:
         return f"the judge's process for it ended (too much memory, or a crash{shown})"
 
 
+def task_of(handed_in: HandedIn, known: RecordedResult | None) -> Message:
+    """Return the message that asks a grading process for a submission on this machine."""
+    path = base64.b64encode(os.fsencode(handed_in.path.absolute())).decode()
+    return {"name": handed_in.name, "path": path, "known": known and known["digests"]}
+
+
 class ClassRun:
     """Grades submissions and adds each result to the record as soon as it is done."""
 
-    def __init__(self, settings: JudgeSettings, record: Record, graders: Sequence[GradingProcess]) -> None:
+    def __init__(self, settings: JudgeSettings, record: Record, graders: Sequence[SubmissionGrader]) -> None:
         self._settings = settings
         self._record = record
         self._graders = graders
-        self._idle: Queue[GradingProcess] = Queue()
+        self._idle: Queue[SubmissionGrader] = Queue()
         self._lock = threading.Lock()
         for grader in graders:
             self._idle.put(grader)

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,15 @@ from rich.text import Text
 
 from mini_vllm_labs.classroom.export.gradebooks import Gradebooks
 from mini_vllm_labs.classroom.export.vivas import Vivas
-from mini_vllm_labs.classroom.judge.class_run import ClassRun, GradingProcess, Record, RecordedResult, recorded_settings
+from mini_vllm_labs.classroom.judge.class_run import (
+    ClassRun,
+    GradingProcess,
+    Record,
+    RecordedResult,
+    SubmissionGrader,
+    recorded_settings,
+)
+from mini_vllm_labs.classroom.judge.cluster import ClusterGrader
 from mini_vllm_labs.classroom.judge.jail import find_jail
 from mini_vllm_labs.classroom.judge.probe import require_jail
 from mini_vllm_labs.classroom.judge.report import (
@@ -55,6 +63,9 @@ class ClassProgress:
             if name not in self._rows:
                 self._rows[name] = self._bars.add_task(Text(name).markup, total=None, what="")
             self._bars.update(self._rows[name], completed=done, what=what)
+
+    def told(self, sentence: str) -> None:
+        self._console.print(sentence, style="bold red", markup=False, soft_wrap=True)
 
     def finished(self, name: str, seconds: float) -> None:
         self._num_done += 1
@@ -109,13 +120,17 @@ def judge(
     context: typer.Context,
     options: JudgeOptions,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Submissions graded at once. Default: one per CPU.", show_default=False)
+        int | None,
+        typer.Option(min=1, help="Submissions graded at once. Default: one per CPU; --dask: two.", show_default=False),
     ] = None,
     resume: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE", help="Keep finished work in this file; if it exists, continue with its seed and settings."
         ),
+    ] = None,
+    dask: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Grade on a Dask cluster instead of this machine's cores.")
     ] = None,
     files: ResultFiles,
 ) -> None:
@@ -141,11 +156,10 @@ def judge(
     record = Record(settings, resume)
     if not settings.jailed:
         shown.print(NOT_ISOLATED, style="bold red", soft_wrap=True)
-    else:
+    elif dask is None:
         require_jail(find_jail())
     with class_progress(shown, len(handed_in)) as progress:
-        num_jobs = min(jobs or os.cpu_count() or 1, len(handed_in))
-        graders = [GradingProcess(settings, progress.situation) for _ in range(num_jobs)]
+        graders = graders_for(settings, progress, jobs, dask)
         class_run = ClassRun(settings, record, graders)
         note = seed_note(settings) if files.reveal else ""
         results, unwritten = run(class_run, handed_in, progress, files.feedback, note)
@@ -166,6 +180,16 @@ def judge(
         raise ValueError("; ".join(sorted(set(unwritten))) + again)
     if any(summary["error"] for summary in summaries):
         raise typer.Exit(1)
+
+
+def graders_for(
+    settings: JudgeSettings, progress: ClassProgress, jobs: int | None, dask: str | None
+) -> Sequence[SubmissionGrader]:
+    """Return a grader for each submission that is graded at once, by default as many as there are processors."""
+    if dask is None:
+        return [GradingProcess(settings, progress.situation) for _ in range(jobs or os.cpu_count() or 1)]
+    cluster = ClusterGrader(dask, settings, progress.told)
+    return [cluster] * (jobs or cluster.num_at_once())
 
 
 def run(

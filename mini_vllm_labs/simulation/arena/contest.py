@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from mini_vllm import EngineConfig, Lineup
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
-from mini_vllm.installation import install_command
 from mini_vllm_labs.policies.named import find_policy
+from mini_vllm_labs.runs.dask_client import dask_client
 from mini_vllm_labs.runs.workloads.simulated_time import VirtualClock
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from mini_vllm_labs.simulation.arena.figures import Accounts, Figures, figures_of
@@ -24,7 +24,6 @@ from mini_vllm_labs.simulation.simulation import Simulation, output_lengths
 # 97.5% points of Student's t for 1 to 9 degrees of freedom; above that, the normal distribution is close enough.
 T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 NORMAL_975 = 1.96
-SECONDS_TO_CONNECT = 10
 
 
 class AnyLoad(Protocol):
@@ -103,15 +102,7 @@ def workers(dask: str | None, num_races: int) -> Iterator[Callable[..., Any]]:
         with ProcessPoolExecutor(min(os.cpu_count() or 1, num_races)) as pool:
             yield pool.submit
         return
-    try:
-        from distributed import Client  # type: ignore[import-not-found]
-    except ImportError:
-        raise ValueError(f"--dask {dask} needs dask: {install_command('dask')}") from None
-    try:
-        client = Client(dask, timeout=SECONDS_TO_CONNECT)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"no dask scheduler answers at {dask}: {error}") from None
-    with client:
+    with dask_client(dask) as client:
         yield lambda function, race: client.submit(function, race, pure=False)
 
 

@@ -1,0 +1,19 @@
+"""The connection to a Dask cluster, for every command with `--dask`."""
+
+from typing import Any
+
+from mini_vllm.installation import install_command
+
+SECONDS_TO_CONNECT = 10
+
+
+def dask_client(address: str) -> Any:
+    """Return a client of the scheduler at an address. Raises `ValueError` without dask, or without an answer."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ValueError(f"--dask {address} needs dask: {install_command('dask')}") from None
+    try:
+        return Client(address, timeout=SECONDS_TO_CONNECT)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no dask scheduler answers at {address}: {error}") from None

@@ -1,0 +1,6 @@
+"""`python -m tests.viva.record_placement`: run the reference, and write the questions of `mini-vllm place`."""
+
+from mini_vllm_labs.viva.placement import FILE, make_sheets
+
+if __name__ == "__main__":
+    FILE.write_text(make_sheets(), encoding="utf-8")
