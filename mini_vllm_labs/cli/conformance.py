@@ -1,15 +1,19 @@
 """`mini-vllm conformance`: compares an engine in any language with vLLM's recorded decisions."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm.release_rules import change, rules
 from mini_vllm_labs.conformance.drive import ScenarioOutcome
+from mini_vllm_labs.conformance.scenarios import DRAWN, Message
 from mini_vllm_labs.conformance.suite import Options, run
 from mini_vllm_labs.pictures.terminal.console import friendly, make_console
 from mini_vllm_labs.pictures.terminal.differences import last_steps
+from mini_vllm_labs.runs.parity.drawn import drawn_lines
 
 
 @friendly
@@ -20,6 +24,9 @@ def conformance(
     release: Annotated[list[str] | None, typer.Option(help="Only this release: 0.13.0 or 0.33.0. Repeatable.")] = None,
     kind: Annotated[list[str] | None, typer.Option(help="Only this kind, such as plain. Repeatable.")] = None,
     name: Annotated[list[str] | None, typer.Option(help="Only this scenario. Repeatable.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Fresh scenarios of kinds small and mixed, judged by the course's engine.")
+    ] = None,
     traces: Annotated[
         list[Path] | None, typer.Option(help="A file of traces instead of the suite. Repeatable.")
     ] = None,
@@ -44,7 +51,17 @@ def conformance(
             recorded = verdict.scenario.steps[: first.step + 1]
             console.print(last_steps("as recorded", recorded))  # type: ignore[arg-type]
 
-    options = Options(release or (), kind or (), traces or (), name or (), timeout, jobs, junit, badge)
+    if seed is not None and kind and not set(kind) & set(DRAWN):
+        raise ValueError(f"--seed {seed} draws scenarios of --kind small and mixed, got --kind {', '.join(kind)}")
+
+    def draw_scenarios(releases: Sequence[str], kinds: Sequence[str]) -> Iterator[Message]:
+        if not solutions_exist():
+            raise ValueError(f"--kind {kinds[0]}: the reference decides these scenarios, and it is not in this edition")
+        return drawn_lines(seed or 0, releases, kinds)
+
+    kinds = kind or (DRAWN if seed is not None else ())
+    paths = (release or (), kinds, traces or (), name or ())
+    options = Options(*paths, timeout, jobs, junit, badge, draw_scenarios)
     named = {one.metadata["trace"]: f"{one.name}: {change(one.name)}" for one in rules()}
     if code := run(command or (), options, say, named, draw):
         raise typer.Exit(code)

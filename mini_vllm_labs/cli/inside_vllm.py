@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -17,6 +17,17 @@ from mini_vllm_labs.bench.case import PeerError
 from mini_vllm_labs.bench.peer_process import JsonLines
 from mini_vllm_labs.cli.modules import run_module
 from mini_vllm_labs.inside_vllm import environment
+from mini_vllm_labs.inside_vllm.rounds import (
+    BLOCK_SIZE,
+    MAX_MODEL_LEN,
+    MODEL,
+    POOLS,
+    PROMPTS,
+    Result,
+    Round,
+    module_for,
+    recording,
+)
 from mini_vllm_labs.pictures.terminal.console import fail, friendly, make_console, what_to_do, whose_code
 from mini_vllm_labs.pictures.terminal.differences import differing_parts, last_steps, table_of_parts
 from mini_vllm_labs.pictures.terminal.learner_lineup import lineup_to_run
@@ -25,17 +36,8 @@ from mini_vllm_labs.pictures.terminal.progress import reported
 from mini_vllm_labs.runs.sandbox.explain import explain
 from mini_vllm_labs.runs.starter_status import unwritten_tasks
 
-if TYPE_CHECKING:
-    from mini_vllm_labs.runs.traces.recording import Recording
-
-MODEL = CHECKOUT / "mini_vllm" / "embedded_model"
-NAMES = ("Mina", "Tom", "Ida", "Ben", "Lena", "Max", "Nora", "Paul", "Rosa", "Sam")
-PROMPTS = [f"Tell me a story about {name} and a {thing}." for thing in ("kite", "boat") for name in NAMES]
 DECIDING = (1, 2, 3, 4, 5, 7, 14)
-POOLS = (32, 9, 8)  # blocks of 32 tokens: for all eight running requests, then for three or four of them
-BLOCK_SIZE, BUDGET, MAX_MODEL_LEN = 32, 64, 256
 DRAFTS = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 3, "prompt_lookup_min": 1}
-Result = dict[str, Any]
 Pair = tuple[str, Result, Result]
 
 
@@ -112,10 +114,9 @@ def compared(team: Lineup, console: Console) -> tuple[list[Pair], Result]:
     rounds = [(name, blocks + 1, settings) for _, blocks, settings in titles for name in ("stock", "yours")]
     # Before the drafts, so that their leftovers in vLLM's process are not measured.
     rounds.insert(2 * len(pools), ("speed", 0, more))
-    asked = {"model": str(MODEL), "prompts": PROMPTS, "rounds": rounds}
     with reported("Starting vLLM") as report:
         found = list[Result]()
-        for result in answers(team, asked):
+        for result in answers(team, rounds):
             found.append(result)
             report(f"Running {len(PROMPTS)} prompts", len(found), len(rounds))
             if "error" in result:
@@ -130,9 +131,8 @@ def compared(team: Lineup, console: Console) -> tuple[list[Pair], Result]:
     return pairs, speed  # type: ignore[return-value]
 
 
-def answers(team: Lineup, asked: Result) -> Iterator[Result]:
-    arguments = ["mini_vllm_labs.inside_vllm.real_model", json.dumps(asked)]
-    lines = JsonLines("vLLM", environment.PYTHON, arguments, environment.variables_for(team))
+def answers(team: Lineup, rounds: Sequence[Round]) -> Iterator[Result]:
+    lines = JsonLines("vLLM", environment.PYTHON, module_for(PROMPTS, rounds), environment.variables_for(team))
     try:
         yield from lines
     except PeerError as error:
@@ -182,22 +182,13 @@ def show_difference(pairs: Sequence[Pair], picture: Path | None, console: Consol
             parts = [one["steps"][step][difference.field] for one in (stock, yours)]
             console.print(table_of_parts(differing_parts(difference.field, *parts), "", "stock", "yours"))
         if picture is not None:
-            film = compare(recording(title, stock), recording(title, yours), ("stock", "yours"))
+            first, second = (recording(int(title.split()[0]), one) for one in (stock, yours))
+            film = compare(first, second, ("stock", "yours"))
             picture.write_text(film[step].svg(), encoding="utf-8")
             console.print(f"As a picture: {picture}", markup=False)
         console.print("The course follows 0.13.0; phase 14 in the lineup decides as 0.33.0 does.")
         return
     console.print("Both schedules are the same in every step, block for block.")
-
-
-def recording(title: str, result: Result) -> "Recording":
-    from mini_vllm_labs.runs.traces.recording import Recording
-    from mini_vllm_labs.runs.traces.run_state import RunInfo
-
-    lengths = {f"r{place}": length for place, length in enumerate(result["num_prompt_tokens"])}
-    names = {name: name for name in lengths}
-    info = RunInfo(names, lengths, int(title.split()[0]), BLOCK_SIZE, BUDGET, max_num_seqs=8)
-    return Recording(info, result["steps"])
 
 
 def grade_says(team: Lineup, console: Console) -> None:

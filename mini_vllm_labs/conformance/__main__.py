@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from mini_vllm_labs.conformance.scenarios import FILES, HERE, KINDS
+from mini_vllm_labs.conformance.scenarios import DRAWN, FILES, HERE, KINDS
 from mini_vllm_labs.conformance.suite import Options, run
 
 PROGRAM = "vllm-scheduler-conformance"
@@ -17,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
     split = given.index("--") if "--" in given else len(given)
     parser = argparse.ArgumentParser(PROGRAM, f"{PROGRAM} [options] -- COMMAND...", __doc__)
     for name in ("release", "kind", "name"):
-        legal = {"release": f" ({', '.join(FILES)})", "kind": f" ({', '.join(KINDS)})"}.get(name, "")
+        legal = {"release": f" ({', '.join(FILES)})", "kind": f" ({', '.join((*KINDS, *DRAWN))})"}.get(name, "")
         parser.add_argument(f"--{name}", action="append", default=[], help=f"only this {name}, repeatable{legal}")
     parser.add_argument("--traces", action="append", default=[], type=Path, help="a file of traces, repeatable")
     parser.add_argument("--timeout", type=float, default=Options.timeout, help="seconds for one answer (5)")

@@ -37,6 +37,9 @@ WORDS = {
     "output": "which tokens a request kept",
     "waiting_after": "the order of the waiting queue",
     "new_blocks": "which blocks a request got",
+    "admitted": "who was admitted when",
+    "tokens": "when a request got its tokens",
+    "hits": "how many tokens were found in the prefix cache",
 }
 
 
@@ -52,7 +55,7 @@ class FieldDifference:
     @property
     def words(self) -> str:
         """The field in words, as far as there are better ones than its name."""
-        name = self.field.rpartition(".")[2]
+        name = self.field.rpartition(".")[2].partition("[")[0]
         return WORDS.get(name, f"the field {self.field!r}")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from mini_vllm_labs.conformance.by_times import TELLABLE, Timeline
 from mini_vllm_labs.conformance.compare import Comparison, FieldDifference
 from mini_vllm_labs.conformance.process import BrokenEngineError, EngineClient, RefusedError
 from mini_vllm_labs.conformance.scenarios import Message, RecordedScenario
@@ -64,6 +65,12 @@ class Play:
         self._compare_rest(decided, answers, len(pending) - 1)
         return compared.first
 
+    def by_times(self) -> dict[str, FieldDifference]:
+        """Play the scenario as a whole and return the earliest difference."""
+        timeline = Timeline(self.scenario)
+        (answer,) = self.engine.ask([timeline.message()])
+        return timeline.first_differences(answer, self.compared.groups)
+
     def _compare_rest(self, decided: Message | None, answers: Sequence[Message], update: int) -> None:
         if decided is not None:
             last = self.step - 1
@@ -78,9 +85,12 @@ def judge(scenario: RecordedScenario, engine: EngineClient, hello: Message) -> S
     if missing := tuple(sorted(scenario.needs - set(hello["has"]))):
         why = f"not declared: {', '.join(missing)}"
         return ScenarioOutcome(scenario, "skipped", why, apart=apart, missing=missing)
+    by_times = hello.get("answers") == "times"
+    if by_times and (beyond := sorted(scenario.needs - TELLABLE)):
+        return ScenarioOutcome(scenario, "skipped", f"times do not tell {', '.join(beyond)}", apart=apart)
     play = Play(scenario, engine, hello["offers"])
     try:
-        first = play.run()
+        first = play.by_times() if by_times else play.run()
     except RefusedError as refused:
         return ScenarioOutcome(scenario, "skipped", str(refused), apart=apart)
     except BrokenEngineError as error:

@@ -174,6 +174,8 @@ def _greeting(hello: Message) -> Message:
     if unknown := [one for one in hello["has"] if one not in CAPABILITIES]:
         legal = ", ".join((*SHORT, *CAPABILITIES))
         raise ValueError(f"the engine declares the unknown capability {unknown[0]!r}: take {legal}")
+    if hello.get("answers", "steps") not in ("steps", "times"):
+        raise ValueError(f"'answers' in the greeting must be steps or times, got {hello['answers']!r}")
     if hello.get("follows") not in (None, *FILES):
         raise ValueError(f"the engine follows {hello['follows']!r}; the releases here are {', '.join(FILES)}")
     return hello

@@ -6,7 +6,7 @@ from textwrap import shorten
 
 from mini_vllm_labs.conformance.compare import short
 from mini_vllm_labs.conformance.drive import ScenarioOutcome
-from mini_vllm_labs.conformance.scenarios import FILES, KINDS, Message
+from mini_vllm_labs.conformance.scenarios import DRAWN, FILES, KINDS, Message
 
 HEADINGS = "release kind scenarios asked decisions same differ broken skipped apart".split()
 LEGEND = "decisions: who got how many tokens, and who was preempted; same: every field that the engine offers"
@@ -31,7 +31,7 @@ def table(verdicts: Sequence[ScenarioOutcome]) -> Iterator[str]:
     """Yield the table's lines: one row for each release and kind, and one for all."""
     rows = [HEADINGS]
     for release in FILES:
-        for kind in KINDS:
+        for kind in (*KINDS, *DRAWN):
             here = [one for one in verdicts if (one.scenario.release, one.scenario.kind) == (release, kind)]
             rows += [[release, kind, *_counts(here)]] if here else []
     rows += [["all", "", *_counts(verdicts)]] if len(rows) > 2 else []
@@ -64,6 +64,8 @@ def remarks(verdicts: Sequence[ScenarioOutcome]) -> Iterator[str]:
         yield f"skipped, {sum(bool(one.missing) for one in skipped)}: they need what is not declared: {listed}"
     for why, count in Counter(one.why for one in skipped if not one.missing).most_common(MAX_NAMED):
         yield f"skipped, {count}: {printable(why)}"
+    if drawn := sorted({one.scenario.kind for one in verdicts} & set(DRAWN)):
+        yield f"{', '.join(drawn)}: decided by the course's engine, not recorded from vLLM"
     apart = [one for one in verdicts if one.apart and one.outcome in ("same", "differs")]
     if apart:
         names = ", ".join(sorted({name for one in apart for name in one.apart}))
@@ -108,4 +110,5 @@ def conclusion(verdicts: Sequence[ScenarioOutcome]) -> str:
     if not counted:
         return "Nothing was asked: no chosen scenario needs only what the engine declares."
     same = sum(one.outcome == "same" for one in counted)
-    return f"{same} of {len(counted)} scenarios asked: the same as vLLM in every field that the engine offers."
+    judge = "the course's engine" if any(one.scenario.kind in DRAWN for one in counted) else "vLLM"
+    return f"{same} of {len(counted)} scenarios asked: the same as {judge} in every field that the engine offers."

@@ -21,6 +21,7 @@ GATES = ("grammar", "lora", "encoder", "remote", "window", "hybrid")
 CAPABILITIES = (*PLAIN, "options", "pause", "reset", "spec", "async", *GATES)
 SHORT = {"plain": PLAIN, "gates": GATES}
 KINDS = ("plain", "spec", "async", "async_spec", *GATES, "gates")
+DRAWN = ("small", "mixed")  # decided by the course's engine, and asked only by name
 OPTIONS = {
     "scheduler_reserve_full_isl": True,
     "watermark": 0,
@@ -160,7 +161,7 @@ def _checked(line: Any) -> RecordedScenario:
     scenario = RecordedScenario(line)
     if scenario.release not in FILES:
         raise ValueError(f"config.version is {scenario.release!r}; the releases known here are {', '.join(FILES)}")
-    if scenario.kind not in KINDS:
+    if scenario.kind not in (*KINDS, *DRAWN):
         raise ValueError(f"kind is {line['kind']!r}; the kinds known here are named, base, {', '.join(KINDS[1:])}")
     scenario.begin()
     for number, step in enumerate(scenario.steps):
@@ -174,15 +175,20 @@ def _checked(line: Any) -> RecordedScenario:
     return scenario
 
 
+def drawn_file(release: str) -> str:
+    """Return the file of a release's drawn scenarios, which only the wheel has."""
+    return str(Path(FILES[release][0]).with_name("drawn.jsonl.gz"))
+
+
 def chosen(releases: Iterable[str], kinds: Iterable[str], files: Iterable[Path] = ()) -> Iterator[RecordedScenario]:
     """Yield scenarios of some releases and kinds, from the suite or from files; all kinds if none is named.
 
     Raises `ValueError` with the legal values for an unknown release or kind.
     """
     releases, kinds = tuple(releases), tuple(kinds) or KINDS
-    for what, given, legal in (("release", releases, tuple(FILES)), ("kind", kinds, KINDS)):
+    for what, given, legal in (("release", releases, tuple(FILES)), ("kind", kinds, (*KINDS, *DRAWN))):
         if unknown := [one for one in given if one not in legal]:
             raise ValueError(f"unknown {what} {unknown[0]!r}: take {', '.join(legal)}")
-    paths = [FOLDER / name for release in releases for name in FILES[release]]
+    paths = [FOLDER / name for release in releases for name in (*FILES[release], drawn_file(release))]
     for path in files or filter(Path.is_file, paths):
         yield from (one for one in read(path) if one.release in releases and one.kind in kinds)

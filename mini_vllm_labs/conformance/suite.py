@@ -1,7 +1,7 @@
 """Runs the suite on one engine and writes its report."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,12 +9,17 @@ from mini_vllm_labs.conformance.ci_files import write_badge, write_junit
 from mini_vllm_labs.conformance.drive import ScenarioOutcome, judge_all
 from mini_vllm_labs.conformance.process import BrokenEngineError, EngineClient
 from mini_vllm_labs.conformance.report import Rules, asked, conclusion, failure, greeting, in_common, remarks, table
-from mini_vllm_labs.conformance.scenarios import FILES, RecordedScenario, chosen
+from mini_vllm_labs.conformance.scenarios import DRAWN, FILES, Message, RecordedScenario, chosen
+
+Draw = Callable[[Sequence[str], Sequence[str]], Iterable[Message]]
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to ask. Without `releases` that which the engine follows, or all; without `kinds` all."""
+    """What to ask. Without `releases` that which the engine follows, or all; without `kinds` all recorded ones.
+
+    `draw` yields the lines of drawn scenarios for releases and kinds.
+    """
 
     releases: Sequence[str] = ()
     kinds: Sequence[str] = ()
@@ -24,6 +29,7 @@ class Options:
     jobs: int = 2
     junit: Path | None = None
     badge: Path | None = None
+    draw: Draw | None = None
 
 
 def run(
@@ -75,10 +81,13 @@ def run(
 
 def _wanted(options: Options, releases: Sequence[str]) -> list[RecordedScenario]:
     found = list(chosen(releases, options.kinds, options.files))
+    kinds = [kind for kind in DRAWN if kind in options.kinds]
+    if kinds and options.draw and not options.files:
+        found += map(RecordedScenario, options.draw(releases, kinds))
     known = [one.name for one in found]
     if unknown := [name for name in options.names if name not in known]:
         raise ValueError(f"no scenario {unknown[0]!r} among the {len(found)} chosen, such as {', '.join(known[:5])}")
     if not found:
-        kinds = ", ".join(options.kinds) or "any"
-        raise ValueError(f"no scenario of release {', '.join(releases)} and kind {kinds} is here")
+        asked_for = ", ".join(options.kinds) or "any"
+        raise ValueError(f"no scenario of release {', '.join(releases)} and kind {asked_for} is here")
     return [one for one in found if one.name in options.names] if options.names else found

@@ -1,7 +1,7 @@
 """Defines the runs of a notebook as functions that a new process can call."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from mini_vllm import LLM, EngineConfig, Lineup, RequestOutput, SamplingParams
 from mini_vllm.engine.errors import StalledError
@@ -23,6 +23,13 @@ class WorkloadRun:
     token_ids: Mapping[str, list[int]]
     stalled: str = ""
     recorded: str = ""
+
+
+@dataclass(frozen=True)
+class VllmRun(WorkloadRun):
+    """A run in a whole vLLM, with the text of each request."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

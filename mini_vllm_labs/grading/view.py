@@ -19,7 +19,7 @@ from mini_vllm_labs.pictures.terminal.differences import last_steps, side_by_sid
 from mini_vllm_labs.pictures.terminal.learner_lineup import enumeration
 from mini_vllm_labs.runs.starter_status import LABS
 
-NOTEBOOKS = "notebooks 07 (tune it), 08 (refute claims about vLLM), 09 (write a scheduling policy)"
+NOTEBOOKS = "notebooks 07 (tune it), 08 (refute claims), 09 (write a scheduling policy), 14 (decide inside vLLM)"
 
 
 def next_step(grade: Grade) -> tuple[str, str]:

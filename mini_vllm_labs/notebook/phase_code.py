@@ -9,7 +9,8 @@ from mini_vllm.assembly.lineup import PHASE_NAMES, Lineup, parse_lineup
 from mini_vllm.assembly.parts import Impl
 from mini_vllm.config import EngineConfig
 from mini_vllm_labs.fresh.forks import ForkServer
-from mini_vllm_labs.fresh.process import FreshError, ReadyProcess, in_fresh_process, start_model_process, start_process
+from mini_vllm_labs.fresh.process import FreshError, ReadyProcess, start_model_process, start_process
+from mini_vllm_labs.fresh.process import in_fresh_process as in_fresh_process
 from mini_vllm_labs.notebook.missing import broken_starter, code_that_ran, first_missing, notice_of
 from mini_vllm_labs.notebook.notice import Notice
 from mini_vllm_labs.notebook.records import recorded_result

@@ -5,7 +5,7 @@ from typing import Any
 
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.outputs import CompletionOutput, RequestMetrics, RequestOutput
-from mini_vllm_labs.fresh.jobs import ChatRun, WorkloadRun
+from mini_vllm_labs.fresh.jobs import ChatRun, VllmRun, WorkloadRun
 from mini_vllm_labs.notebook.chain import HashBlocks
 from mini_vllm_labs.notebook.layout import Layout
 from mini_vllm_labs.pictures.paged_batch.flat_step import FlatStep
@@ -18,7 +18,7 @@ from mini_vllm_labs.simulation.served import Served
 from mini_vllm_labs.simulation.summary import Spread, Summary
 
 CLASSES = (
-    *(WorkloadRun, ChatRun, Recording, RunInfo, RequestOutput, CompletionOutput, RequestMetrics, Lineup),
+    *(WorkloadRun, VllmRun, ChatRun, Recording, RunInfo, RequestOutput, CompletionOutput, RequestMetrics, Lineup),
     *(HashBlocks, Layout, FlatStep, LineupResult, Served, PolicyResult, TimedRequest),
     *(Summary, Spread),
 )

@@ -16,14 +16,15 @@ from pathlib import Path
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.release_rules import change, rules
 from mini_vllm_labs.classroom.student_edition.wheel import BUILD
-from mini_vllm_labs.conformance.scenarios import FILES, FOLDER, KINDS, RecordedScenario
+from mini_vllm_labs.conformance.scenarios import DRAWN, FILES, FOLDER, KINDS, RecordedScenario, drawn_file
+from mini_vllm_labs.runs.parity.drawn import drawn_lines
 
 SOURCES, NAME = "mini_vllm_labs.conformance", "vllm_scheduler_conformance"
 PAGE = CHECKOUT / "docs" / "conformance" / "protocol.md"
 SETTINGS = Path(__file__).with_suffix(".toml")
 
 
-def build(folder: Path, releases: Sequence[str] = tuple(FILES), kinds: Sequence[str] = KINDS) -> Path:
+def build(folder: Path, releases: Sequence[str] = tuple(FILES), kinds: Sequence[str] = (*KINDS, *DRAWN)) -> Path:
     """Build the wheel into a folder and return its path. Raises `ValueError` with setuptools' words if that fails."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
@@ -46,6 +47,9 @@ def lay_out(tree: Path, releases: Sequence[str], kinds: Sequence[str]) -> None:
     for release in releases:
         for name in FILES[release]:
             copy_chosen(FOLDER / name, package / name, kinds)
+        if drawn := list(drawn_lines(0, [release], [kind for kind in DRAWN if kind in kinds])):
+            text = "".join(f"{json.dumps(line)}\n" for line in drawn)
+            (package / drawn_file(release)).write_bytes(gzip.compress(text.encode(), mtime=0))
         page = Path(FILES[release][0]).with_name("README.md")
         shutil.copy(FOLDER / page, package / page)
     shutil.copy(SETTINGS, tree / "pyproject.toml")
@@ -57,7 +61,7 @@ def lay_out(tree: Path, releases: Sequence[str], kinds: Sequence[str]) -> None:
 def copy_chosen(source: Path, target: Path, kinds: Sequence[str]) -> None:
     """Copy a file's scenarios of some kinds."""
     target.parent.mkdir(exist_ok=True)
-    if set(kinds) == set(KINDS):
+    if set(kinds) >= set(KINDS):
         shutil.copy(source, target)
         return
     packed = source.suffix == ".gz"
@@ -71,9 +75,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--release", action="append", choices=tuple(FILES), help="only this release, repeatable")
-    parser.add_argument("--kind", action="append", choices=KINDS, help="only this kind, repeatable")
+    parser.add_argument("--kind", action="append", choices=(*KINDS, *DRAWN), help="only this kind, repeatable")
     given = parser.parse_args()
-    wheel = build(given.folder, given.release or tuple(FILES), given.kind or KINDS)
+    wheel = build(given.folder, given.release or tuple(FILES), given.kind or (*KINDS, *DRAWN))
     print(f"{wheel}: {wheel.stat().st_size / 1e6:.1f} MB")
 
 

@@ -21,6 +21,7 @@ from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm_labs.fresh.jobs import play_with_lines, play_workload
 from mini_vllm_labs.fresh.process import FreshError, describe
+from mini_vllm_labs.inside_vllm.environment import is_made
 from mini_vllm_labs.notebook.record_codec import to_json
 from mini_vllm_labs.notebook.records import FOLDER, REFUSED, key_of, write_lines
 from mini_vllm_labs.notebook.serving import LabServer
@@ -29,6 +30,7 @@ from mini_vllm_labs.pictures.policy_comparison.comparison import BY_GUESSES
 
 TOUR = "00_tour"
 POLICIES = "09_policies"
+IN_VLLM = "14_your_scheduler"
 BENCH_SETTINGS = (  # settings of the notebook's questions, as the bench serves them
     PolicyComparison(prediction_sigma=2, policies=(BY_GUESSES,)),
     PolicyComparison(workload="chat"),
@@ -117,6 +119,9 @@ def main(names: list[str]) -> None:
     """Record the notebooks whose names begin with one of `names`, or all."""
     for path in sorted((CHECKOUT / "notebooks").glob("*.ipynb")):
         if names and not path.stem.startswith(tuple(names)):
+            continue
+        if path.stem == IN_VLLM and not is_made():
+            print(f"{path.stem}: kept, because there is no .venv-vllm-cpu")
             continue
         lines, target = record_notebook(path), FOLDER / f"{path.stem}.xz"
         target.unlink(missing_ok=True)

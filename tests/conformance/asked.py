@@ -9,6 +9,7 @@ from mini_vllm_labs.conformance.suite import Options, run
 
 NAMED, NAMED33 = FOLDER / "traces/named.jsonl", FOLDER / "traces33/named33.jsonl"
 NO_FAULT = '{"no": "fault"}'
+GATES33 = FOLDER / "traces33/gates33.jsonl.gz"
 RANDOM = FOLDER / "traces/random.jsonl.gz"
 
 

@@ -1,7 +1,8 @@
 """An engine for the suite's tests: it answers what was recorded, and has one fault if asked for it.
 
 `python -m tests.conformance.recorded_engine FAULT FILE...`. The fault shows in step 3 of the scenario `FAULTY`: one of
-the names in `fail`, fields that differ, or the line itself. `hello {...}` changes the greeting instead.
+the names in `fail`, fields that differ, or the line itself. `hello {...}` changes the greeting instead, and after
+`by times ` the fault is that of an engine that answers by times.
 """
 
 import json
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mini_vllm_labs.conformance.by_times import Timeline
 from mini_vllm_labs.conformance.compare import GROUPS
 from mini_vllm_labs.conformance.scenarios import CAPABILITIES, RecordedScenario, read
 
@@ -24,6 +26,9 @@ SPECIAL = {"deep": "[" * 100_000 + "\n", "flood": "x" * 10_000_000}
 
 def expected(scenario: RecordedScenario, message: dict[str, Any]) -> dict[str, Any]:
     """Return the recorded answer. The inputs must be those that the recording had in this place."""
+    if message["op"] == "play":
+        told = Timeline(scenario)
+        return {"admitted": told.admitted, "hits": told.hits, "tokens": told.tokens}
     if message["op"] == "update":
         recorded = scenario.steps[message["step"]]
         assert message["of"] == recorded["update_of"]
@@ -43,19 +48,21 @@ def fail(fault: str, answer: dict[str, Any]) -> str:
 
 
 def answers(fault: str, scenarios: dict[tuple[str, str], RecordedScenario]) -> Iterator[str]:
-    scenario = next(iter(scenarios.values()))
+    scenario, by_times = next(iter(scenarios.values())), fault.startswith("by times ")
+    fault = fault.removeprefix("by times ")
     for line in sys.stdin:
         message = json.loads(line)
         if message["op"] == "hello":
-            greeting = GREETING | {"defects": DEFECTS}
+            greeting = GREETING | {"defects": DEFECTS, "answers": "times" if by_times else "steps"}
             yield (
                 json.dumps(greeting | json.loads(fault.removeprefix("hello ")) if "hello" in fault else greeting) + "\n"
             )
             continue
-        if message["op"] == "init":
+        if message["op"] in ("init", "play"):
             scenario = scenarios[message["release"], message["name"]]
         answer = expected(scenario, message)
-        is_here = scenario.name == FAULTY and message["op"] == "step" and message["step"] == STEP
+        is_here = scenario.name == FAULTY and message["op"] in ("step", "play")
+        is_here = is_here and message.get("step", STEP) == STEP
         yield fail(fault, answer) if is_here or fault == "dies always" else json.dumps(answer) + "\n"
 
 

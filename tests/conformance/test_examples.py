@@ -2,6 +2,7 @@
 
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.release_rules import RELEASES, SETTINGS
 from mini_vllm_labs.conformance.scenarios import FILES, OPTIONS
 from mini_vllm_labs.conformance.suite import Options
-from tests.conformance.asked import NAMED, NAMED33, NO_FAULT, RANDOM, recorded, suite
+from tests.conformance.asked import GATES33, NAMED, NAMED33, NO_FAULT, RANDOM, recorded, suite
 from tests.tab.node_model import node
 
 EXAMPLES = CHECKOUT / "docs" / "conformance"
@@ -32,15 +33,20 @@ def test_the_javascript_example_reaches_all_of_plain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lineup", "expected"),
+    ("lineup", "options", "expected"),
     [
-        ("solution:1-8", "62 of 62 scenarios asked"),
-        ("solution:1-5", "skipped, 20: they need what is not declared: async (11), spec (10)"),
+        ([], Options(files=[NAMED, NAMED33]), "180 of 180 scenarios asked"),
+        ([], Options(files=[GATES33], kinds=["gates"]), "15 of 15 scenarios asked"),
+        (
+            ["solution:1-5"],
+            Options(files=[NAMED]),
+            "skipped, 20: they need what is not declared: async (11), spec (10)",
+        ),
     ],
 )
-def test_the_python_example_is_asked_for_what_it_declares(lineup: str, expected: str) -> None:
+def test_the_python_example_is_asked_for_what_it_declares(lineup: list[str], options: Options, expected: str) -> None:
     example = EXAMPLES / "engine.py"
-    code, said = suite([sys.executable, str(example), lineup], Options(files=[NAMED], timeout=30))
+    code, said = suite([sys.executable, str(example), *lineup], replace(options, timeout=30))
     assert code == 0, said
     assert expected in said
     assert len(example.read_text().splitlines()) <= 120

@@ -7,7 +7,10 @@ import venv
 from pathlib import Path
 from zipfile import ZipFile
 
+import pytest
+
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.runs.parity import drawn
 from mini_vllm_labs.upkeep.conformance_wheel import build
 from tests.conformance.asked import recorded
 
@@ -30,11 +33,14 @@ def test_the_wheel_needs_nothing_else(tmp_path: Path) -> None:
         assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done
 
 
-def test_the_whole_wheel_holds_all_traces_and_the_licence(tmp_path: Path) -> None:
+def test_the_whole_wheel_holds_all_traces_and_the_licence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawn, "EACH", 1)
+    monkeypatch.setattr(drawn, "MIXED", 1)
     wheel = build(tmp_path)
     assert wheel.stat().st_size <= 16_000_000
     names = ZipFile(wheel).namelist()
     assert {Path(name).name for name in names} >= {"LICENSE", "CITATION.cff", "rules.json", "gates33.jsonl.gz"}
+    assert sum(name.endswith("drawn.jsonl.gz") for name in names) == 2
     assert sum(name.endswith("README.md") for name in names) == 2
     sources = [ZipFile(wheel).read(name).decode() for name in names if name.endswith(".py")]
     assert not any("mini_vllm_labs" in source for source in sources)

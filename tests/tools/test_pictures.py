@@ -11,6 +11,7 @@ import pytest
 from mini_vllm_labs.upkeep.pictures import __main__ as command
 from mini_vllm_labs.upkeep.pictures.__main__ import PICTURES
 from mini_vllm_labs.upkeep.pictures.animated_gif import CLEAR, END, MOMENT, READING, STEPS, animated_gif, codes
+from mini_vllm_labs.upkeep.pictures.terminal_film import film
 from mini_vllm_labs.upkeep.pictures.views import VIEWS
 from tests.chromium import Pages
 
@@ -56,6 +57,18 @@ def test_screenshots_and_films_are_small(names: set[str], largest: int) -> None:
 def test_the_picture_in_the_docs_is_what_the_view_draws_today(name: str) -> None:
     for file, content in command.files(name).items():
         assert (command.PICTURES / file).read_bytes() == content, f"python -m mini_vllm_labs.upkeep.pictures {name}"
+
+
+def test_a_film_of_a_terminal_scrolls_and_rests_where_motion_is_unwanted() -> None:
+    drawn = film([(0.0, "$ a"), (1.0, "<b>"), (1.0, ""), (2.0, "c")])
+    assert "&lt;b&gt;" in drawn
+    assert re.findall(r"([\d.]+)% {transform:translateY\((\d+)px", drawn) == [
+        ("0.00", "558"),
+        ("14.29", "522"),
+        ("28.57", "504"),
+    ]
+    assert "g{transform:translateY(504px)}" in drawn
+    assert "no-preference){.film{animation:film 7.0s" in drawn
 
 
 def test_an_unknown_picture_is_refused_by_name() -> None:

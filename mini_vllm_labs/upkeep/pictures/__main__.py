@@ -5,10 +5,12 @@ import sys
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.upkeep.pictures.animated_gif import moving_pictures
 from mini_vllm_labs.upkeep.pictures.screens import demo, screens, serving_screens
+from mini_vllm_labs.upkeep.pictures.terminal_film import filmed
 from mini_vllm_labs.upkeep.pictures.views import VIEWS
 
 PICTURES = CHECKOUT / "docs" / "pictures"
-NAMES = ("demo", *VIEWS, "screens", "serving", "film")
+NAMES = ("demo", *VIEWS, "screens", "serving", "film", "inside_vllm")
+INSIDE_VLLM = ("inside-vllm", "--lineup", "solution:1-5,solution:7")
 
 
 def files(name: str) -> dict[str, bytes]:
@@ -18,11 +20,13 @@ def files(name: str) -> dict[str, bytes]:
         return {f"{screen}.png": png for screen, png in (screens if name == "screens" else serving_screens)().items()}
     if name == "film":
         return moving_pictures()
+    if name == "inside_vllm":
+        return {"inside_vllm.svg": filmed(INSIDE_VLLM).encode()}
     return {f"{name}.svg": f"{VIEWS[name]().svg()}\n".encode()}
 
 
 def main(names: list[str]) -> None:
-    """Make the named pictures, or all. The screens and the film need Chromium."""
+    """Make the named pictures, or all. The screens and the film need Chromium, `inside_vllm` its environment."""
     if unknown := set(names) - set(NAMES):
         sys.exit(f"there is no picture {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     PICTURES.mkdir(parents=True, exist_ok=True)
