@@ -1,10 +1,13 @@
 """`mini-vllm info --model FOLDER`: what a load finds there, or why it refuses it, without reading a weight."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from fnmatch import fnmatch
 
+from mini_vllm.runner.find_folder import find_folder
 from mini_vllm.runner.generation_settings import ignored_settings
 from mini_vllm.runner.model_files import GENERATION, TOKENIZER_SETTINGS, TOKENIZERS, some
+from mini_vllm.runner.model_kinds import refuse_by_files, tokenizer_files
 from mini_vllm_labs.cli.model_facts import Layers, ModelFacts, ask_transformers
 from mini_vllm_labs.cli.plain_llama import read_plain_llama
 
@@ -13,7 +16,7 @@ READ = ("config.json", GENERATION, "*.index.json", "*.jinja", *TOKENIZERS, *TOKE
 
 def report(name: str) -> Iterator[tuple[str, str]]:
     """Yield what is found, as headings and texts. Raises `ValueError` with the words of a load that is refused."""
-    facts = read_plain_llama(name) or ask_transformers(name)
+    facts = read_plain_llama(name) or _ask(name)
     yield "model", str(facts.path)
     yield "vocabulary", f"{facts.vocab_size:,} tokens, {facts.num_tokenizer_tokens:,} in the tokenizer"
     yield "end tokens", ", ".join(map(repr, facts.end_names)) + ": " * bool(facts.end_names) + str(facts.end_tokens)
@@ -33,6 +36,15 @@ def report(name: str) -> Iterator[tuple[str, str]]:
         "served",
         f"{own if facts.is_own_code else generic}, if the load finds all weights finite and its logits equal",
     )
+
+
+def _ask(name: str) -> ModelFacts:
+    """Ask transformers, whose import takes seconds, unless the files alone show that the folder is refused."""
+    folder = find_folder(name, download=False)
+    with suppress(OSError):  # unreadable: transformers says which file
+        refuse_by_files(folder)
+        tokenizer_files(folder)
+    return ask_transformers(name)
 
 
 def _chat_template(facts: ModelFacts) -> str:
