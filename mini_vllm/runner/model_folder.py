@@ -41,6 +41,8 @@ class ModelFolder:
         model.generation_config = self.generation_config
         for part in model.modules():  # transformers' warning reads the prompt, which has no numbers
             part.warn_if_padding_and_no_attention_mask = lambda *_: None
+            if getattr(part, "rope_type", None) == "dynamic":  # it would compare positions, which have no numbers
+                part.rope_type = "default"
         return model
 
     def load(self, dtype: str, *, bar: bool) -> Any:

@@ -133,7 +133,7 @@ def _refuse_senses(folder: Path, config: dict[str, Any]) -> None:
 
 
 def _refuse_classes(folder: Path, config: dict[str, Any]) -> None:
-    """Raise `ValueError` if the class is for a different task, or its layers keep a state instead of K and V."""
+    """Raise `ValueError` for the class of a different task, or a type whose layers keep a state."""
     file, kind, architectures = folder / "config.json", config.get("model_type"), config.get("architectures")
     if architectures is not None and not (
         isinstance(architectures, list) and all(isinstance(one, str) for one in architectures)

@@ -26,6 +26,7 @@ def report(name: str) -> Iterator[tuple[str, str]]:
     yield "ignored", _ignored(facts)
     if facts.layers is None:
         yield "type", facts.type_and_class
+        yield "KV cache", "unknown before the load"
         yield "served", "perhaps: the load decides, because this code cannot run without weights"
         return
     yield "type", f"{facts.type_and_class}: {_sizes(facts.layers)}"

@@ -15,7 +15,7 @@ from mini_vllm.runner.model_kinds import STATES
 from mini_vllm.runner.model_limits import check_config
 from tests.cli.conftest import Commands
 from tests.model.folders import BAD, GOOD, NOT_FINITE, edit, make_folder
-from tests.model.shapes import REFUSED, SERVED, WINDOWED, random_model
+from tests.model.shapes import LONG_ROPE, REFUSED, SERVED, SMALL, WINDOWED, config, random_model
 
 WIDTH = 15
 QUICK = (
@@ -37,7 +37,13 @@ print(*map(told, [find_folder("mini_vllm/embedded_model"), *folders, folders[0] 
 print([name for name in ("torch", "transformers") if name in sys.modules])
 """
 FOLDERS = {name: spoil for name, (spoil, _) in BAD.items()} | GOOD
-ARCHITECTURES = {name: config for name, (config, _) in REFUSED.items()} | SERVED | {"windows": WINDOWED["gemma3_text"]}
+ARCHITECTURES = {
+    **{name: given for name, (given, _) in REFUSED.items()},
+    **SERVED,
+    "windows": WINDOWED["gemma3_text"],
+    "longrope": LONG_ROPE["phimoe"],
+    "dynamic rope": config("llama", **SMALL, rope_scaling={"type": "dynamic", "factor": 4.0}),
+}
 ENDS = {
     "no generation config": "'<|im_end|>': 2 (config.json)",
     "no end token in the configs": "'<|im_end|>': 2 (tokenizer_config.json)",
