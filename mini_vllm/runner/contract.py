@@ -106,6 +106,8 @@ def check_attention_contract(model: Any, longest: int) -> AttentionShape:
     try:
         return _check(model, longest)
     except (IndexError, RuntimeError) as error:
+        if "meta tensors" in str(error):
+            raise  # the model's code needs numbers: nothing is wrong with the model
         raise ValueError(f"{model.config.model_type} cannot compute a text of {longest} tokens: {error}") from error
     finally:
         model.set_attn_implementation(before)
@@ -121,6 +123,11 @@ def _check(model: Any, longest: int) -> AttentionShape:
     if has_numbers:
         model.set_attn_implementation("eager")
         own = [model(input_ids=tokens[which][None], use_cache=False).logits[0] for which in (short, other)]
+        if not all(logits.isfinite().all() for logits in own):
+            raise ValueError(
+                f"{model_type} computes NaN or infinite logits from finite weights: check the numbers in config.json, "
+                f"such as rope_parameters and the eps of norms, or choose another dtype"
+            )
     AttentionInterface.register(CONTRACT_NAME, attend_in_one_row)
     model.set_attn_implementation(CONTRACT_NAME)
     contract = AttentionShape(text)

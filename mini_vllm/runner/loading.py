@@ -12,10 +12,11 @@ from mini_vllm.environment import NUM_THREADS
 from mini_vllm.freed_memory import keep_freed_memory
 from mini_vllm.runner.contract import check_attention_contract, require_replaceable_attention
 from mini_vllm.runner.end_tokens import EndTokens
+from mini_vllm.runner.find_folder import find_folder
 from mini_vllm.runner.generation_settings import own_repetition_penalty, warn_of_settings
 from mini_vllm.runner.layer_groups import KVCacheGroups
 from mini_vllm.runner.model_files import one_line
-from mini_vllm.runner.model_folder import ModelFolder, find_folder, open_folder, open_tokenizer
+from mini_vllm.runner.model_folder import ModelFolder, open_folder, open_tokenizer
 from mini_vllm.runner.model_limits import SLIDING, check_config, longest_exact_text
 from mini_vllm.runner.model_tokenizer import ModelTokenizer
 from mini_vllm.runner.packed_linear import pack_linear_layers

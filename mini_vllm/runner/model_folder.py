@@ -1,30 +1,22 @@
 """Opens a model's folder without reading weights, and reports missing or unsupported parts."""
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import snapshot_download
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
 from mini_vllm.runner.end_tokens import EndTokens, find_end_tokens
 from mini_vllm.runner.filling import fill, plain_names, quiet, require_finite, skeleton
 from mini_vllm.runner.model_files import (
     GENERATION,
-    TOKENIZER_SETTINGS,
-    TOKENIZERS,
     StoredTensor,
     one_line,
     read_json,
-    require_content,
 )
-from mini_vllm.runner.model_kinds import SERVES, names_code, read_config
+from mini_vllm.runner.model_kinds import SERVES, read_config, tokenizer_files
 from mini_vllm.runner.stored_tensors import opened_tensors, stored_tensors
 
-FILES = ("*.json", "*.jinja", "*.model", "*.txt", "*.safetensors")
-PICKLED = ("pytorch_model*.bin", "pytorch_model.bin.index.json")
-NOT_NEEDED = ("*/*", "consolidated*")
 PARTS = {"text_config", "vision_config", "audio_config", "audio_encoder_config", "audio_encoder"}
 SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
 
@@ -49,6 +41,8 @@ class ModelFolder:
         model.generation_config = self.generation_config
         for part in model.modules():  # transformers' warning reads the prompt, which has no numbers
             part.warn_if_padding_and_no_attention_mask = lambda *_: None
+            if getattr(part, "rope_type", None) == "dynamic":  # it would compare positions, which have no numbers
+                part.rope_type = "default"
         return model
 
     def load(self, dtype: str, *, bar: bool) -> Any:
@@ -71,25 +65,6 @@ class ModelFolder:
         return find_end_tokens(self.path, named, self.config.vocab_size)
 
 
-def find_folder(name: str, *, download: bool = True) -> Path:
-    """Return a model's folder; download it if `name` is a hub name. Raises `ValueError` if it is not found."""
-    path = Path(name).expanduser()
-    try:
-        if path.exists():
-            return path
-        fetch = partial(snapshot_download, name, ignore_patterns=[*NOT_NEEDED], local_files_only=not download)
-        found = Path(fetch(allow_patterns=[*FILES]))
-        return found if any(found.glob("*.safetensors")) else Path(fetch(allow_patterns=[*PICKLED]))
-    except PermissionError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-    except (OSError, ValueError) as error:  # unknown name, or no network
-        raise ValueError(
-            f"no model at {name!r}: it is not a local folder with config.json and weights, and the hub returned "
-            f"none. Without a network, pass the path of a `save_pretrained` directory, download the model once "
-            f"while online (`hf download {name}`), or leave the name out to use the embedded model."
-        ) from error
-
-
 def open_folder(path: Path) -> ModelFolder:
     """Read a folder's settings and weight headers. Raises `ValueError` if the model cannot be served.
 
@@ -105,18 +80,7 @@ def open_folder(path: Path) -> ModelFolder:
 def open_tokenizer(folder: ModelFolder) -> Any:
     """Return transformers' tokenizer of a folder. Raises `ValueError` if it is missing, damaged or needs code."""
     path = folder.path
-    settings = {name: read_json(path / name) for name in TOKENIZER_SETTINGS if (path / name).exists()}
-    code = names_code(settings.get("tokenizer_config.json", {}))
-    if code and not (path / "tokenizer.json").exists():
-        raise ValueError(
-            f"{path / 'tokenizer_config.json'} needs code from the folder ({code}), which is never run; a "
-            f"tokenizer.json would be enough"
-        )
-    there = [file for pattern in TOKENIZERS for file in path.glob(pattern)]
-    if not there:
-        raise ValueError(f"{path} has no tokenizer: it needs one of {', '.join(TOKENIZERS)}")
-    for file in (*there, *path.glob("*.jinja"), *path.glob("merges.txt")):
-        require_content(file)
+    there = tokenizer_files(path)
     try:
         with quiet():
             tokenizer: Any = AutoTokenizer.from_pretrained(path, config=folder.config, trust_remote_code=False)

@@ -1,9 +1,19 @@
-"""Recognises a folder's kind by its JSON files and names, and refuses all except text models."""
+"""Recognises a folder's kind by its JSON files and names, and refuses all except text models.
+
+Only `read_config` imports transformers: `mini-vllm info` calls `refuse_by_files` first, and is quick for these folders.
+"""
 
 from pathlib import Path
 from typing import Any
 
-from mini_vllm.runner.model_files import read_json
+from mini_vllm.runner.model_files import (
+    TOKENIZER_SETTINGS,
+    TOKENIZERS,
+    read_header,
+    read_json,
+    require_content,
+    weight_files,
+)
 
 SENSES = {"images": ("vision", "visual", "image", "vq_"), "sound": ("audio", "speech")}
 TASKS = {
@@ -20,10 +30,22 @@ TASKS = {
     "EncoderModel": "an encoder",
 }
 SERVES = "the engine serves decoder-only text models"
+STATES = (  # types whose layers keep a state of fixed size, some or all of them
+    "bamba falcon_h1 falcon_mamba jamba mamba mamba2 nemotron_h olmo_hybrid qwen3_next recurrent_gemma rwkv xlstm "
+    "zamba zamba2"
+).split()
 
 
 def read_config(folder: Path) -> dict[str, Any]:
     """Return a text model's config.json. Raises `ValueError` that names the kind of any other folder."""
+    config = refuse_by_files(folder)
+    _refuse_code(folder, config)
+    _refuse_tasks(folder, config)
+    return config
+
+
+def refuse_by_files(folder: Path) -> dict[str, Any]:
+    """Return config.json. Raises `ValueError` if the JSON files or the weights' headers alone rule the folder out."""
     file = folder / "config.json"
     if folder.is_file():
         raise ValueError(f"{folder} is a file: a model is a folder with config.json, weights and a tokenizer")
@@ -39,9 +61,29 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{folder} holds a sentence-transformers model, which embeds texts; {SERVES}")
     _refuse_quantized(folder, config)
     _refuse_senses(folder, config)
-    _refuse_code(folder, config)
-    _refuse_tasks(folder, config)
+    _refuse_classes(folder, config)
+    for weights in weight_files(folder):
+        require_content(weights)
+        if weights.suffix == ".safetensors":
+            read_header(weights)
     return config
+
+
+def tokenizer_files(folder: Path) -> list[Path]:
+    """Return a tokenizer's files. Raises `ValueError` if there are none, or one is empty, damaged or needs code."""
+    settings = {name: read_json(folder / name) for name in TOKENIZER_SETTINGS if (folder / name).exists()}
+    code = names_code(settings.get("tokenizer_config.json", {}))
+    if code and not (folder / "tokenizer.json").exists():
+        raise ValueError(
+            f"{folder / 'tokenizer_config.json'} needs code from the folder ({code}), which is never run; a "
+            f"tokenizer.json would be enough"
+        )
+    there = [file for pattern in TOKENIZERS for file in folder.glob(pattern)]
+    if not there:
+        raise ValueError(f"{folder} has no tokenizer: it needs one of {', '.join(TOKENIZERS)}")
+    for file in (*there, *folder.glob("*.jinja"), *folder.glob("merges.txt")):
+        require_content(file)
+    return there
 
 
 def names_code(config: dict[str, Any]) -> str:
@@ -90,6 +132,25 @@ def _refuse_senses(folder: Path, config: dict[str, Any]) -> None:
         )
 
 
+def _refuse_classes(folder: Path, config: dict[str, Any]) -> None:
+    """Raise `ValueError` for the class of a different task, or a type whose layers keep a state."""
+    file, kind, architectures = folder / "config.json", config.get("model_type"), config.get("architectures")
+    if architectures is not None and not (
+        isinstance(architectures, list) and all(isinstance(one, str) for one in architectures)
+    ):
+        raise ValueError(f"{file}: architectures must be a list of names, got {architectures!r}")
+    first = (architectures or [""])[0]
+    if task := next((words for end, words in TASKS.items() if first.endswith(end)), None):
+        raise ValueError(f"{folder} holds {first}, {task}; {SERVES}")
+    if config.get("is_encoder_decoder"):
+        raise ValueError(f"{kind} has an encoder; the engine serves decoder-only models ({file})")
+    if kind in STATES:
+        raise ValueError(
+            f"{folder} holds {kind}, whose layers keep a state of each text; the cache supports only layers that "
+            f"keep K and V of each token"
+        )
+
+
 def _refuse_code(folder: Path, config: dict[str, Any]) -> None:
     from transformers import CONFIG_MAPPING
     from transformers import __version__ as version
@@ -110,7 +171,7 @@ def _refuse_code(folder: Path, config: dict[str, Any]) -> None:
 
 
 def _refuse_tasks(folder: Path, config: dict[str, Any]) -> None:
-    """Raise `ValueError` if the first architecture is for a different task. A bare model (`LlamaModel`) is accepted."""
+    """Raise `ValueError` if no class continues a text. A bare model (`LlamaModel`) is accepted."""
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
         MODEL_FOR_MASKED_LM_MAPPING_NAMES,
@@ -118,17 +179,7 @@ def _refuse_tasks(folder: Path, config: dict[str, Any]) -> None:
     )
 
     file, kind = folder / "config.json", str(config["model_type"])
-    architectures = config.get("architectures")
-    if architectures is not None and not (
-        isinstance(architectures, list) and all(isinstance(one, str) for one in architectures)
-    ):
-        raise ValueError(f"{file}: architectures must be a list of names, got {architectures!r}")
-    first = (architectures or [None])[0]
-    task = next((words for end, words in TASKS.items() if first and first.endswith(end)), None)
-    if task:
-        raise ValueError(f"{folder} holds {first}, {task}; {SERVES}")
-    if config.get("is_encoder_decoder"):
-        raise ValueError(f"{kind} has an encoder; the engine serves decoder-only models ({file})")
+    first = (config.get("architectures") or [None])[0]
     served, bare = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind), MODEL_MAPPING_NAMES.get(kind)
     if served is None:
         named = f"{kind} ({first})" if first else kind

@@ -1,10 +1,13 @@
 """`mini-vllm info --model FOLDER`: shows what a load would find or why it fails, without reading weights."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from fnmatch import fnmatch
 
+from mini_vllm.runner.find_folder import find_folder
 from mini_vllm.runner.generation_settings import ignored_settings
 from mini_vllm.runner.model_files import GENERATION, TOKENIZER_SETTINGS, TOKENIZERS, some
+from mini_vllm.runner.model_kinds import refuse_by_files, tokenizer_files
 from mini_vllm_labs.cli.model_facts import Layers, ModelFacts, ask_transformers
 from mini_vllm_labs.cli.plain_llama import read_plain_llama
 
@@ -12,8 +15,8 @@ READ = ("config.json", GENERATION, "*.index.json", "*.jinja", *TOKENIZERS, *TOKE
 
 
 def report(name: str) -> Iterator[tuple[str, str]]:
-    """Yield the facts as headings and texts. Raises `ValueError` like a load."""
-    facts = read_plain_llama(name) or ask_transformers(name)
+    """Yield the facts as headings and texts. Raises `ValueError` in the words of a refused load."""
+    facts = read_plain_llama(name) or _ask(name)
     yield "model", str(facts.path)
     yield "vocabulary", f"{facts.vocab_size:,} tokens, {facts.num_tokenizer_tokens:,} in the tokenizer"
     yield "end tokens", ", ".join(map(repr, facts.end_names)) + ": " * bool(facts.end_names) + str(facts.end_tokens)
@@ -23,6 +26,7 @@ def report(name: str) -> Iterator[tuple[str, str]]:
     yield "ignored", _ignored(facts)
     if facts.layers is None:
         yield "type", facts.type_and_class
+        yield "KV cache", "unknown before the load"
         yield "served", "perhaps: the load decides, because this code cannot run without weights"
         return
     yield "type", f"{facts.type_and_class}: {_sizes(facts.layers)}"
@@ -33,6 +37,15 @@ def report(name: str) -> Iterator[tuple[str, str]]:
         "served",
         f"{own if facts.is_own_code else generic}, if the load finds all weights finite and its logits equal",
     )
+
+
+def _ask(name: str) -> ModelFacts:
+    """Ask transformers, whose import takes seconds, unless the files alone show that the folder is refused."""
+    folder = find_folder(name, download=False)
+    with suppress(OSError):  # unreadable: transformers says which file
+        refuse_by_files(folder)
+        tokenizer_files(folder)
+    return ask_transformers(name)
 
 
 def _chat_template(facts: ModelFacts) -> str:

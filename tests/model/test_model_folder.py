@@ -11,7 +11,7 @@ from transformers import MixtralConfig, MixtralForCausalLM
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.runner.loading import load_draft_model, load_model
 from mini_vllm_labs.bench.models import model_size
-from tests.model.folders import BAD, GOOD, NOT_FINITE, SIZES, make_folder, without
+from tests.model.folders import BAD, GOOD, NOT_FINITE, SIZES, edit, make_folder, without
 
 
 @pytest.fixture(scope="session")
@@ -83,3 +83,20 @@ def test_weights_that_are_not_finite_are_refused(folder: Path, name: str) -> Non
     NOT_FINITE[name](folder)
     with pytest.raises(ValueError, match=r"NaN or infinite in float32: tensors (lm_head|model)"):
         load_model(str(folder))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rms_norm_eps": float("nan")},
+        {"rope_parameters": {"rope_type": "linear", "factor": 0.0, "rope_theta": 1e4}},
+    ],
+)
+def test_numbers_of_the_config_that_make_no_logits_are_named_as_the_reason(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    edit(**changes)(make_folder(tmp_path))
+    with pytest.raises(
+        ValueError, match=r"NaN or infinite logits from finite weights: check the numbers in config\.json"
+    ):
+        load_model(str(tmp_path))

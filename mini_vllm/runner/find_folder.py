@@ -1,0 +1,29 @@
+"""Finds a model's folder by its path or hub name. Imports neither torch nor transformers."""
+
+from functools import partial
+from pathlib import Path
+
+FILES = ("*.json", "*.jinja", "*.model", "*.txt", "*.safetensors")
+PICKLED = ("pytorch_model*.bin", "pytorch_model.bin.index.json")
+NOT_NEEDED = ("*/*", "consolidated*")
+
+
+def find_folder(name: str, *, download: bool = True) -> Path:
+    """Return a model's folder; download it if `name` is a hub name. Raises `ValueError` if it is not found."""
+    path = Path(name).expanduser()
+    try:
+        if path.exists():
+            return path
+        from huggingface_hub import snapshot_download  # only hub names need it
+
+        fetch = partial(snapshot_download, name, ignore_patterns=[*NOT_NEEDED], local_files_only=not download)
+        found = Path(fetch(allow_patterns=[*FILES]))
+        return found if any(found.glob("*.safetensors")) else Path(fetch(allow_patterns=[*PICKLED]))
+    except PermissionError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # unknown name, or no network
+        raise ValueError(
+            f"no model at {name!r}: it is not a local folder with config.json and weights, and the hub returned "
+            f"none. Without a network, pass the path of a `save_pretrained` directory, download the model once "
+            f"while online (`hf download {name}`), or leave the name out to use the embedded model."
+        ) from error
