@@ -39,7 +39,7 @@ class Scheduler:
         self.requests: dict[str, Request] = {}
         self.finished_req_ids: set[str] = set()
         # Wraps each step's `schedule_step` for a recorder that must see the calls inside; None costs nothing.
-        self.witness: Callable[[ScheduleStep], ScheduleStep] | None = None
+        self.witnesses: list[Callable[[ScheduleStep], ScheduleStep]] = []
         self._to_roll_back: list[ScheduledRequest] | None = None
         self._is_half_updated = False
         # The requests and their numbers of tokens before the last update, until `settle_update`.
@@ -78,8 +78,8 @@ class Scheduler:
         self.finished_req_ids.clear()
         self.gates.start_step()
         schedule_step = self.functions.schedule_step
-        if self.witness is not None:
-            schedule_step = self.witness(schedule_step)
+        for witness in self.witnesses:
+            schedule_step = witness(schedule_step)
         scheduler_output = schedule_step(
             self.running,
             self.waiting,

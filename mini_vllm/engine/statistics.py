@@ -60,7 +60,7 @@ class EngineStatistics(StepObserver):
     def before_schedule(self) -> None:
         # One step in a second is explained, which costs less than 0.1% of the engine's time.
         scheduler = self.engine.scheduler
-        if scheduler.witness is None and len(scheduler.waiting) and (now := self.engine.clock()) >= self._next_look:
+        if len(scheduler.waiting) and (now := self.engine.clock()) >= self._next_look:
             from mini_vllm.engine.step_reasons import StepReasons
 
             self._next_look = now + SECONDS_BETWEEN_LOOKS
@@ -69,7 +69,8 @@ class EngineStatistics(StepObserver):
     def after_schedule(self, scheduler_output: SchedulerOutput) -> None:
         if self._reasons is not None:
             self.counts.waiting_for = waiting_for(self._reasons.of_step(scheduler_output)[0])
-            self._reasons = self.engine.scheduler.witness = None
+            self._reasons.calls.leave()
+            self._reasons = None
         if (transfers := transfers_of(self.engine.scheduler)) is not None:
             self._external |= transfers.loading
         if scheduler_output.preempted:

@@ -34,30 +34,34 @@ class Shortage:
         return self.needed + self.promised + self.kept > self.free
 
 
-@dataclass(slots=True)
-class Asked:
-    """The last answers about one request. `granted` is None if phase 5 was not asked for tokens."""
-
-    granted: int | None = None
-    num_computed_tokens: int = 0
-    token_budget: int = 0
-    is_guarded: bool = False
-    shortage: Shortage | None = None
+Asked = tuple[int | None, int, int]
+"""Phase 5's last answer about a request, None if it was not asked; and the computed tokens and budget of that call."""
+NOT_ASKED: Asked = (None, 0, 0)
+RUNNING = RequestStatus.RUNNING
 
 
 class StepCalls:
-    """The calls of the newest step. Set it as the scheduler's `witness`.
+    """The calls of the newest step. It is a witness of the scheduler until `leave`.
 
-    `asked` is by request id. `short` are the running requests that were refused blocks, in order; `head` is the last
-    waiting request about which phase 5 or phase 2 was asked.
+    `asked` holds all requests that phase 5 or phase 2 was asked about; `guarded` and `shortages` hold those that were
+    refused last. `short` are the running requests that were refused blocks, in order; `head` is the last waiting
+    request that was asked about. Most calls pass, so a call that passes stores one tuple: more would slow every step.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
+        self._clear()
+        scheduler.witnesses.append(self.watch)
+
+    def leave(self) -> None:
+        self.scheduler.witnesses.remove(self.watch)
+
+    def _clear(self) -> None:
         self.asked: dict[str, Asked] = {}
+        self.guarded: set[str] = set()
+        self.shortages: dict[str, Shortage] = {}
         self.short: list[str] = []
         self.head: str | None = None
-        scheduler.witness = self.watch
 
     def watch(self, schedule_step: ScheduleStep) -> ScheduleStep:
         """Return a `schedule_step` that passes wrapped parts to the given one."""
@@ -66,14 +70,16 @@ class StepCalls:
     def _schedule_step(
         self, inner: ScheduleStep, *queues: Any, kv: KVCacheManager, chunks: ChunkPolicy, **others: Any
     ) -> SchedulerOutput:
-        self.asked, self.short, self.head = {}, [], None
+        self._clear()
         return inner(*queues, kv=WatchedKVCache(kv, self), chunks=WatchedChunks(chunks, self), **others)
 
-    def about(self, request: Request) -> Asked:
-        """Return the answers about a request, which are the last to be asked for."""
-        if request.status is not RequestStatus.RUNNING:
-            self.head = request.request_id
-        return self.asked.setdefault(request.request_id, Asked())
+    def note(self, request: Request) -> str:
+        """Note that a request was asked about, unless it is noted already, and return its id."""
+        name = request.request_id
+        self.asked.setdefault(name, NOT_ASKED)
+        if request.status is not RUNNING:
+            self.head = name
+        return name
 
 
 class WatchedChunks(WrappedChunks):
@@ -85,15 +91,17 @@ class WatchedChunks(WrappedChunks):
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         granted = self.inner.num_new_tokens(request, num_computed_tokens, token_budget)
-        asked = self.calls.about(request)
-        asked.granted, asked.num_computed_tokens, asked.token_budget = granted, num_computed_tokens, token_budget
+        self.calls.asked[request.request_id] = granted, num_computed_tokens, token_budget
+        if request.status is not RUNNING:
+            self.calls.head = request.request_id
         return granted
 
     def admits(
         self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
     ) -> bool:
         admits = self.inner.admits(request, hit_blocks, running, kv)
-        self.calls.about(request).is_guarded = not admits
+        name = self.calls.note(request)
+        (self.calls.guarded.discard if admits else self.calls.guarded.add)(name)
         return admits
 
 
@@ -109,17 +117,17 @@ class WatchedKVCache(WrappedKVCache):
     ) -> list[int] | None:
         new_blocks = self.inner.allocate_slots(request, num_new_tokens, hit_blocks, num_lookahead_tokens)
         if new_blocks is None:
-            scheduler, is_running = self.calls.scheduler, request.status is RequestStatus.RUNNING
+            scheduler, is_running = self.calls.scheduler, request.status is RUNNING
             transfers = transfers_of(scheduler)
             num_external = transfers.num_external_tokens.get(request.request_id, 0) if transfers else 0
             num_external = 0 if is_running or request.num_computed_tokens else num_external
             num_slots = num_new_tokens + num_external
             shortage = shortage_of(scheduler, self.inner, request, num_slots, hit_blocks, num_lookahead_tokens)
-            self.calls.about(request).shortage = shortage
-            if is_running and request.request_id not in self.calls.short:
-                self.calls.short.append(request.request_id)
-        elif asked := self.calls.asked.get(request.request_id):
-            asked.shortage = None
+            self.calls.shortages[name := self.calls.note(request)] = shortage
+            if is_running and name not in self.calls.short:
+                self.calls.short.append(name)
+        elif self.calls.shortages:
+            self.calls.shortages.pop(request.request_id, None)
         return new_blocks
 
 
@@ -139,7 +147,7 @@ def shortage_of(
                 num_lookahead_tokens += kv.speculation.num_lookahead_tokens(request)
             num_lookahead_tokens = min(num_lookahead_tokens, scheduler.max_model_len - end)
         kv = kv.inner
-    is_running = request.status is RequestStatus.RUNNING
+    is_running = request.status is RUNNING
     release = cast("StepState | None", scheduler.release)
     if release is not None and (room := release.refused_room) is not None and not is_running:
         kept = int(room.watermark * room.num_gpu_blocks) if room.has_running else 0

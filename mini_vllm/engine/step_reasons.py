@@ -35,13 +35,13 @@ class StepReasons:
         self._plan, self._left = plan, self.scheduler.max_num_batched_tokens - plan.total_num_scheduled_tokens
         victims = {entry.victim_id: entry.cause_id for entry in plan.preempted}
         reasons, limits = dict[str, Found](), dict[str, Found]()
-        planned, known = plan.num_scheduled_tokens, self.calls.asked.keys() | self._gate_names.keys() | victims.keys()
+        planned, asked, gates = plan.num_scheduled_tokens, self.calls.asked, self._gate_names
         others: Found | None = None  # one reason for all in the queue about which nothing was asked
         for name, request in self.scheduler.requests.items():
             if name in planned:
-                if request.num_computed_tokens < request.num_tokens and name in self.calls.asked:
-                    limits[name] = self._limit(request, planned[name], self.calls.asked[name])
-            elif name in known or request.status not in QUEUED:
+                if request.num_computed_tokens < len(request.all_token_ids) and name in asked:
+                    limits[name] = self._limit(request, planned[name], asked[name])
+            elif name in asked or name in victims or name in gates or request.status not in QUEUED:
                 cause = victims.get(name)  # "" if the prefix cache was reset before the step
                 preempted = {"reason": "self_preempted"} if cause == name else {"reason": "preempted", "by": cause}
                 reasons[name] = preempted if cause else self._why(request)
@@ -58,7 +58,8 @@ class StepReasons:
         return self.scheduler.gates.whys if isinstance(self.scheduler.gates, AdmissionGates) else {}
 
     def _why(self, request: Request) -> Found:
-        asked, gate = self.calls.asked.get(request.request_id), self._gate_names.get(request.request_id)
+        name, calls = request.request_id, self.calls
+        asked, gate = calls.asked.get(name), self._gate_names.get(name)
         is_waiting = request.status is not RequestStatus.RUNNING
         if is_waiting and (held := self._held(request, gate)):
             return self._gate(held)
@@ -66,11 +67,11 @@ class StepReasons:
             return self._load_refused(request)
         if asked is None:
             return self._unasked(is_waiting=is_waiting)
-        if asked.shortage is not None:
-            return self._short(asked.shortage, is_waiting=is_waiting)
-        if asked.is_guarded:
+        if name in calls.shortages:
+            return self._short(calls.shortages[name], is_waiting=is_waiting)
+        if name in calls.guarded:
             return {"reason": "guard", "free": self.scheduler.kv.num_free_blocks}
-        if asked.granted:
+        if asked[0]:
             return self._unused(self._left)
         return self._ungranted(request, asked, is_waiting=is_waiting)
 
@@ -131,9 +132,10 @@ class StepReasons:
 
     def _num_computed_tokens(self, request: Request, asked: Asked) -> int:
         gates = self.scheduler.gates
+        _, num_computed_tokens, _ = asked
         if request.status is RequestStatus.RUNNING or not isinstance(gates, AdmissionGates):
-            return asked.num_computed_tokens
-        return gates.kv.num_computed_tokens(request, asked.num_computed_tokens)
+            return num_computed_tokens
+        return gates.kv.num_computed_tokens(request, num_computed_tokens)
 
     def _ungranted(self, request: Request, asked: Asked, *, is_waiting: bool) -> Found:
         """Return why phase 5, with the limits around it, granted no token."""
@@ -141,7 +143,7 @@ class StepReasons:
         num_computed_tokens = self._num_computed_tokens(request, asked)
         if not is_waiting and self._is_planned(request):
             return {"reason": "in_flight"}
-        left = asked.token_budget
+        _, _, left = asked
         if release is not None and release.limits_rows:
             left = min(left, release.num_rows_left)
         if left <= 0:
@@ -193,7 +195,8 @@ class StepReasons:
         """Return which limit bound a share. `schedule()` has counted the share as computed."""
         release, end = self._release, request.num_computed_tokens
         threshold = release.threshold if release is not None else self.config.long_prefill_token_threshold
-        if share == asked.token_budget:
+        _, _, token_budget = asked
+        if share == token_budget:
             return {"limit": "tokens", "budget": share}
         if share == threshold:
             return {"limit": "threshold", "threshold": threshold}
@@ -201,6 +204,6 @@ class StepReasons:
             return {"limit": "model_length", "max_model_len": self.scheduler.max_model_len}
         if (gate := self._gate_names.get(request.request_id)) is not None:
             return {"limit": gate}
-        if release is not None and release.limits_rows and share < asked.token_budget:
+        if release is not None and release.limits_rows and share < token_budget:
             return {"limit": "tokens", "budget": share}
         return {"limit": "chunks", "n": share, "needed": request.num_tokens - end + share}

@@ -12,6 +12,7 @@ from mini_vllm.core.request import Request
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm_labs.bench import scheduling
 from mini_vllm_labs.bench.case import Case, Measured, in_turns
+from mini_vllm_labs.bench.explaining import NUM_REQUESTS, explaining
 from mini_vllm_labs.bench.scheduling import (
     BLOCK_SIZE,
     SHARED_TOKENS,
@@ -49,6 +50,8 @@ def scheduler_cases(lineup: Lineup, report: ProgressReport = unreported) -> Iter
     yield case("Bare: a loop with a dict insert, an addition and a list append", bare, report)
     title = f"An admission, {NUM_ADMISSIONS:,} in one step that share {SHARED_TOKENS} cached tokens"
     yield Case.of(title, "us", "arrival", admissions({"": maker}, NUM_ADMISSIONS, 3))
+    title = f"A step of the fake model that says why requests wait: {NUM_REQUESTS} run, as many wait"
+    yield case(title, explaining(lineup, NUM_ROUNDS), report)
     if lineup.kv_cache != "absent":
         pools: Runs = {
             f"{size:,}": Decoding(maker, NUM_RUNNING, {"num_blocks": size}, NUM_ROUNDS).round

@@ -1,7 +1,6 @@
 """`mini-vllm simulate`: runs ten thousand requests on a simulated GPU and prints their figures."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import Annotated
 
@@ -25,7 +24,7 @@ from mini_vllm_labs.simulation.calibration import NEVER, read_calibration
 from mini_vllm_labs.simulation.experiment import ENGINE, Experiment, parse_sweep
 from mini_vllm_labs.simulation.gpus import GPUS
 from mini_vllm_labs.simulation.model_shapes import MODEL_SHAPES
-from mini_vllm_labs.simulation.relief import by_mark, relieved
+from mini_vllm_labs.simulation.relief import relieved, waits_sentence
 from mini_vllm_labs.simulation.served import Slo
 from mini_vllm_labs.simulation.summary import PERCENTS, Summary
 from mini_vllm_labs.simulation.workloads import WORKLOADS
@@ -121,13 +120,6 @@ def show_waits(console: Console, result: SimulationResult, lineup: Lineup, slo: 
     goodput = f"goodput {result.summary.goodput:,.2f} to {moved.summary.goodput:,.2f} requests/s"
     console.print(f"With {what}: {waits_sentence(moved.waited)}")
     console.print(f"Time to first token p99 {first:,.1f} to {then:,.1f} ms, {goodput}.")
-
-
-def waits_sentence(waited: Mapping[str, float]) -> str:
-    """Return the seconds that requests spent without a token, and each reason's share."""
-    total = sum(waited.values())
-    shares = ", ".join(f"{mark} {seconds / total:.0%}" for mark, seconds in by_mark(waited).items() if seconds)
-    return f"requests got no token for {total:,.1f} seconds in all{f' ({shares})' if shares else ''}."
 
 
 def speed(rate: float, unit: str) -> str:

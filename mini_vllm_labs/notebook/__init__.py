@@ -1,6 +1,8 @@
 """Provides functions for the notebooks' cells: `Lab` runs the learner's engine afresh and reports missing tasks."""
 
+from mini_vllm_labs.notebook.bound import bound_bars as bound_bars
 from mini_vllm_labs.notebook.charts import figures as figures
+from mini_vllm_labs.notebook.charts import latencies as latencies
 from mini_vllm_labs.notebook.charts import request_bars as request_bars
 from mini_vllm_labs.notebook.charts import waits as waits
 from mini_vllm_labs.notebook.lab import Lab as Lab

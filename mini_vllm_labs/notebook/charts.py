@@ -13,7 +13,8 @@ from mini_vllm_labs.notebook.recorded_mark import first_mark, marked_html, marke
 from mini_vllm_labs.notebook.run_facts import RunFacts
 from mini_vllm_labs.pictures.bars import SMALL_WIDTH, bars, in_unit
 from mini_vllm_labs.pictures.picture import Picture
-from mini_vllm_labs.pictures.time_machine import wait_strip
+from mini_vllm_labs.pictures.time_machine import latency_bars, wait_strip
+from mini_vllm_labs.runs.traces.recording import Recording
 
 T = TypeVar("T")
 WIDE = 420
@@ -108,12 +109,27 @@ def texts_of(measure: Measure[T], known: Mapping[str, T]) -> dict[str, str]:
 
 def waits(runs: Mapping[str, HasRecording | Notice]) -> Charts | Notice:
     """Draw the waiting and computed requests of each run, or return the first `Notice` among the runs."""
+    key = "Outlined: waiting. Hatched: the prompt is computed. Full: a token of the answer in each step."
+    return drawn(wait_strip, runs, key)
+
+
+def latencies(runs: Mapping[str, HasRecording | Notice]) -> Charts | Notice:
+    """Draw where each request's time went in each run, or return the first `Notice` among the runs."""
+    key = (
+        "Outlined: in the queue. In colour: the request's own tokens, hatched if of its prompt. Grey: tokens of others "
+        "in its steps. Red: after a preemption. Time is counted in tokens that the engine computes."
+    )
+    return drawn(latency_bars, runs, key)
+
+
+def drawn(
+    draw: Callable[[Recording, str, float], Picture], runs: Mapping[str, HasRecording | Notice], key: str
+) -> Charts | Notice:
     pictures = []
     for name, run in runs.items():
         if isinstance(run, Notice):
             return run
-        pictures.append(wait_strip(run.recording, name, SMALL_WIDTH if len(runs) > 2 else WIDE))
-    key = "Outlined: waiting. Hatched: the prompt is computed. Full: a token of the answer in each step."
+        pictures.append(draw(run.recording, name, SMALL_WIDTH if len(runs) > 2 else WIDE))
     return Charts(pictures, [key], first_mark(runs.values()))
 
 

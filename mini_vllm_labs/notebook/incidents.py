@@ -9,7 +9,7 @@ from mini_vllm_labs.notebook.notice import Notice
 from mini_vllm_labs.notebook.predictions import Predictions
 from mini_vllm_labs.pictures.bars import bars
 from mini_vllm_labs.pictures.prediction import Card, Question
-from mini_vllm_labs.simulation.incidents import Incident, Runs, incidents
+from mini_vllm_labs.simulation.incidents import Runs, incidents
 from mini_vllm_labs.simulation.summary import Summary
 
 if TYPE_CHECKING:
@@ -21,18 +21,17 @@ def incident_deck(lab: Lab, guess: Predictions, seed: int = 0) -> "Deck | Notice
     played = lab.run(run_incidents, seed)
     if isinstance(played, Notice):
         return played
-    runs = [Runs(incident, before, after) for incident, (before, *after) in zip(incidents(seed), played, strict=True)]
+    runs = [
+        Runs(incident, before, after, waited)
+        for incident, ((before, *after), waited) in zip(incidents(seed), played, strict=True)
+    ]
     return kept_deck([card_of(one) for one in runs], guess)
 
 
-def run_incidents(seed: int, lineup: Lineup) -> list[list[Summary]]:
-    """Run each incident of a seed as it was paged and after each knob."""
-    return [summaries(incident, lineup) for incident in incidents(seed)]
-
-
-def summaries(incident: Incident, lineup: Lineup) -> list[Summary]:
-    runs = incident.run(lineup)
-    return [runs.before, *runs.after]
+def run_incidents(seed: int, lineup: Lineup) -> list[tuple[list[Summary], dict[str, float]]]:
+    """Run each incident of a seed as it was paged and after each knob, and find what requests waited for."""
+    played = [incident.run(lineup) for incident in incidents(seed)]
+    return [([runs.before, *runs.after], dict(runs.waited)) for runs in played]
 
 
 def card_of(runs: Runs) -> Card:

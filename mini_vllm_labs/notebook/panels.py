@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeVar
 
 from mini_vllm.config import EngineConfig
@@ -79,9 +80,12 @@ class ComparedRun:
 
     @property
     def sentence(self) -> str:
-        """The reason why the run stalled, or whether its answers equal those of the first run."""
+        """The reason why the run stalled, or whether its answers equal the first run's, and where plans differ."""
         same = self.run.token_ids == self.first.token_ids
-        return self.run.stalled or ("The answers are the same, token for token." if same else "DIFFERENT answers!")
+        told = self.run.stalled or ("The answers are the same, token for token." if same else "DIFFERENT answers!")
+        plans = zip_longest(plans_of(self.first), plans_of(self.run))
+        step = next((step for step, (was, now) in enumerate(plans) if was != now), None)
+        return told if step is None else f"{told} Step {step} is the first with another plan."
 
     def picture(self, step: int, width: float = WIDTH) -> Picture:
         return marked_picture(pictures(self.run.recording, [step], width, brief=True)[0], self.run.recorded)
@@ -108,6 +112,11 @@ def require_result(result: T | Notice) -> T:
     if isinstance(result, Notice):
         raise ValueError(str(result))
     return result
+
+
+def plans_of(run: WorkloadRun) -> list[list[tuple[str, int]]]:
+    """Return each step's requests and their tokens, without the blocks, whose numbers depend on the pool."""
+    return [[(share["id"], share["n"]) for share in record["scheduled"]] for record in run.recording.steps]
 
 
 def counts(run: WorkloadRun) -> list[tuple[str, int]]:

@@ -10,8 +10,10 @@ from typing import Any
 
 from mini_vllm import Lineup
 from mini_vllm_labs.simulation.experiment import Experiment, parse_sweep
+from mini_vllm_labs.simulation.relief import waits_sentence
 from mini_vllm_labs.simulation.served import Slo
 from mini_vllm_labs.simulation.summary import Summary, summarize
+from mini_vllm_labs.simulation.waiting import WaitingTimes
 
 CARDS = Path(__file__).with_suffix(".toml")
 NUM_REQUESTS = 300
@@ -71,18 +73,23 @@ class Incident:
 
     def run(self, lineup: Lineup) -> "Runs":
         """Run the experiment unchanged, then with each knob turned."""
-        experiments = [self.experiment, *(turn(self.experiment, knob) for knob in self.knobs)]
-        before, *after = (summarize(experiment.run(lineup), Slo()) for experiment in experiments)
-        return Runs(self, before, after)
+        waits = WaitingTimes()
+        before = summarize(self.experiment.run(lineup, waits=waits), Slo())
+        after = [summarize(turn(self.experiment, knob).run(lineup), Slo()) for knob in self.knobs]
+        return Runs(self, before, after, dict(waits.seconds))
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """An incident with its runs: before any change, and after each knob."""
+    """An incident with its runs: before any change, and after each knob.
+
+    `waited` has the seconds in which requests got no token before any change, by the name of the reason.
+    """
 
     incident: Incident
     before: Summary
     after: Sequence[Summary]
+    waited: Mapping[str, float]
 
     @property
     def figure(self) -> Figure:
@@ -114,14 +121,15 @@ class Runs:
         )
 
     def lesson(self) -> str:
-        """Return one sentence on the best knob, with figures of its run."""
+        """Return a sentence on the best knob, with figures of its run, and what requests waited for before it."""
         before, after, knob = self.before, self.after[self.best], self.incident.knobs[self.best]
         paged, now = self.figure.shown(before), self.figure.shown(after)
         why = self.incident.why[knob] or f"{knob}: {self.incident.paged} goes from {{paged}} to {{now}}."
         itl = FIGURES["p99 ITL"]
-        return why.format(
+        told = why.format(
             before=before, after=after, paged=paged, now=now, before_itl=itl.shown(before), after_itl=itl.shown(after)
         )
+        return f"{told} Before that {waits_sentence(self.waited) if self.waited else 'no request waited.'}"
 
 
 def turn(experiment: Experiment, knob: str) -> Experiment:

@@ -18,6 +18,13 @@ def by_mark(seconds: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
+def waits_sentence(waited: Mapping[str, float]) -> str:
+    """Return the seconds that requests spent without a token, and the share of each reason's mark."""
+    total = sum(waited.values())
+    shares = ", ".join(f"{mark} {seconds / total:.0%}" for mark, seconds in by_mark(waited).items() if seconds)
+    return f"requests got no token for {total:,.1f} seconds in all{f' ({shares})' if shares else ''}."
+
+
 def relieved(experiment: Experiment, seconds: Mapping[str, float]) -> tuple[str, Experiment] | None:
     """Return the change of a setting that the longest waits call for, and the experiment with it.
 

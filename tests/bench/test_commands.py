@@ -92,9 +92,9 @@ RUNS: list[tuple[tuple[object, ...], str, Check]] = [
     (("async", *QUICK), "solution:1-6,solution:8", passes_are_counted),
     (("sampling", *QUICK), "solution:1-6,solution:9", masks_are_timed),
     (("router", "chat", "--requests", 200, "--replicas", 3), "solution", prefixes_hit_more),
-    (("scheduler",), "solution:1-5", all_costs(6)),
-    (("scheduler", "--lineup", "solution:1"), "solution:1", all_costs(3)),
-    (("scheduler", "--lineup", "solution:1-3"), "solution:1-3", all_costs(5)),
+    (("scheduler",), "solution:1-5", all_costs(7)),
+    (("scheduler", "--lineup", "solution:1"), "solution:1", all_costs(4)),
+    (("scheduler", "--lineup", "solution:1-3"), "solution:1-3", all_costs(6)),
     (PEER, "solution:1-5", lambda cases: cases[0].ratio("mini-vLLM") == 0.25),
 ]
 

@@ -171,7 +171,7 @@ def test_the_reasons_add_up_to_the_waiting_requests_in_every_step(
     assert "Waiting: 0 reqs, " in caplog.messages[-1]
     rejected = {"model_name": "m", "reason": "max_num_queued_reqs"}
     assert Counter("vllm:admission_rejections", rejected, 1) in metrics
-    assert engine.scheduler.witness is None, "the next step is not explained"
+    assert not engine.scheduler.witnesses, "the next step is not explained"
 
 
 def test_bucket_bounds_are_1_2_5_up_to_the_longest_request() -> None:

@@ -41,6 +41,11 @@ def test_the_panel_begins_with_the_run_of_its_config(panel: FilmPanel) -> None:
 def test_a_larger_pool_needs_no_preemption_and_gives_the_same_answers(panel: FilmPanel) -> None:
     panel.set(**start() | {"num_gpu_blocks": 64})
     assert figures(panel)["preemptions"] == "2 -> 0"
+    run = require_result(Lab(5, "solution").play(WORKLOAD, CONFIG))
+    spared = next(record["step"] for record in run.recording.steps if record["preempted"])
+    told = f"The answers are the same, token for token. Step {spared} is the first with another plan."
+    assert panel.answer["sentence"] == told
+    panel.set(**start())
     assert panel.answer["sentence"] == "The answers are the same, token for token."
 
 

@@ -30,7 +30,15 @@ def test_pages_and_lessons_have_the_figures_of_the_runs(played: list[Runs]) -> N
         assert f"{runs.incident.paged} is {before}." in runs.symptom()
         assert before in runs.figures().values()
         assert f" {before} to {best}" in runs.lesson()
+        assert " Before that " in runs.lesson()
         assert "{" not in runs.lesson()
+
+
+def test_the_lesson_names_what_requests_waited_for(played: list[Runs]) -> None:
+    [seats] = [one for one in played if one.incident.title == "The queue at an idle GPU"]
+    assert "(seats 100%)." in seats.lesson()
+    [idle] = [one for one in played if one.incident.title == "Slow with no load"]
+    assert idle.lesson().endswith(" Before that no request waited.")
 
 
 def test_the_same_number_each_time_earns_little(played: list[Runs]) -> None:
@@ -44,9 +52,9 @@ def test_points_are_the_share_of_the_best_improvement(played: list[Runs]) -> Non
     most, least = runs.before.num_preemptions, runs.after[runs.best].num_preemptions
     half = replace(runs.before, num_preemptions=(most + least) // 2)
     worse = replace(runs.before, num_preemptions=2 * most)
-    partly = Runs(runs.incident, runs.before, [half, runs.after[runs.best], worse, runs.before])
+    partly = Runs(runs.incident, runs.before, [half, runs.after[runs.best], worse, runs.before], {})
     assert [partly.points(knob) for knob in range(4)] == [5, 10, 0, 0]
-    nothing = Runs(runs.incident, runs.before, [runs.before] * 4)
+    nothing = Runs(runs.incident, runs.before, [runs.before] * 4, {})
     assert [nothing.points(knob) for knob in range(4)] == [0] * 4, "no knob helps: none earns points"
 
 

@@ -29,7 +29,7 @@ from mini_vllm_labs.pictures.policy_comparison.comparison import COMPARED
 from mini_vllm_labs.pictures.prefix_tree import prefix_tree
 from mini_vllm_labs.pictures.race import race
 from mini_vllm_labs.pictures.stutter import stutter
-from mini_vllm_labs.pictures.time_machine import compare, time_machine, wait_strip
+from mini_vllm_labs.pictures.time_machine import compare, latency_bars, time_machine, wait_strip
 from mini_vllm_labs.pictures.transfers import TransferStep, transfers
 from mini_vllm_labs.pictures.windows import windows
 from mini_vllm_labs.runs.traces.recording import Recording
@@ -212,6 +212,11 @@ SNAPSHOTS: dict[str, Callable[[], Picture]] = {
         in_blocks_of_4([TimedRequest(0, name, [ord(name)] * 4, max_tokens=9) for name in "AB"], 4, 3),
         "tight",
         width=420,
+    ),
+    "latency_after_preemption": lambda: latency_bars(
+        in_blocks_of_4([TimedRequest(0, name, [ord(name)] * 4, max_tokens=13) for name in "ABCD"], 6, 3),
+        "6 blocks",
+        420,
     ),
     "block_life": lambda: block_life(observed())[6],
     "block_life_hit": lambda: block_life(observed(), [17, 4])[8],

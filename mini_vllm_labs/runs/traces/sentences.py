@@ -101,7 +101,12 @@ def chunks(state: RunState, record: StepRecord) -> list[str]:
 
 
 def waiting(state: RunState, record: StepRecord) -> list[str]:
-    """Return why the first waiting request was not admitted, if known; victims of this step are skipped."""
+    """Return why the first waiting request was not admitted, if known; victims of this step are skipped.
+
+    The live page shows the recorded `waits` of a step itself.
+    """
+    if "waits" in record.get("detail", {}):
+        return []
     info, victims = state.info, {victim for victim, *_ in record["preempted"]}
     head = next((i for i in record["waiting_after"] if i not in victims), None)
     why = "" if head is None or head in record["aborted"] else reason(state, record, head)

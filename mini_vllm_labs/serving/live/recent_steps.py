@@ -1,20 +1,24 @@
 """Observes an engine and keeps its last steps, cheaply enough for a server that runs for days."""
 
 import pickle
+import time
 from array import array
 from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from mini_vllm.config import EngineConfig
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import StepResult
+from mini_vllm.engine.step_reasons import StepReasons
 from mini_vllm.engine.trace_recorder import StepRecorder
 from mini_vllm_labs.serving.live.packed_steps import Chunk, Keyframe, PackedStep, RequestSnapshot, StepChunks, Totals
+from mini_vllm_labs.serving.live.waits import SHOWN_SECONDS, waits_of
 from mini_vllm_labs.serving.observed import observer_of
 
 MAX_BILLS = 1000
@@ -44,12 +48,16 @@ class RequestTotals:
 class RecentSteps(StepRecorder):
     """Packs each step when it ends, and walks through the free queue and the cache only once in 50 steps.
 
-    After `want_pool`, the next step also records the free and the cached blocks. `bills` are the totals of the last
+    After `want_pool`, the next step also records the free and the cached blocks, and the steps of the next two seconds
+    say why requests wait. `bills` are the totals of the last
     1,000 requests that have ended.
     """
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, config: EngineConfig) -> None:
         super().__init__(scheduler)
+        self.config = config
+        self._reasons: StepReasons | None = None
+        self._explained_until = 0.0
         self.chunks = StepChunks()
         self.bills: OrderedDict[str, RequestTotals] = OrderedDict()
         self.unfinished: dict[str, tuple[Request, RequestTotals]] = {}
@@ -66,8 +74,8 @@ class RecentSteps(StepRecorder):
         return len(self._added)
 
     def want_pool(self) -> None:
-        """Make the next step record the free and the cached blocks."""
-        self._wants_pool = True
+        """Make the next step record the free and the cached blocks, and steps explain why requests wait."""
+        self._wants_pool, self._explained_until = True, time.monotonic() + SHOWN_SECONDS
 
     def request_added(self, request_id: str) -> None:
         super().request_added(request_id)
@@ -84,6 +92,12 @@ class RecentSteps(StepRecorder):
         super().before_schedule()
         if self._is_broken or self.chunks.needs_keyframe:
             self._keyframe = packed(keyframe_of(self.scheduler))
+        is_watched = time.monotonic() < self._explained_until
+        if is_watched and self._reasons is None:
+            self._reasons = StepReasons(self.scheduler, self.config)
+        elif not is_watched and self._reasons is not None:
+            self._reasons.calls.leave()
+            self._reasons = None
 
     def after_schedule(self, scheduler_output: SchedulerOutput) -> None:
         self._lengths, self._next_lengths = self._next_lengths, {}  # later arrivals belong to the next step
@@ -95,6 +109,8 @@ class RecentSteps(StepRecorder):
             else:
                 self._totals.hit_tokens += share["computed"]
                 self._totals.query_tokens += self.scheduler.requests[share["id"]].num_tokens
+        if self._reasons is not None:
+            record["detail"]["waits"] = waits_of(self._reasons.of_step(scheduler_output)[0])
         self.plan_recorded(record)
 
     def step_started(self) -> None:
@@ -187,7 +203,7 @@ def pool_of(scheduler: Scheduler) -> "tuple[array[int], array[int]]":
 
 def keep_recent_steps(engine: LLMEngine) -> None:
     """Make an engine keep its last steps. Call it before the first step."""
-    engine.add_observer(RecentSteps(engine.scheduler))
+    engine.add_observer(RecentSteps(engine.scheduler, engine.config))
 
 
 def progress_of(engine: LLMEngine) -> dict[str, int]:

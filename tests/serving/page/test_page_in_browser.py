@@ -356,6 +356,8 @@ def test_a_preemption_is_shown_on_demand_and_few_requests_are_listed(open_page: 
         page.wait_for_selector("body.paused")
         page.wait_for_selector("#show-me:enabled")
         until(page, "document.getElementById('sentence').textContent.includes('preempt')")
+        assert " wait" in page.locator("#waits:not([hidden]) p").text_content()
+        assert "victim" in page.locator("#waits .shares").text_content()
         assert 0 <= step_of(page) <= server.call(progress_of)["preempted"]
         assert page.locator("#follow option").count() <= 42
         page.close()

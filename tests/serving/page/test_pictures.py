@@ -8,12 +8,12 @@ import pytest
 
 from mini_vllm.config import EngineConfig
 from mini_vllm_labs.runs.palette import color
-from mini_vllm_labs.serving.live.drawing.live_run import LiveInfo
+from mini_vllm_labs.serving.live.drawing.live_run import LiveInfo, LiveRun
 from mini_vllm_labs.serving.live.drawing.pool_part import PoolMap, runs, shelf_for
-from mini_vllm_labs.serving.live.drawing.scene import picture_of
+from mini_vllm_labs.serving.live.drawing.scene import figures_of, picture_of
 from mini_vllm_labs.serving.live.drawing.sent_page import SentPage
 from mini_vllm_labs.serving.live.drawing_process import WantedPicture
-from mini_vllm_labs.serving.live.recent_steps import facts_of
+from mini_vllm_labs.serving.live.recent_steps import facts_of, steps_since
 from tests.serving.page.runs import CROWDED, Watched
 from tests.views.drawing import described, layers, marked, texts, tooltips
 
@@ -182,3 +182,42 @@ def test_content_that_is_older_than_all_letters_has_no_colour() -> None:
     later = picture_of(first, WantedPicture(None, 720, 480), facts)
     words = [tooltips(one)[0] for name, one in layers(later).items() if name.startswith("block-")]
     assert sum("content of an earlier request" in text for text in words) == len(kept)
+
+
+def test_the_page_counts_the_waiting_requests_by_reason_and_tells_the_main_ones() -> None:
+    watched, num_told = Watched.build(), 0
+    run, facts = LiveRun(facts_of(watched.engine)), facts_of(watched.engine)
+    watched.run(100)
+    for _ in range(40):
+        while len(watched.engine.scheduler.waiting) < 5:
+            watched.add()
+        steps_since(watched.engine, 0)  # a page is open
+        queued = {request.request_id for request in watched.engine.scheduler.waiting}
+        watched.engine.step()
+        for chunk in steps_since(watched.engine, run.newest + 1):
+            run.feed(chunk)
+        state = run.state(run.newest)
+        assert state.record is not None
+        victims = {victim for victim, *_ in state.record["preempted"]}
+        started = {share["id"] for share in state.record["scheduled"]}
+        shown = figures_of(run, state)["waits"]
+        assert sum(number for _, number in shown["counts"]) == len(queued - started | victims)
+        if shown["counts"]:
+            mark, number = shown["counts"][0]
+            assert f" {mark.capitalize()} {number}: " in shown["sentence"]
+            assert "chatcmpl" not in shown["sentence"]
+            lines = described(picture_of(run, WantedPicture(None, 720, 480, with_text=True), facts))
+            assert lines["they wait because"] == shown["sentence"]
+            num_told += 1
+    assert num_told > 20
+
+
+def test_steps_that_no_page_shows_are_not_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched.build()
+    monkeypatch.setattr("mini_vllm_labs.serving.live.recent_steps.SHOWN_SECONDS", 0.0)
+    steps_since(watched.engine, 0)
+    watched.run(3)
+    record = watched.live_run().state(0).record
+    assert record is not None
+    assert "waits" not in record["detail"]
+    assert not watched.engine.scheduler.witnesses

@@ -86,7 +86,7 @@ class LiveRun:
 
     def __init__(self, facts: dict[str, Any]) -> None:
         names = ("num_blocks", "block_size", "token_budget", "prefix_caching")
-        self.info = LiveInfo({}, {}, **{name: facts[name] for name in names})
+        self.info = LiveInfo({}, {}, **{name: facts[name] for name in names}, max_num_seqs=facts["most_running"])
         self.histories = LiveHistories([])
         self.totals: dict[int, Totals] = {}
         self.records: dict[int, StepRecord] = {}

@@ -22,6 +22,7 @@ from mini_vllm_labs.runs.traces.sentences import describe_step
 from mini_vllm_labs.serving.live.drawing.live_run import LiveRun
 from mini_vllm_labs.serving.live.drawing.pool_part import pool_part
 from mini_vllm_labs.serving.live.drawing_process import WantedPicture
+from mini_vllm_labs.serving.live.waits import told
 
 STEP_WIDTH, AHEAD = 8, 0.3
 MIN_MEMORY, MAX_MEMORY, SHARE_OF_MEMORY = 40, 210, 0.45
@@ -146,8 +147,15 @@ def figures_of(run: LiveRun, state: RunState) -> dict[str, Any]:
         "waiting": len(record["waiting_after"]),
         "tokens": record["total"],
         "blocks": info.num_blocks - record["free_after_schedule"],
+        "waits": waits_told(run, state),
         **asdict(run.totals[record["step"]]),
     }
+
+
+def waits_told(run: LiveRun, state: RunState) -> dict[str, Any]:
+    """Return what the step's waiting requests wait for; nothing of a step that no page showed."""
+    assert state.record is not None
+    return told(state.record["detail"].get("waits", []), run.info.label)
 
 
 def text_of(run: LiveRun, state: RunState, constants: Mapping[str, Any]) -> str:
@@ -174,6 +182,7 @@ def text_of(run: LiveRun, state: RunState, constants: Mapping[str, Any]) -> str:
             *([("drafts accepted", ", ".join(drafts))] if constants["num_drafts"] else []),
             ("running", labels(name for name, *_ in record["running_after"])),
             ("waiting", labels(record["waiting_after"])),
+            ("they wait because", waits_told(run, state)["sentence"]),
             ("preempted", labels(victim for victim, *_ in record["preempted"])),
             ("they needed a block", labels(cause for _, cause, _ in record["preempted"])),
             ("finished", labels(name for name, *_ in record["finished"])),

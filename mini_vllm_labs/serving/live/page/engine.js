@@ -1,6 +1,6 @@
 // The engine's side of the page: the picture and its sentence, replay, and what is followed.
 
-import { showFigures } from "./figures.js";
+import { showFigures, showWaits } from "./figures.js";
 import { EnginePicture } from "./picture.js";
 import { make } from "./shared.js";
 
@@ -101,6 +101,7 @@ export class Engine {
     this.picture.take(message);
     if (message.legend) this.find("legend").innerHTML = message.legend;
     showFigures(this.find("tiles"), message.figures, this.facts);
+    showWaits(this.find("waits"), message.figures.waits);
     this.at = message.figures.step;
     this.find("sentence").textContent = this.find("sentence").title = message.sentence;
     if (this.look.with_text) this.find("text").textContent = message.text;

@@ -38,3 +38,16 @@ export function showFigures(root, figures, facts) {
     tile.style.setProperty("--share", share === undefined ? "0%" : `${100 * Math.min(1, share)}%`);
   });
 }
+
+// A bar with the share of each reason, and the two main reasons as a sentence. It keeps its place once it was there.
+export function showWaits(root, { counts, sentence }) {
+  const [bar, words] = root.children;
+  if (!counts.length && root.hidden) return;
+  root.hidden = false;
+  bar.replaceChildren(...counts.map(([mark, number]) => {
+    const share = make("span", { textContent: `${mark} ${number}`, title: `${mark} ${number}` });
+    share.style.flexGrow = number;
+    return share;
+  }));
+  words.textContent = words.title = sentence || "No request waits, or no page was open in this step.";
+}

@@ -1,0 +1,50 @@
+"""What the waiting requests of a step wait for: counted in the engine's process, put into words for the page."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mini_vllm.engine.reasons import REASONS, Found, sentence_of
+
+SHOWN_SECONDS = 2.0  # steps are explained for so long after a page has asked for a picture
+NUM_TOLD = 2
+
+
+class Wait(NamedTuple):
+    """The number of requests that wait for one thing; `found` is the reason of `first`, the first of them."""
+
+    mark: str
+    number: int
+    first: str
+    found: Found
+
+
+def waits_of(reasons: Mapping[str, Found]) -> list[Wait]:
+    """Group a step's waiting requests by the mark of their reason, the largest group first."""
+    groups: dict[str, Wait] = {}
+    for name, found in reasons.items():
+        # A request behind one that was refused waits for the same thing.
+        first = found["by"] if found["reason"] == "behind" and found["by"] in reasons else name
+        reason = REASONS[reasons[first]["reason"]]
+        if reason.label:
+            before = groups.get(reason.mark)
+            groups[reason.mark] = (
+                before._replace(number=before.number + 1) if before else Wait(reason.mark, 1, first, reasons[first])
+            )
+    return sorted(groups.values(), key=lambda wait: -wait.number)
+
+
+def told(waits: Sequence[Wait], label: Callable[[str], str]) -> dict[str, Any]:
+    """Return the counts by mark, and the main reasons as a sentence with the requests' labels."""
+    total = sum(wait.number for wait in waits)
+    main = [f"{wait.mark.capitalize()} {wait.number}: {because(wait, label)}." for wait in waits[:NUM_TOLD]]
+    head = f"{total} request{' waits' if total == 1 else 's wait'}."
+    return {
+        "counts": [[wait.mark, wait.number] for wait in waits],
+        "sentence": " ".join([head, *main]) if total else "",
+    }
+
+
+def because(wait: Wait, label: Callable[[str], str]) -> str:
+    named = {key: label(value) if key in ("by", "on") and value else value for key, value in wait.found.items()}
+    words = sentence_of(named)
+    return f"{label(wait.first)} {words[3:]}" if words.startswith("it ") else words
