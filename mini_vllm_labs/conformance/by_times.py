@@ -16,7 +16,7 @@ TELLABLE = frozenset({*PLAIN, "options"} - {"abort", "abort_before_update"})
 
 
 @dataclass
-class Timeline:
+class RecordedTimes:
     """The recorded decisions as times: of each step, and of each request's admissions and tokens."""
 
     scenario: RecordedScenario

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from mini_vllm_labs.conformance.by_times import TELLABLE, Timeline
+from mini_vllm_labs.conformance.by_times import TELLABLE, RecordedTimes
 from mini_vllm_labs.conformance.compare import Comparison, FieldDifference
 from mini_vllm_labs.conformance.process import BrokenEngineError, EngineClient, RefusedError
 from mini_vllm_labs.conformance.scenarios import Message, RecordedScenario
@@ -67,9 +67,9 @@ class Play:
 
     def by_times(self) -> dict[str, FieldDifference]:
         """Play the scenario as a whole and return the earliest difference."""
-        timeline = Timeline(self.scenario)
-        (answer,) = self.engine.ask([timeline.message()])
-        return timeline.first_differences(answer, self.compared.groups)
+        times = RecordedTimes(self.scenario)
+        (answer,) = self.engine.ask([times.message()])
+        return times.first_differences(answer, self.compared.groups)
 
     def _compare_rest(self, decided: Message | None, answers: Sequence[Message], update: int) -> None:
         if decided is not None:

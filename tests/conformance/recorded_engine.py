@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mini_vllm_labs.conformance.by_times import Timeline
+from mini_vllm_labs.conformance.by_times import RecordedTimes
 from mini_vllm_labs.conformance.compare import GROUPS
 from mini_vllm_labs.conformance.scenarios import CAPABILITIES, RecordedScenario, read
 
@@ -27,7 +27,7 @@ SPECIAL = {"deep": "[" * 100_000 + "\n", "flood": "x" * 10_000_000}
 def expected(scenario: RecordedScenario, message: dict[str, Any]) -> dict[str, Any]:
     """Return the recorded answer. The inputs must be those that the recording had in this place."""
     if message["op"] == "play":
-        told = Timeline(scenario)
+        told = RecordedTimes(scenario)
         return {"admitted": told.admitted, "hits": told.hits, "tokens": told.tokens}
     if message["op"] == "update":
         recorded = scenario.steps[message["step"]]
