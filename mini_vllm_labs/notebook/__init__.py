@@ -22,9 +22,6 @@ from mini_vllm_labs.notebook.pictures import same_answers as same_answers
 from mini_vllm_labs.notebook.pictures import watch as watch
 from mini_vllm_labs.notebook.pictures import watch_blocks as watch_blocks
 from mini_vllm_labs.notebook.predictions import Predictions as Predictions
-from mini_vllm_labs.notebook.real_vllm import both as both
-from mini_vllm_labs.notebook.real_vllm import in_vllm as in_vllm
-from mini_vllm_labs.notebook.real_vllm import texts as texts
 from mini_vllm_labs.notebook.releases import parity_bars as parity_bars
 from mini_vllm_labs.notebook.result_facts import ByUser as ByUser
 from mini_vllm_labs.notebook.simulated import capacity_bars as capacity_bars

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from mini_vllm_labs.fresh.process import in_fresh_process
-from mini_vllm_labs.notebook import Lab, Notice, both, in_vllm, phase_code, texts
-from mini_vllm_labs.notebook.real_vllm import NOT_MADE, run_both
+from mini_vllm_labs.notebook import Lab, Notice, phase_code
+from mini_vllm_labs.notebook.real_vllm import NOT_MADE, both, in_vllm, run_both, texts
 from tests.notebook.cells import NOTEBOOKS
 
 

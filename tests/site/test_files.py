@@ -56,7 +56,7 @@ def test_the_lock_names_files_beside_it_and_nothing_else(site: Path) -> None:
 def test_the_lab_shows_starters_and_the_notebooks_that_a_tab_can_run(site: Path) -> None:
     shown = {path.name for path in (site / "lab/files/notebooks").glob("*.ipynb")}
     assert shown == {path.name for path in (CHECKOUT / "notebooks").glob("*.ipynb")}
-    for name in ("06_gpu_runner", "12_serving"):
+    for name in ("06_gpu_runner", "12_serving", "14_your_scheduler"):
         (cell,) = json.loads((site / f"lab/files/notebooks/{name}.ipynb").read_text("utf-8"))["cells"]
         assert "runs in a local installation" in cell["source"]
         assert f"Open `notebooks/{name}.ipynb`" in cell["source"]

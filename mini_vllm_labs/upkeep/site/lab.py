@@ -27,7 +27,11 @@ BROWSER = {  # the values for markers such as `sys_platform != "emscripten"`
 PAGE = Path(__file__).with_name("page")
 SHOWN = re.compile(r"notebooks/[^/]+\.ipynb|labs/(?:\w+/)?README\.md|labs/(?!phase6_)phase[^/]+/starter\.py")
 # Notebooks that need the learner's own machine, and why; a notice replaces each.
-NEEDS = {"notebooks/06_gpu_runner.ipynb": "PyTorch", "notebooks/12_serving.ipynb": "a server and PyTorch"}
+NEEDS = {
+    "notebooks/06_gpu_runner.ipynb": "PyTorch",
+    "notebooks/12_serving.ipynb": "a server and PyTorch",
+    "notebooks/14_your_scheduler.ipynb": "a whole vLLM",
+}
 INSTEAD = """\
 This notebook needs {need}, which no browser's tab has. It runs in a local installation:
 
