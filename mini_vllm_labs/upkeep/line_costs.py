@@ -1,4 +1,4 @@
-"""Measures the cost of recording the lines of a run, and the time to a line after a click and to a redrawn step.
+"""Measures the cost of recording a run's lines, and the times to a clicked line and a redrawn step.
 
 Run it as `python -m mini_vllm_labs.upkeep.line_costs`.
 """
@@ -27,12 +27,16 @@ CLICKS = """() => {
   return taken;
 }"""
 
-REDRAWS = """() => [...Array(model.state.film.frames.length).keys()].map((step) => {
-  const start = performance.now();
-  model.set("step", step);
-  document.querySelector(".mvw-picture svg").getBoundingClientRect();
-  return performance.now() - start;
-})"""
+REDRAWS = """() => {
+  const steps = [...Array(model.state.film.frames.length).keys()], best = steps.map(() => Infinity);
+  for (const step of [...steps, ...steps, ...steps]) {  // other processes disturb one measurement
+    const start = performance.now();
+    model.set("step", step);
+    document.querySelector(".mvw-picture svg").getBoundingClientRect();
+    best[step] = Math.min(best[step], performance.now() - start);
+  }
+  return best;
+}"""
 
 
 def seconds(run: Callable[[], object]) -> float:

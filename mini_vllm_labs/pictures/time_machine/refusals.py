@@ -1,4 +1,4 @@
-"""Finds what to draw about the requests that wait in a step: groups, the limits that bind, and who holds what."""
+"""Draws why requests wait in a step, the limits that bind, and who holds what is missing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ WHERE = {"tokens": "token budget", "seats": "running requests", "blocks": "free 
 
 
 @dataclass(frozen=True)
-class Group:
+class WaitingGroup:
     """Requests that wait for one reason in a step: their labels, its mark, and its sentence."""
 
     labels: Sequence[str]
@@ -50,11 +50,11 @@ def in_words(info: RunInfo, found: Found) -> str:
     return sentence_of({**found, **named})
 
 
-def groups_of(info: RunInfo, record: StepRecord) -> list[Group]:
+def groups_of(info: RunInfo, record: StepRecord) -> list[WaitingGroup]:
     together: dict[tuple[str, str], list[str]] = {}
     for name, found in reasons_of(record).items():
         together.setdefault((mark_of(found), in_words(info, found)), []).append(info.label(name))
-    return [Group(labels, mark, words) for (mark, words), labels in together.items()]
+    return [WaitingGroup(labels, mark, words) for (mark, words), labels in together.items()]
 
 
 def missing(record: StepRecord) -> set[str]:
@@ -77,7 +77,7 @@ def marks_of(state: RunState) -> Marks:
     return marks
 
 
-def lines_of(groups: Sequence[Group], width: float) -> list[tuple[str, str]]:
+def lines_of(groups: Sequence[WaitingGroup], width: float) -> list[tuple[str, str]]:
     """Return the lines of text about a step's groups, each with a mark, which is empty in continued lines."""
     room, lines = width - MARGIN - MARK - left(width), list[tuple[str, str]]()
     for place, group in enumerate(groups):
