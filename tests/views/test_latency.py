@@ -2,7 +2,7 @@
 
 import pytest
 
-from mini_vllm_labs.pictures.time_machine.latency import OTHERS, PARTS, WORK, spent
+from mini_vllm_labs.pictures.time_machine.latency import PARTS, WORK, spent
 from mini_vllm_labs.runs.traces.recording import Recording
 from mini_vllm_labs.runs.traces.run_state import RunState
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
@@ -31,6 +31,12 @@ def test_each_token_is_one_requests_work_and_time_of_all_that_are_present(name: 
     assert {request_id: each.total() for request_id, each in parts.items()} == lived
     assert sum(each[kind] for each in parts.values() for kind in WORK) == state.num_computed_tokens
     assert sum(each["again"] for each in parts.values()) == state.num_recomputed_tokens
-    assert (state.num_recomputed_tokens > 0) == (name == "preempted")
     assert {kind for each in parts.values() for kind in each} <= set(PARTS)
-    assert any(each[kind] for each in parts.values() for kind in OTHERS)
+
+
+def test_a_preemption_costs_its_victim_time_in_the_queue_and_tokens_again() -> None:
+    parts = spent(RUNS["preempted"]())
+    assert {name for name, each in parts.items() if each["out"]} == {
+        name for name, each in parts.items() if each["again"]
+    }
+    assert sum(each["again"] for each in parts.values()) > 0

@@ -9,7 +9,7 @@ SHOWN_SECONDS = 2.0  # steps are explained for so long after a page has asked fo
 NUM_TOLD = 2
 
 
-class Wait(NamedTuple):
+class WaitGroup(NamedTuple):
     """The number of requests that wait for one thing; `found` is the reason of `first`, the first of them."""
 
     mark: str
@@ -18,22 +18,20 @@ class Wait(NamedTuple):
     found: Found
 
 
-def waits_of(reasons: Mapping[str, Found]) -> list[Wait]:
+def waits_of(reasons: Mapping[str, Found]) -> list[WaitGroup]:
     """Group a step's waiting requests by the mark of their reason, the largest group first."""
-    groups: dict[str, Wait] = {}
+    groups: dict[str, WaitGroup] = {}
     for name, found in reasons.items():
         # A request behind one that was refused waits for the same thing.
         first = found["by"] if found["reason"] == "behind" and found["by"] in reasons else name
         reason = REASONS[reasons[first]["reason"]]
         if reason.label:
-            before = groups.get(reason.mark)
-            groups[reason.mark] = (
-                before._replace(number=before.number + 1) if before else Wait(reason.mark, 1, first, reasons[first])
-            )
+            group = groups.get(reason.mark) or WaitGroup(reason.mark, 0, first, reasons[first])
+            groups[reason.mark] = group._replace(number=group.number + 1)
     return sorted(groups.values(), key=lambda wait: -wait.number)
 
 
-def told(waits: Sequence[Wait], label: Callable[[str], str]) -> dict[str, Any]:
+def told(waits: Sequence[WaitGroup], label: Callable[[str], str]) -> dict[str, Any]:
     """Return the counts by mark, and the main reasons as a sentence with the requests' labels."""
     total = sum(wait.number for wait in waits)
     main = [f"{wait.mark.capitalize()} {wait.number}: {because(wait, label)}." for wait in waits[:NUM_TOLD]]
@@ -44,7 +42,8 @@ def told(waits: Sequence[Wait], label: Callable[[str], str]) -> dict[str, Any]:
     }
 
 
-def because(wait: Wait, label: Callable[[str], str]) -> str:
+def because(wait: WaitGroup, label: Callable[[str], str]) -> str:
+    """Return the reason of a group's first request as a clause that names it."""
     named = {key: label(value) if key in ("by", "on") and value else value for key, value in wait.found.items()}
     words = sentence_of(named)
     return f"{label(wait.first)} {words[3:]}" if words.startswith("it ") else words
