@@ -1,4 +1,4 @@
-"""Measures the cost of recording the lines of a run, and the time to a line after a click and to a redrawn step.
+"""Measures the cost of recording a run's lines, and the time to a line and to a redrawn step.
 
 Run it as `python -m mini_vllm_labs.upkeep.line_costs`.
 """

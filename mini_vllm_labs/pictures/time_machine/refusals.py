@@ -1,4 +1,4 @@
-"""Finds what to draw about the requests that wait in a step: groups, the limits that bind, and who holds what."""
+"""Finds what to draw about a step's waiting requests: groups, binding limits, and who holds what."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
