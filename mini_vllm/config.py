@@ -141,8 +141,8 @@ class EngineConfig:
     `prepack_weights` (reorder the linear layers' weights for the CPU).
 
     `vllm` is the release whose decisions the scheduler takes (`release_rules.py`); those after 0.13.0 need phase 14.
-    The last seven settings are of releases after 0.13.0, which refuses them; None is the release's own default. What is
-    vLLM's None for `prefix_cache_retention_interval` is "all" here.
+    The last seven settings are of releases after 0.13.0, which refuses them; None is the release's own default. For
+    `prefix_cache_retention_interval`, "all" means vLLM's None.
 
     Raises `ValueError` naming the setting, its value and the legal range.
     """

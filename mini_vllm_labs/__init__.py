@@ -1,1 +1,1 @@
-"""What teaches: it runs, records, compares, draws, grades, serves and measures the engine in `mini_vllm`."""
+"""The course: it runs, records, compares, draws, grades, serves and measures the engine in `mini_vllm`."""

@@ -16,7 +16,7 @@ NOT_NEEDED = ("jupyterlab",)  # Colab shows notebooks itself
 
 
 def install() -> None:
-    """Install the course in this Python. What Colab has in a suitable version is kept.
+    """Install the course in this Python. Suitable versions that Colab already has are kept.
 
     Raises `subprocess.CalledProcessError` if pip fails.
     """

@@ -15,7 +15,7 @@ Run all cells above first (in JupyterLab: Run > Run All Above Selected Cell), th
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Explain a `NameError` of a cell in words. IPython calls this when the kernel starts."""
+    """Explain a `NameError` of a cell. IPython calls this when the kernel starts."""
     shell.set_custom_exc((NameError,), explain)  # type: ignore[no-untyped-call]
 
 

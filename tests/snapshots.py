@@ -1,6 +1,6 @@
 """Snapshots: text that a test makes, compared with a file in the folder `snapshots` next to the test.
 
-`pytest --update-snapshots PATH` writes the files anew; what changed is then read in the diff.
+`pytest --update-snapshots PATH` rewrites the files; then read the changes in the diff.
 """
 
 from dataclasses import dataclass

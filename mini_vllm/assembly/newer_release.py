@@ -78,7 +78,7 @@ def newer_tokens_ahead(
 
 
 def newer_waiting(parts: SchedulerParts, lineup: Lineup, *, has_transfers: bool) -> tuple[SchedulerParts, ChangedGates]:
-    """Return the parts with the waiting queues that the gates shall use, and what the gates count."""
+    """Return the parts with the waiting queues for the gates, and the counts of the gates."""
     step, changed = _step_of(parts), ChangedGates()
     if step.rules.block_holders_first and has_transfers:
         step.holders = HoldersFirst(request_queue_for(lineup.preemption, step.config), parts.waiting)

@@ -107,7 +107,7 @@ class LayerGroups(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SchedulerParts:
-    """Phases 1 to 5 and the waiting queue, possibly wrapped by layers. A restart makes all of them anew.
+    """Phases 1 to 5 and the waiting queue, possibly wrapped by layers. A restart makes new ones.
 
     `gates` decide which requests may be admitted. `ahead` is None without phases 7 and 8. `groups` is phase 12's KV
     cache manager, None without windows. `release` is None under the rules of 0.13.0.

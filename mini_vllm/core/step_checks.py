@@ -25,7 +25,7 @@ def check_batch(
     kv: KVCacheManager,
     has_stand_ins: Collection[str],
 ) -> None:
-    """Check that a batch is its plan: each request's next tokens, in its blocks, with a sample after its last one.
+    """Check that a batch has the plan's requests, their next tokens and blocks, and a sample after each last token.
 
     The shares of requests in `has_stand_ins` are shorter than planned, because their drafts are stand-ins.
     """

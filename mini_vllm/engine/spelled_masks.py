@@ -7,7 +7,7 @@ from mini_vllm.electives.grammar import Bitmask
 
 
 def spelled(masks: Any) -> Any:
-    """Return masks without tokens that lead to a dead end, which only bytes missing in the vocabulary could leave.
+    """Return masks without tokens that lead to a dead end, where the vocabulary lacks the next bytes.
 
     Raises `ValueError` if the tokens cannot spell any matching text.
     """

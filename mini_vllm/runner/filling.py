@@ -45,7 +45,7 @@ def plain_names(folder: Path, names: Mapping[str, Any], prefix: str) -> dict[str
     for name, plain in found.items():
         bare = re.sub(rf"^(?:{re.escape(prefix)}\.)+", "", plain) if prefix else plain
         if bare in seen:
-            raise ValueError(f"{folder}: the tensors {seen[bare]} and {name} are both for {bare}")
+            raise ValueError(f"{folder}: the tensors {seen[bare]} and {name} both belong to {bare}")
         seen[bare] = name
     return found
 

@@ -1,1 +1,1 @@
-"""Benchmarks of the engine, and of what a user would run instead."""
+"""Benchmarks of the engine, and of the backends that a user would run instead."""

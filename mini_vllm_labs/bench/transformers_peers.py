@@ -106,7 +106,7 @@ class Continuous:
         """Serve a round. The manager records the times of the tokens."""
         index_of: dict[str, int] = {}
         if load.temperature != self.temperature:
-            self.model.destroy_cached_continuous_batching_manager()  # it would keep the old temperature
+            self.model.destroy_cached_continuous_batching_manager()  # a cached manager keeps the old temperature
             self.temperature = load.temperature
         # -1 is not a token id, so every request runs to its full length.
         generation = GenerationConfig(  # type: ignore[no-untyped-call]

@@ -1,8 +1,8 @@
 """A pytest plugin for the worker: imports the learner's file, runs the tests, and sends each result.
 
 Where the system can fork, each test runs in a separate process with a fresh module, so that its side effects end with
-it. Elsewhere the module is reloaded before each test. A learner who waits for the verdict gets it sooner: tests that
-pass share a process, with the module reloaded before each, and a test that fails there runs again alone.
+it. Elsewhere the module is reloaded before each test. A learner who waits for the verdict gets it sooner. Passing tests
+then share a process, with the module reloaded before each, and a failing test runs again alone.
 """
 
 import gc

@@ -200,5 +200,5 @@ def read_marker(folder: Path) -> Marker | None:
         return Marker(ours, bool(found["unfinished"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FolderError(
-            f"{path} cannot be read: delete it, and `--update` takes every changed file for yours"
+            f"{path} cannot be read: delete it; `--update` then treats every changed file as yours"
         ) from error

@@ -23,7 +23,7 @@ APART = 5
 
 
 def marked(mark: str, name: str, x: float, y: float, width: float, height: float = HIGH) -> svg.Markup:
-    """Draw a box with a mark's tint and pattern, and the name or its first letter if that fits."""
+    """Draw a box with a mark's tint and pattern, and the name or its first letter if either fits."""
     tint, pattern = KINDS.get(mark, MISTAKE if mark.endswith("!") else ELECTIVE)
     box = svg.rect(x + 0.5, y + 0.5, max(1, width - 1), height - 1, rx=2, fill=tint, fill_opacity=0.22, stroke=tint)
     lines = svg.path(strokes(pattern, x, y, width, height), stroke=tint, stroke_opacity=0.6, fill="none")

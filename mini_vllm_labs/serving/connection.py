@@ -100,7 +100,7 @@ class ConnectionLimit:
         self._next_warning = 0.0
 
     def refusal(self, num_connections: int) -> ApiError | None:
-        """Return the error for the newest of so many connections, or None if it may stay."""
+        """Return the error for the newest of this many connections, or None if it may stay."""
         if num_connections <= self.max_connections:
             return None
         message = f"the server has {self.max_connections:.0f} connections, as many as its limit of open files allows"

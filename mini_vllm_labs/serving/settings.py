@@ -49,7 +49,7 @@ class ServerSettings:
         if not self.model_name:
             raise ValueError("model_name must not be empty")
         if self.model_name in self.adapters:
-            raise ValueError(f"adapters must have names besides the model's, got {self.model_name!r}")
+            raise ValueError(f"adapters must not have the model's name, got {self.model_name!r}")
         if self.api_key is not None and not (self.api_key and self.api_key.isascii() and self.api_key.isprintable()):
             raise ValueError("api_key must be printable ASCII, and not empty")
         if not 0 <= self.port <= 65535:

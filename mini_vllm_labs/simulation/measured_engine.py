@@ -129,7 +129,7 @@ class MeasuredEngine:
         return self.sustainable_rate(FITTED_ON, self.fitted(steps).cost)
 
     def steps_to_fit(self, rate: float, on_progress: Callable[[str], None], text: int = 0) -> list[MeasuredStep]:
-        """Measure steps at light load, at heavy load and with all requests at once. `rate` is the sustainable one."""
+        """Measure steps at light load, at heavy load and with all requests at once. `rate` is the sustainable rate."""
         steps: list[MeasuredStep] = []
         for seed, arriving in enumerate((LIGHT_LOAD * rate, HEAVY_LOAD * rate, ALL_AT_ONCE), start=3):
             load = "all at once" if arriving == ALL_AT_ONCE else f"at {arriving / rate:.0%} of the sustainable rate"

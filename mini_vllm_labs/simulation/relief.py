@@ -1,4 +1,4 @@
-"""What bound a simulated load, and the setting that the longest waits call for."""
+"""Finds what bound a simulated load, and the setting that would shorten the longest waits."""
 
 from collections import defaultdict
 from collections.abc import Mapping

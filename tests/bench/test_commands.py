@@ -1,4 +1,4 @@
-"""All benchmarks at tiny sizes: record and text show the same sides, and bad input is refused in words."""
+"""All benchmarks at tiny sizes: record and text show the same sides, and bad input is refused with a message."""
 
 import json
 from collections.abc import Callable

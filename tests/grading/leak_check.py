@@ -37,7 +37,7 @@ from tests.mutants.catalog import module_name
 
 MIN_CALLS = 3
 CPU_SECONDS, SECONDS = 0.3, 1  # the second limit is for a function that waits
-MAX_ENDED = 3  # a function that has killed so many processes, or has waited, is not tried any more
+MAX_ENDED = 3  # a function that has killed this many processes, or has waited, is not tried again
 FORBIDDEN = ("os.", "subprocess.", "shutil.", "socket.", "pty.", "signal.pthread_kill", "webbrowser.")
 HARMLESS = ("os.listdir", "os.scandir", "os.walk", "os.fwalk", "os.putenv", "os.unsetenv")
 NUM_PROCESSES = min(os.cpu_count() or 1, 4)

@@ -1,7 +1,7 @@
 """`python -m tests.judge [EVERY] [OFFSET] [--phase N]`: the judge on the catalogue of mistakes and fair alternatives.
 
-Takes every so many-th, from an offset on. Prints for each phase how many fair files get all points, and how many
-mistakes lose some. Names the others.
+Takes every EVERY-th entry, from an offset on. Prints for each phase how many fair files get all points and how many
+mistakes lose some, and names the exceptions.
 All of them take 15 to 20 CPU minutes: the situations are played in forks of this process, without a jail.
 """
 

@@ -1,5 +1,4 @@
-"""Full disks, devices, bombs, cut files and a run that is continued differently: refused in words, and nothing is
-lost."""
+"""Full disks, devices, bombs, cut files and differently continued runs: refused with a message, and nothing is lost."""
 
 import os
 import resource

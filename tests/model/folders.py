@@ -185,7 +185,7 @@ BAD: dict[str, tuple[Spoil, str]] = {
     "a vocabulary of another size": (edit(vocab_size=1540), "2 of a different shape"),
     "a tensor twice": (
         tensors(lambda found: found | {f"module.{UP}": found[UP].clone()}),
-        "are both for layers.0.mlp.up_proj.weight",
+        "both belong to layers.0.mlp.up_proj.weight",
     ),
     "int8 weights": (shaped(UP, 48, 32, dtype=torch.int8), "quantized, which is not supported: I8 in model.layers.0"),
     "fp8 weights": (shaped(UP, 48, 32, dtype=torch.float8_e4m3fn), "quantized.*: F8_E4M3 in model"),

@@ -50,7 +50,7 @@ class Machine:
         return StepThreads(sizes, sizes[-1], neighbours, switch, self.set_size, lambda: self.now)  # type: ignore[arg-type]
 
     def run(self, threads: StepThreads, seconds: float, num_tokens: int = 8) -> None:
-        """Compute steps for so many seconds."""
+        """Compute steps for this many seconds."""
         end, self.ran = self.now + seconds, []
         while self.now < end:
             with threads.for_step(num_tokens):

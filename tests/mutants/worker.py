@@ -207,7 +207,7 @@ class Witness:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_setup(self) -> None:
-        """After the fixtures have imported the code of the phase: note which file it was, and its mark."""
+        """Note the phase's file and its mark, after the fixtures have imported it."""
         module = sys.modules.get(self._module_name)
         if module is not None and not self._loaded:
             self._loaded = True

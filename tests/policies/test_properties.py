@@ -38,7 +38,7 @@ def begun(policy: SchedulingPolicy, requests: Sequence[Request], **settings: Any
 
 
 def running(*computed: int) -> list[Request]:
-    """Return running requests of 40 prompt tokens with so many computed."""
+    """Return running requests of 40 prompt tokens with these numbers of computed tokens."""
     found = [asked(f"r{number}", 40, 40) for number in range(len(computed))]
     for request, num_computed in zip(found, computed, strict=True):
         request.admit(0)

@@ -44,7 +44,7 @@ class NodeModel:
 
 
 def missing(what: str) -> None:
-    """Skip a test in words, or fail it where `REQUIRE_SITE` is set."""
+    """Skip a test with a reason, or fail it under `REQUIRE_SITE`."""
     (pytest.fail if os.environ.get("REQUIRE_SITE") else pytest.skip)(what)
 
 

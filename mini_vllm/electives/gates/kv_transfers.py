@@ -82,7 +82,7 @@ class KVTransfers:
         return Look.PASS_OVER
 
     def _finish_load(self, request: Request) -> None:
-        """Cache the loaded blocks before the first lost one. If there are none, the request starts anew."""
+        """Cache the loaded blocks before the first lost one. If there are none, the request starts again."""
         table = self.kv.block_ids(request.request_id)
         # The last token is always computed here, because its logits give the next token.
         num_tokens = min(len(table) * self.kv.block_size, request.num_tokens - 1)

@@ -9,7 +9,7 @@ from mini_vllm.release_rules import ReleaseRules
 
 @dataclass(frozen=True, slots=True)
 class RoomAsked:
-    """What a waiting request needs and what the pool has. Except for the last three fields, all are blocks.
+    """The blocks that a waiting request needs, and the pool's blocks. Except for the last three fields, all are blocks.
 
     A request needs `num_for_step` blocks for its tokens of this step, and `num_for_sequence` for all its known tokens
     (None if `scheduler_reserve_full_isl` is off). Both include prefix hits that are in the free queue. Requests that

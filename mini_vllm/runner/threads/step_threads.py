@@ -19,9 +19,9 @@ BUSY, QUIET = 0.3, 0.15  # CPUs used by others, from which a machine is busy and
 class StepThreads:
     """Sets the number of threads before each step, and how long they spin while waiting.
 
-    On a quiet machine threads spin, because waking one costs 50 us. Beside busy processes they sleep at once, because a
-    spinning thread uses up the time in which the thread that it waits for could run. With several `sizes`, each kind of
-    step gets the fastest number of threads.
+    On a quiet machine threads spin, because waking one costs 50 us. Next to busy processes they sleep at once, because
+    a spinning thread uses up the time in which the awaited thread could run. With several `sizes`, each kind of step
+    gets the fastest number of threads.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What came back for one request: text, and when each part of it arrived."""
+"""The answer to one request: its text, and when each part of it arrived."""
 
 import json
 import time

@@ -31,7 +31,7 @@ class ServingPlan:
 
 
 def server_cases(plan: ServingPlan, facts: dict[str, Any], on_progress: progress.ProgressReport) -> Iterator[Case]:
-    """Start every server, yield what they held, and end them. Raises `PeerError` if our own server cannot be measured.
+    """Start every server, yield their results, and end them. Raises `PeerError` if our own server cannot be measured.
 
     `facts` gets the reports of the servers, why others are missing, and the targets.
     """

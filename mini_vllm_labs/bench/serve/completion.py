@@ -138,7 +138,7 @@ def refused(http: HttpExchange) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The answers in the order of their requests, and what the client itself used.
+    """The answers in the order of their requests, and the client's own costs.
 
     `lags` are the seconds by which the client was late to send; `cpu_seconds` is its CPU time.
     """

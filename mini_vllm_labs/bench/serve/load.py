@@ -62,7 +62,7 @@ class RateSearch:
         return failed / 2 if held is None else math.sqrt(held * failed)  # rates are compared by ratio
 
     def record(self, rate: float, figures: RoundReport) -> None:
-        """Record what was found at a rate.
+        """Record the result at a rate.
 
         It holds if every request was answered, p99 is at most `bound`, and the server kept up.
         """
@@ -73,7 +73,7 @@ class RateSearch:
 
 @dataclass(frozen=True, slots=True)
 class ServeLoad:
-    """What is sent, as in `text_requests`; `max_concurrency` and `timeout` (seconds) are the client's."""
+    """The requests to send, as in `text_requests`; `max_concurrency` and `timeout` (seconds) are the client's."""
 
     workload: str = SHAREGPT
     num_requests: int = 100

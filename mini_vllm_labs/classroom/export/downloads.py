@@ -222,7 +222,7 @@ def content_of(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
         raise SubmissionError("it is a link, not a file: ask for the file itself")
     if entry.compress_type not in METHODS:
         method = zipfile.compressor_names.get(entry.compress_type, "an unknown method")  # type: ignore[attr-defined]
-        raise SubmissionError(f"it is packed by {method}, the judge reads deflate: unpack it and add it by hand")
+        raise SubmissionError(f"it is packed by {method}, but the judge reads deflate: unpack it and add it by hand")
     try:
         content = archive.open(entry).read(MAX_BYTES_EACH + 1)
     except Exception as error:  # `zipfile` raises various errors for a broken file

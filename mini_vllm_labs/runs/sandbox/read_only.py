@@ -1,4 +1,4 @@
-"""Runs a command so that it cannot change anything, by bubblewrap where that is installed."""
+"""Runs a command without write access, in bubblewrap where it is installed."""
 
 import shutil
 import subprocess

@@ -85,7 +85,7 @@ def admitted(state: RunState, record: StepRecord) -> list[str]:
 
 
 def taken(state: RunState, record: StepRecord) -> str:
-    """Return what a step takes that only admits requests: tokens and blocks."""
+    """Return the tokens and blocks of a step that only admits requests."""
     blocks, info = sum(len(share["new_blocks"]) for share in record["scheduled"]), state.info
     of = f"{record['total']:,} of at most {info.token_budget:,} tokens"
     return f"The step computes {of}, and takes {blocks:,} {info.unit}{'s' * (blocks != 1)}."

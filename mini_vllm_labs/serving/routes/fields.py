@@ -137,7 +137,7 @@ class SamplingFields(Fields):
 
     @property
     def include_usage(self) -> bool:
-        """Whether a stream ends with the number of tokens. Raises `ApiError` for options without a stream."""
+        """Whether a stream ends with its number of tokens. Raises `ApiError` for options without a stream."""
         wanted = self.stream_options or StreamOptions()
         if (wanted.include_usage or wanted.continuous_usage_stats) and not self.stream:
             raise invalid("stream_options needs stream: true", "stream_options")

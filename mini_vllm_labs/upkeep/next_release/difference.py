@@ -1,4 +1,4 @@
-"""Finds where a trace of another release leaves a recording first, and describes the step in words for grouping."""
+"""Finds the first step in which another release's trace differs from a recording, and describes it for grouping."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,8 @@ class Difference:
 
 
 def first_difference(recorded: Mapping[str, Any], found: Mapping[str, Any]) -> Difference | None:
-    """Return the first difference of decisions of two traces; if there is none, that of blocks and state.
+    """Return the first difference of decisions of two traces; if there is none, the first difference of blocks and
+    state.
 
     Fields that one of the two lacks are not compared.
     """

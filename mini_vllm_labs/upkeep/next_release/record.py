@@ -1,7 +1,7 @@
 """Records scenarios from the vLLM of this environment.
 
 `python -m mini_vllm_labs.upkeep.next_release.record SECONDS FILE...` writes a JSON line per scenario.
-It has the scenario's `name`, and `trace`, `refused`, `crashed` or `endless`. A scenario may take so many seconds.
+It has the scenario's `name`, and `trace`, `refused`, `crashed` or `endless`. The most seconds that a scenario may take.
 """
 
 import gc

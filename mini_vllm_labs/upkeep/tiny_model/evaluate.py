@@ -1,4 +1,4 @@
-"""What the embedded model can do.
+"""Measures what the embedded model can do.
 
 `python -m mini_vllm_labs.upkeep.tiny_model.evaluate [MODEL]` prints right answers of 40 each.
 

@@ -24,7 +24,7 @@ def tables_after(num_tokens: int, windows: tuple[int | None, ...], size: int = 1
 
 
 def held(num_tokens: int, windows: tuple[int | None, ...], size: int = 16) -> list[int]:
-    """Return how many blocks each group holds after so many tokens."""
+    """Return how many blocks each group holds after this many tokens."""
     return [sum(one != NULL_BLOCK_ID for one in table) for table in tables_after(num_tokens, windows, size)]
 
 

@@ -61,7 +61,7 @@ def blocks(num_tokens: int, size: int = 16) -> int:
 
 
 def decoded(num_tokens: int, size: int = 16) -> int:
-    """Return how many blocks a request holds that grew to so many tokens one by one."""
+    """Return how many blocks a request holds after growing to this many tokens one by one."""
     return sum(len(answer or ()) for answer in answers("A+1 " * num_tokens, usable=10_000, size=size))
 
 

@@ -149,7 +149,7 @@ def chosen(probabilities: Sequence[float], number: float, **filters: Any) -> int
 
 
 def draw_of(seed: int, num_outputs: int) -> float:
-    """Return the draw of a request with this seed that has generated so many tokens, rounded."""
+    """Return the draw of a request with this seed and this many generated tokens, rounded."""
     request = make_request("A", 4, num_output_tokens=num_outputs)
     request.seed = seed
     return round(draw(request), 3)

@@ -9,7 +9,7 @@ from tests.handouts.checks.recorded import all_recorded
 
 
 def num_hashes(num_tokens: int, num_lookups: int) -> int:
-    """Return how many blocks are hashed while a waiting prompt is looked up so many times."""
+    """Return how many blocks are hashed while a waiting prompt is looked up this many times."""
     request, cache = make_request("A", num_tokens), phase4.HashPrefixCache(16)
     with patch.object(phase4, "hash_block", side_effect=phase4.hash_block) as hashed:
         for _ in range(num_lookups):

@@ -1,4 +1,4 @@
-"""What is kept of an engine that runs for days: the last steps, the same as in the complete recording."""
+"""An engine that runs for days keeps its last steps, equal to those of the complete recording."""
 
 import pickle
 from unittest.mock import Mock
