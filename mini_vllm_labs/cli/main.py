@@ -10,6 +10,7 @@ LEARN = [
     ("place", "place:place", "Twelve questions that tell with which phase to begin."),
     ("watch", "watch:watch", "Grade on every save, and show the first failing task."),
     ("grade", "grade:grade", "Grade your starters, whatever the value of LAB_IMPL."),
+    ("grade-tests", "grade_tests:grade_tests", "Grade a test file of yours on known mistakes of a phase."),
     ("hint", "hint:hint", "Show the next step of a task's hint."),
     ("approaches", "hint:approaches", "Show other fair ways to write a task that you have passed."),
     ("tutor", "tutor:tutor", "Give your assistant failing cases, rules, hints and reasons, and no solution."),

@@ -1,6 +1,6 @@
 """The kinds of questions. Each finds candidates in runs, and every right answer is one that a run gave."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -11,7 +11,7 @@ from mini_vllm_labs.viva.runs import Played, RunPlayer, first_change
 from mini_vllm_labs.viva.sheet import VivaQuestion
 
 NUM_DELETED, NUM_SWAPPED = 24, 30
-NUM_OPTIONS = 4
+NUM_OPTIONS, NUM_TRIED = 4, 30
 WINDOW = 4
 SETTINGS = {"max_num_seqs": (2, 3, 6), "max_num_batched_tokens": (14, 18, 40), "num_gpu_blocks": (17, 26)}
 
@@ -118,14 +118,13 @@ def swapped_traces(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
         step = first_change(facts.base, run)
         if step is None:
             continue
-        start = max(0, step - 1)
-        right, *others = dict.fromkeys(window(one, start) for one in (run, *runs))
+        right, *others = dict.fromkeys(window(one, step) for one in (run, *runs))
         wrong = [one for one in others if is_long(one)]
         if not is_long(right) or len(wrong) < NUM_OPTIONS - 1:
             continue
         # The learner's own run comes first: it shows what no change looks like.
         own, *rest = wrong
-        options = rng.sample([right, own, *rng.sample(rest, NUM_OPTIONS - 2)], NUM_OPTIONS)
+        options = rng.sample([right, own, *distractors(right, own, rest, rng)], NUM_OPTIONS)
         place = facts.quoted(change.phase, change.line)
         text = f"Write `{change.new}` for `{change.old}` in {place}. Which of these steps are then the run's?"
         yield VivaQuestion("operator", text, options.index(right) + 1, right, run.around(step), tuple(options))
@@ -137,6 +136,35 @@ def window(run: Played, start: int) -> str:
 
 def is_long(text: str) -> bool:
     return text.count("\n") > 1
+
+
+def distractors(right: str, own: str, rest: Sequence[str], rng: Random) -> Sequence[str]:
+    """Draw the other options of a choice, so that nobody finds the right one by comparing the options.
+
+    The rank of the right one among them, by each feature, is drawn.
+    """
+    drawn = [tuple(rng.sample(rest, NUM_OPTIONS - 2)) for _ in range(NUM_TRIED)]
+    ranks = [rng.randrange(NUM_OPTIONS) for _ in features(right, [own])]
+
+    def miss(others: Sequence[str]) -> int:
+        options = [right, own, *others]
+        mine, *theirs = (features(one, options) for one in options)
+        places = (rank(value, values, rng) for value, *values in zip(mine, *theirs, strict=True))
+        return sum(abs(place - wanted) for place, wanted in zip(places, ranks, strict=True))
+
+    return min(drawn, key=miss)
+
+
+def features(option: str, options: Iterable[str]) -> tuple[int, ...]:
+    """Return what shows without the run: rows and first rows that options share, length, and failure."""
+    rows, others = option.splitlines(), [one.splitlines() for one in options]
+    shared, starts = sum(len({*rows} & {*one}) for one in others), sum(rows[0] == one[0] for one in others)
+    return shared, starts, len(option), rows[-1] == "it fails"
+
+
+def rank(value: int, others: Iterable[int], rng: Random) -> int:
+    """Return the place of a value among others; equal ones have a drawn order."""
+    return sum(other < value or (other == value and rng.random() < 0.5) for other in others)
 
 
 def tokens_under(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:

@@ -1,13 +1,15 @@
-"""The vivas' points reach the tables of a class, unless a sheet is about other files or has no answers."""
+"""The points of vivas and of learners' tests reach the tables of a class."""
 
 import csv
 import io
+import json
 from pathlib import Path
 
 import pytest
 
 from mini_vllm_labs.classroom.export.gradebooks import Roster, as_canvas, as_moodle
 from mini_vllm_labs.classroom.export.gradescope import as_gradescope
+from mini_vllm_labs.classroom.export.own_tests import OwnTests
 from mini_vllm_labs.classroom.export.vivas import Vivas
 from mini_vllm_labs.classroom.judge.report import as_csv, file_name
 from mini_vllm_labs.classroom.judge.results import ClassResults
@@ -74,11 +76,35 @@ def test_gradescope_finds_the_viva_of_exactly_these_files(graded: tuple[ClassRes
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "words"), [("x.txt", "", "has no sheets"), ("x.json", "{}", "not a sheet of")]
+    ("option", "name", "text", "words"),
+    [
+        ("--viva", "x.txt", "", "has no sheets"),
+        ("--viva", "x.json", "{}", "not a sheet of"),
+        ("--tests", "x.txt", "", "has no results"),
+        ("--tests", "x.json", '{"version": 1, "own tests": {"3": {"points": 11}}}', "not a result of"),
+    ],
 )
 def test_a_folder_without_sheets_is_refused_before_grading(
-    mini_vllm: Commands, tmp_path: Path, name: str, text: str, words: str
+    mini_vllm: Commands, tmp_path: Path, option: str, name: str, text: str, words: str
 ) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
-    shown = mini_vllm("judge", tmp_path, "--no-jail", "--viva", tmp_path, exit_code=2).output
+    shown = mini_vllm("judge", tmp_path, "--no-jail", option, tmp_path, exit_code=2).output
     assert words in " ".join(shown.split())
+
+
+def test_points_of_learners_tests_are_a_column_next_to_the_viva(
+    graded: tuple[ClassResults, list[str], Vivas], tmp_path: Path
+) -> None:
+    (folder := tmp_path / "tests").mkdir()
+    for name, points in {"ada": {"1": 7, "3": 4}, "carol": {"1": 9}}.items():
+        phases = {number: {"points": one} for number, one in points.items()}
+        (folder / f"{name}.json").write_text(json.dumps({"version": 1, "own tests": phases}), encoding="utf-8")
+    results, notes = OwnTests.read(folder).added_to(graded[0])
+    assert notes == ["carol: tests, but no submission"]
+    rows = {row["submission"]: row for row in csv.DictReader(io.StringIO(as_csv(results)))}
+    assert [rows["ada"][name] for name in ("viva", "tests")] == ["3", "11"]
+    assert rows["bob"]["tests"] == ""
+    head, most, *_ = csv.reader(io.StringIO(as_canvas(results, ROSTER), newline=""))
+    assert (head[-2:], most[-2:]) == (["mini-vLLM viva", "mini-vLLM tests"], ["8", "20"])
+    assert list(csv.reader(io.StringIO(as_moodle(results, ROSTER), newline="")))[1][-1] == "11"
+    assert results.as_json()["tests"] == {"ada": 11}

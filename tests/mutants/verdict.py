@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-REPORT_CHARACTERS = 1500  # the end of a longer report is kept
+REPORT_CHARACTERS = 1500  # of a longer report the start, with the rule, and the end are kept
+START = REPORT_CHARACTERS // 3
 Outcome = Literal["passed", "failed", "endless", "died", "not run"]
 
 
@@ -13,7 +14,7 @@ class Verdict:
 
     `endless`: a test used up its processor time. `died`: the process exited in the middle of a test.
     `not run`: there is no proof that the tests met the code that they were to judge.
-    `answers` and `reports`: for each failed test, the digest of its wrong answer, and the end of its report.
+    `answers` and `reports`: for each failed test, the digest of its wrong answer, and its report, shortened.
     """
 
     outcome: Outcome
@@ -43,3 +44,8 @@ class Verdict:
             case "died":
                 return f"process died in {first}: {self.detail}"
         return f"NOT RUN: {self.detail}"
+
+
+def shortened(report: str) -> str:
+    """Return a report of at most `REPORT_CHARACTERS`: its start and its end."""
+    return report if len(report) <= REPORT_CHARACTERS else report[:START] + report[START - REPORT_CHARACTERS :]

@@ -22,7 +22,7 @@ import pytest
 from _pytest.main import pytest_runtestloop
 
 from tests.mutants.catalog import module_name
-from tests.mutants.verdict import REPORT_CHARACTERS, Verdict
+from tests.mutants.verdict import Verdict, shortened
 
 MARK = "_subject_under_test"
 NUM_TRIED_FIRST = 20  # neighbours in a catalogue break the same function: the same test catches them
@@ -216,7 +216,7 @@ class Witness:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             answer = [report.nodeid.split("/", 2)[2], getattr(report, "answer", "")]
-            self.write("failed", [report.nodeid.partition("::")[2], str(report.longrepr)[-REPORT_CHARACTERS:], answer])
+            self.write("failed", [report.nodeid.partition("::")[2], shortened(str(report.longrepr)), answer])
         elif report.when == "call" and report.passed:
             self.write("passed", None)
 

@@ -24,12 +24,12 @@ from mini_vllm_labs.viva.drawing import drawn as drawn_from
 from mini_vllm_labs.viva.drawing import make_sheet
 from mini_vllm_labs.viva.files import Files, read_files
 from mini_vllm_labs.viva.play import plain
-from mini_vllm_labs.viva.questions import KINDS, Facts, gather
-from mini_vllm_labs.viva.runs import Played, RunPlayer, first_change
+from mini_vllm_labs.viva.questions import KINDS, Facts, swapped_traces
+from mini_vllm_labs.viva.runs import Played, first_change
 from mini_vllm_labs.viva.sheet import Sheet, VivaQuestion
 from tests.cli.conftest import Commands
 from tests.grading.checkout import solution
-from tests.viva.trial import best_guesses, num_guessable, sheets
+from tests.viva.trial import MOST, best_guess, best_guesses, facts_of, hits_from_other_runs, num_guessable, sheets
 
 FOUR = {f"phase{phase}.py": solution(phase) for phase in range(2, 6)}
 REFERENCE = Files({phase: solution(phase) for phase in range(1, 6)})
@@ -47,7 +47,7 @@ def test_fair_alternatives_have_different_valid_sheets(drawn: list[tuple[str, Sh
     for question in (question for _, sheet in drawn for question in sheet.questions):
         if question.options:
             assert 1 <= question.right <= len(question.options) == len(set(question.options)) >= 3
-    assert len(best_guesses([sheet for _, sheet in drawn])) >= len(KINDS) - 1
+    assert len(best_guesses([one for _, sheet in drawn for one in sheet.questions])) >= len(KINDS) - 1
 
 
 def test_the_same_files_and_seed_give_the_same_sheet() -> None:
@@ -60,8 +60,7 @@ def test_the_same_files_and_seed_give_the_same_sheet() -> None:
 
 @pytest.fixture(scope="module")
 def facts() -> Facts:
-    with RunPlayer(5, 8) as player:
-        return gather(REFERENCE, player.play(REFERENCE, watched=True), player, Random(0))
+    return facts_of(REFERENCE, 5)
 
 
 def in_judge(jail: Jail, files: Files, config: EngineConfig) -> Played:
@@ -113,11 +112,25 @@ def test_a_frequent_answer_is_not_a_good_guess() -> None:
     assert not drawn_from([often], Random(0)), "all have the same answer"
 
 
-def test_the_trial_counts_guessable_questions(drawn: list[tuple[str, Sheet]]) -> None:
-    [question, *_] = drawn[0][1].questions
-    same = [replace(one, questions=[replace(question, right=1)] * 8) for _, one in drawn]
-    different = [replace(one, questions=[replace(question, right=n) for n in range(8)]) for _, one in drawn]
-    assert (num_guessable(same), num_guessable(different)) == (24, 0)
+def test_the_trial_counts_guessable_questions() -> None:
+    same = [VivaQuestion("value", "How many?", 1, "1")] * 24
+    assert (num_guessable(same), num_guessable([replace(one, right=n) for n, one in enumerate(same)])) == (24, 0)
+    options = (("x",) * n + ("long",) + ("x",) * (3 - n) for n in range(4))
+    assert best_guess([VivaQuestion("stop", "Which?", n, "", (), one) for n, one in enumerate(options, 1)])[2] == 1
+
+
+def test_nobody_finds_a_trace_by_comparing_the_options(facts: Facts) -> None:
+    # With options drawn alone, the one whose first step most others share was right in 55%, the shortest in 45%.
+    questions = [one for seed in range(10) for one in swapped_traces(facts, Random(seed))]
+    assert len(questions) > 50
+    assert num_guessable(questions) == 0, best_guess(questions)
+
+
+def test_other_runs_of_the_same_code_do_not_tell_the_answers(facts: Facts) -> None:
+    found = hits_from_other_runs({5: facts, 6: facts_of(REFERENCE, 6)})
+    assert len(found) == len(KINDS) + 1
+    assert found["all"] < 0.25
+    assert max(found.values()) <= MOST, found
 
 
 @pytest.mark.parametrize(

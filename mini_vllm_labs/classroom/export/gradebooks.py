@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mini_vllm.assembly.lineup import ALL_NAMES
-from mini_vllm_labs.classroom.judge.report import FORMULA, viva_cells, write_all
-from mini_vllm_labs.classroom.judge.results import MAX_VIVA, ClassResults
+from mini_vllm_labs.classroom.judge.report import FORMULA, extra_cells, write_all
+from mini_vllm_labs.classroom.judge.results import ClassResults
 
 FIRST_COLUMN = "submission"
 CANVAS_IDS = ("ID", "SIS User ID", "SIS Login ID")
@@ -91,11 +91,11 @@ class Gradebooks:
 
 def as_canvas(results: ClassResults, roster: Roster) -> str:
     phases = results.submissions[0]["phases"] if results.submissions else []
-    viva = [] if results.vivas is None else [str(MAX_VIVA)]
+    extras = [str(most) for _, most, _ in results.extras]
     place = CANVAS.index(roster.id_name)
     rows = [
         [*CANVAS, *assignments(results)],
-        ["    Points Possible", *[""] * (len(CANVAS) - 1), *[str(phase["max"]) for phase in phases], *viva],
+        ["    Points Possible", *[""] * (len(CANVAS) - 1), *[str(phase["max"]) for phase in phases], *extras],
     ]
     for student, points in graded(results, roster):
         head = [student, *[""] * (len(CANVAS) - 1)]
@@ -111,10 +111,10 @@ def as_moodle(results: ClassResults, roster: Roster) -> str:
 
 
 def assignments(results: ClassResults) -> list[str]:
-    """Return the heading of each phase, and of the viva: the name of the assignment."""
+    """Return the heading of each phase, and of viva and tests: the name of the assignment."""
     phases = results.submissions[0]["phases"] if results.submissions else []
     names = [f"mini-vLLM phase {phase['phase']}: {ALL_NAMES[phase['phase'] - 1]}" for phase in phases]
-    return names if results.vivas is None else [*names, "mini-vLLM viva"]
+    return [*names, *(f"mini-vLLM {name}" for name, *_ in results.extras)]
 
 
 def graded(results: ClassResults, roster: Roster) -> list[tuple[str, list[str]]]:
@@ -122,7 +122,7 @@ def graded(results: ClassResults, roster: Roster) -> list[tuple[str, list[str]]]
     return [
         (
             roster.ids[one["name"]],
-            [*(f"{phase['points']:g}" for phase in one["phases"]), *map(str, viva_cells(results, one["name"]))],
+            [*(f"{phase['points']:g}" for phase in one["phases"]), *map(str, extra_cells(results, one["name"]))],
         )
         for one in results.submissions
         if one["name"] in roster.ids and not one["error"]

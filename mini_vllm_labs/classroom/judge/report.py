@@ -82,20 +82,20 @@ def as_csv(report: ClassResults) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     phases = [phase["phase"] for phase in report.submissions[0]["phases"]] if report.submissions else []
-    viva = [] if report.vivas is None else ["viva"]
-    heads = ["submission", *[f"phase_{number}" for number in phases], "points", "max", "together", *viva, "error"]
+    extras = [name for name, *_ in report.extras]
+    heads = ["submission", *[f"phase_{number}" for number in phases], "points", "max", "together", *extras, "error"]
     writer.writerow(heads)
     for summary in report.submissions:
         points = [phase["points"] for phase in summary["phases"]]
         row = [safe_cell(summary["name"]), *points, summary["points"], summary["max"]]
-        row += [summary["together"]["status"].replace("-", ""), *viva_cells(report, summary["name"])]
+        row += [summary["together"]["status"].replace("-", ""), *extra_cells(report, summary["name"])]
         writer.writerow([*row, safe_cell(summary["error"] or "")])
     return out.getvalue()
 
 
-def viva_cells(report: ClassResults, name: str) -> list[int | str]:
-    """Return the cell of the vivas' column, empty for a learner without points; no cell if there are no vivas."""
-    return [] if report.vivas is None else [report.vivas.get(name, "")]
+def extra_cells(report: ClassResults, name: str) -> list[int | str]:
+    """Return the cells of viva and tests, each empty for a learner without points, for the columns there are."""
+    return [points.get(name, "") for *_, points in report.extras]
 
 
 def safe_cell(text: str) -> str:

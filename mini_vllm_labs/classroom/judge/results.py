@@ -70,7 +70,7 @@ class SubmissionResult(TypedDict):
 class ClassResults:
     """The results of a run. `jailed` is true if submissions were isolated from the machine.
 
-    `vivas` has points by name, of at most `MAX_VIVA`; it is None if the run has no vivas.
+    `vivas` and `tests` have points by name, of at most `MAX_VIVA` and `max_tests`; each is None if the run has none.
     """
 
     seed: str
@@ -78,6 +78,14 @@ class ClassResults:
     jailed: bool
     submissions: list[SubmissionResult]
     vivas: dict[str, int] | None = None
+    tests: dict[str, int] | None = None
+    max_tests: int = 0
+
+    @property
+    def extras(self) -> list[tuple[str, int, dict[str, int]]]:
+        """The name, the maximum and the points of each column next to those of the phases."""
+        columns = (("viva", MAX_VIVA, self.vivas), ("tests", self.max_tests, self.tests))
+        return [(name, most, points) for name, most, points in columns if points is not None]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -86,6 +94,7 @@ class ClassResults:
             "isolated": self.jailed,
             "submissions": self.submissions,
             **({} if self.vivas is None else {"vivas": self.vivas}),
+            **({} if self.tests is None else {"tests": self.tests}),
         }
 
 

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from mini_vllm_labs.classroom.export.gradebooks import Gradebooks
+from mini_vllm_labs.classroom.export.own_tests import OwnTests
 from mini_vllm_labs.classroom.export.vivas import Vivas
 from mini_vllm_labs.classroom.judge.class_run import (
     ClassRun,
@@ -102,7 +103,13 @@ class ResultFiles:
     canvas: Annotated[Path | None, typer.Option(metavar="FILE", help="Write CSV for Canvas; needs --roster.")] = None
     moodle: Annotated[Path | None, typer.Option(metavar="FILE", help="Write CSV for Moodle; needs --roster.")] = None
     viva: Annotated[Path | None, typer.Option(metavar="DIR", help="Add points of the vivas in NAME.json.")] = None
+    tests: Annotated[Path | None, typer.Option(metavar="DIR", help="Add points of grade-tests in NAME.json.")] = None
     reveal: Annotated[bool, typer.Option("--reveal", help="Include the seed in the feedback.")] = False
+
+    def extras(self) -> list[Vivas | OwnTests]:
+        """Read the points that come from other commands. Raises `ValueError` for a folder without them."""
+        vivas = [] if self.viva is None else [Vivas.read(self.viva)]
+        return [*vivas, *([] if self.tests is None else [OwnTests.read(self.tests)])]
 
     def require_writable(self, resume: Path | None) -> None:
         """Raise `ValueError` if an output or the record cannot be written, before the class is graded."""
@@ -144,7 +151,7 @@ def judge(
         raise ValueError("the judge needs Linux (WSL2 on Windows): it limits its workers with Unix tools")
     settings = options.settings()
     files.require_writable(resume)
-    vivas = None if files.viva is None else Vivas.read(files.viva)
+    extras = files.extras()
     gradebooks = Gradebooks.wanted(files.roster, files.canvas, files.moodle)
     handed_in = name_submissions(submissions)
     shown = make_console(stderr=True)
@@ -166,8 +173,8 @@ def judge(
     summaries = [results[one.name]["summary"] for one in handed_in]
     report = ClassResults(settings.seed, settings.situations, settings.jailed, summaries)
     show(make_console(), report)
-    if vivas is not None:
-        report, notes = vivas.added_to(report)
+    for extra in extras:
+        report, notes = extra.added_to(report)
         for note in notes:
             shown.print(f"{note}, so it has no points", markup=False, soft_wrap=True)
     unwritten += write_tables(report, json_file=files.json_file, csv_file=files.csv_file)

@@ -19,7 +19,7 @@ def refused_import(source: str | bytes) -> str:
 
     Starters may import `mini_vllm` and other phases' starters. A file that is not Python gives an empty text.
     """
-    found = [(line, name) for line, name in imported_names(source) if _is_refused(name)]
+    found = [(line, name) for line, name in imported_names(source) if is_refused(name)]
     if not found:
         return ""
     line, name = min(found)
@@ -42,7 +42,7 @@ def imported_names(source: str | bytes) -> Iterator[tuple[int, str]]:
         yield from ((node.lineno, name) for name in _imported(node, importers))
 
 
-def _is_refused(name: str) -> bool:
+def is_refused(name: str) -> bool:
     top = name.partition(".")[0]
     return top in REFUSED or name.startswith(ANSWERS) or (top == "labs" and not STARTER.match(name))
 

@@ -1,0 +1,76 @@
+"""`python -m tests.mutants.known`: lock the mistakes and fair ways on which `mini-vllm grade-tests` tries tests.
+
+It runs mutants until the first graded test fails, whose rule is then the mistake's. Up to two mistakes of each rule
+are taken, those first that come first in the catalogue.
+"""
+
+import argparse
+import os
+import re
+from collections import Counter
+from types import ModuleType
+
+from mini_vllm_labs.grading.hints import RULE
+from mini_vllm_labs.grading.known_mistakes import FOLDER, KnownMistakes, keys_of, locked
+from tests.mutants.catalog import PHASES, Subject, alternatives, mutants, reference
+from tests.mutants.harness import harness
+from tests.mutants.verdict import Verdict
+
+MOST_TRIED, MOST_PER_RULE, MOST_FAIR = 60, 2, 6
+REPORTED = re.compile(rf"\A(.+?)\n\n|^(?:E +)?{RULE}(.+)$", re.DOTALL | re.MULTILINE)
+SENTENCE = re.compile(r"(?<=\.) (?=[A-Z`])")
+# Mistakes that need a whole engine, a count of lines, a look into private lists, or luck.
+NOT_ASKED = re.compile(r"^In an engine |\blines (of|run)\b|\bcosts?\b|memory leak|^\(\d+ of the random", re.IGNORECASE)
+
+
+def main() -> None:
+    """Write the files of the phases, and print their rules."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants.known", description=__doc__)
+    parser.add_argument("--phase", type=int, action="append", choices=PHASES, dest="phases", help="only this phase")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once (default: all cores)")
+    options = parser.parse_args()
+    FOLDER.mkdir(exist_ok=True)
+    with harness(options.jobs) as workers:
+        for phase in options.phases or PHASES:
+            subjects = sampled(mutants(phase))
+            verdicts = workers.examine(subjects, stop_at_first=True)
+            known = known_of(phase, [(one, rule_of(verdict)) for one, verdict in zip(subjects, verdicts, strict=True)])
+            (FOLDER / f"phase{phase}.json").write_text(locked(known, keys_of(phase, loaded(phase))), encoding="utf-8")
+            print(f"\nphase {phase}: {len(known.mistakes)} mistakes, {len(known.fair)} fair ways", flush=True)
+            for rule, number in Counter(rule for rule, _ in known.mistakes).items():
+                print(f"  {number} {rule}")
+
+
+def sampled(subjects: list[Subject]) -> list[Subject]:
+    """Return some of the mutants, evenly from the whole catalogue."""
+    step = max(1, -(-len(subjects) // MOST_TRIED))
+    return subjects[::step]
+
+
+def rule_of(verdict: Verdict) -> str:
+    """Return the first sentence of the rule of the graded test that failed; empty if the mistake looped."""
+    found = REPORTED.search(verdict.detail) if verdict.outcome == "failed" else None
+    rule = " ".join((found[1] or found[2]).split()) if found else ""
+    return "" if NOT_ASKED.search(rule) else SENTENCE.split(rule)[0]
+
+
+def known_of(phase: int, judged: list[tuple[Subject, str]]) -> KnownMistakes:
+    """Choose from mutants with their rules."""
+    chosen, number = list[tuple[str, str]](), Counter[str]()
+    for subject, rule in judged:
+        if rule and number[rule] < MOST_PER_RULE:
+            number[rule] += 1
+            chosen.append((rule, subject.text))
+    fair = [(one.name, one.text) for one in alternatives(phase)[:MOST_FAIR]]
+    return KnownMistakes(reference(phase).text, sorted(chosen, key=lambda one: list(number).index(one[0])), fair)
+
+
+def loaded(phase: int, text: str | None = None) -> ModuleType:
+    """Return a module of an implementation, by default the reference."""
+    module = ModuleType(f"phase{phase}")
+    exec(reference(phase).text if text is None else text, vars(module))
+    return module
+
+
+if __name__ == "__main__":
+    main()
