@@ -16,17 +16,17 @@ CLASS = re.compile(r"\\.|\[\^?(?:\\.|[^\]\\])*\]?", re.DOTALL)
 IN_CLASS = re.compile(r"\\.|\[|&&|--|~~|\|\|", re.DOTALL)
 # Unsupported groups by their first characters; the first key that matches counts.
 GROUPS = {
-    "?=": "look-ahead",
-    "?!": "look-ahead",
-    "?<=": "look-behind",
-    "?<!": "look-behind",
+    "?=": "look-aheads",
+    "?!": "look-aheads",
+    "?<=": "look-behinds",
+    "?<!": "look-behinds",
     "?<": "named groups",
     "?P<": "named groups",
     "?'": "named groups",
     "?P=": "back-references",
     "?>": "atomic groups",
     "?(": "conditions",
-    "?|": "branch reset",
+    "?|": "branch resets",
     "?#": "comments",
     "?": "flags and recursion",
 }
