@@ -27,3 +27,9 @@ def keep_freed_memory() -> bool:
     settings = {M_MMAP_THRESHOLD: LARGEST_SETTING, M_TRIM_THRESHOLD: LARGEST_SETTING, M_ARENA_MAX: 1}
     results = [mallopt(ctypes.c_int(setting), ctypes.c_int(value)) for setting, value in settings.items()]
     return all(results)
+
+
+def release_freed_memory() -> None:
+    """Return freed memory to the system once, after a model is loaded. Only glibc can (malloc_trim)."""
+    if sys.platform.startswith("linux") and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(ctypes.c_size_t(0))

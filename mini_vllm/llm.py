@@ -1,6 +1,7 @@
 """`LLM`: the offline interface, in vLLM's shape."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
@@ -27,7 +28,7 @@ class LLM:
     `LAB_IMPL`. `record` keeps a trace of every step in `llm.engine.recorder.steps`. `dense` matters only without phase
     6: it generates real text, slowly, with a plain forward pass instead of the fake model's letters. `adapters` maps
     names to directories in PEFT's format. `disable_log_stats=False` collects statistics for `get_metrics` and logs a
-    line every ten seconds, as in vLLM.
+    line every ten seconds, as in vLLM. `quantization` overrides the config's.
     """
 
     def __init__(
@@ -40,12 +41,14 @@ class LLM:
         dense: bool = False,
         adapters: Mapping[str, str] | None = None,
         disable_log_stats: bool = True,
+        quantization: str | None = None,
     ) -> None:
         self.lineup = lineup or lineup_from_env()
         self._model_name = model or "mini-vllm"
-        self.engine = build_engine(
-            config or EngineConfig(), self.lineup, model, record=record, dense=dense, adapters=adapters
-        )
+        config = config or EngineConfig()
+        if quantization is not None:
+            config = replace(config, quantization=quantization)
+        self.engine = build_engine(config, self.lineup, model, record=record, dense=dense, adapters=adapters)
         self._request_ids = map(str, count())
         self._statistics = None if disable_log_stats else _counting(self.engine)
 

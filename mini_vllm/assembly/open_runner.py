@@ -61,6 +61,8 @@ def open_runner(
         return _paged(electives, model, adapters or {})
     if adapters:
         raise ValueError("adapters need phase 6 (GPU runner), because they change the layers of a real model")
+    if config.quantization is not None:
+        raise ValueError("quantization='int8' needs phase 6 (GPU runner), which packs the weights of a real model")
     if config.speculative_config is not None and config.speculative_config.draws_drafts:
         raise ValueError("draft_sample_method must be 'greedy' while phase 6 (GPU runner) is absent")
     if dense and sys.platform == "emscripten":

@@ -139,7 +139,8 @@ def rotated(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def joined(*layers: Any) -> Product:
     """Return one product for linear layers with the same input; the layers become views of its weights."""
     if isinstance(layers[0], SharedColumns):
-        return layers[0].shared.product
+        product: Product = layers[0].shared.product
+        return product
     weight = torch.cat([layer.weight.detach() for layer in layers])
     for layer, rows in zip(layers, torch.split(weight, [len(layer.weight) for layer in layers]), strict=True):
         layer.weight.data = rows

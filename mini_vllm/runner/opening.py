@@ -1,5 +1,6 @@
 """Opens a model without its KV cache, whose size depends on the whole engine."""
 
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from mini_vllm.core.cdiv import cdiv
 from mini_vllm.electives.windows.window_functions import require_window_functions
 from mini_vllm.runner.compiled_llama import CompiledLlama, packed_model
 from mini_vllm.runner.graphs import with_graphs
+from mini_vllm.runner.int8_linear import require_int8
 from mini_vllm.runner.kv_transfer.disk_store import DiskBlockStore
 from mini_vllm.runner.llama import paged_model
 from mini_vllm.runner.loading import is_small, load_draft_model, load_model
@@ -28,10 +30,14 @@ class OpenedModel:
     """
 
     def __init__(self, model: str | None, config: EngineConfig, steps: RunnerSteps) -> None:
+        self.quantization = config.quantization or ""
         self.loaded, self.tokenizer = load_model(model, config.dtype)
+        if self.quantization:
+            require_int8(self.loaded.device)
         self.is_small = is_small(self.loaded.model)
         use_one_thread()
-        self.make_model = packed_model if config.prepack_weights else paged_model
+        packing = partial(packed_model, is_int8=config.quantization == "int8")
+        self.make_model = packing if config.prepack_weights else paged_model
         self.steps = steps
         groups = self.loaded.groups
         if groups.has_windows:
@@ -69,11 +75,11 @@ class OpenedModel:
         return self.make_model(self.draft_model, self.steps, num_blocks, block_size)
 
     def disk_store(self, path: str, max_bytes: int, block_size: int, adapters: bytes = b"") -> DiskBlockStore:
-        """Return the store of this model's blocks, in a subfolder of `path` named after its weights.
+        """Return the store of this model's blocks, in a subfolder of `path` named after its weights as they are used.
 
         `adapters` is a digest of the served adapters, because a block's hash contains only an adapter's name.
         """
-        weights = sha256(repr(self.loaded.model.config).encode() + adapters)
+        weights = sha256(f"{self.loaded.model.config!r}{self.quantization}".encode() + adapters)
         for parameter in self.loaded.model.parameters():  # only embeddings and norms if the linear layers are packed
             weights.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
         return DiskBlockStore(Path(path) / weights.hexdigest()[:16], max_bytes, self.block_like(block_size))

@@ -62,7 +62,7 @@ class SharedProduct:
     matches the input.
     """
 
-    def __init__(self, product: PackedLinear) -> None:
+    def __init__(self, product: Any) -> None:  # a `PackedLinear` or an `Int8Linear`
         self.product = product
         self.inputs: Tensor | None = None
         self.columns: dict[int, Tensor] = {}
@@ -99,29 +99,34 @@ class SharedColumns(nn.Module):
         return self.shared.take(self.index, inputs)
 
 
-def pack_linear_layers(model: Any) -> int:
+def pack_linear_layers(model: Any, kind: Any = None) -> int:
     """Replace a model's linear layers with packed ones, in place; return the number of products.
 
-    The plain weights are freed, except those tied to an embedding. Without the operators, on a GPU or for unsupported
-    dtypes, the model does not change and the result is 0.
+    The plain weights are freed, except those tied to an embedding. `kind` is the class of the products, None for
+    `PackedLinear`. Without its operators, on a GPU or for unsupported dtypes, the model does not change and the result
+    is 0.
     """
-    if not can_pack(torch.device(model.device), model.dtype):
+    if kind is None and not can_pack(torch.device(model.device), model.dtype):
         return 0
-    return sum(_pack_children(module) for module in list(model.modules()))
+    head = None if kind is None else model.get_output_embeddings()  # not rounded, as in vLLM
+    return sum(_pack_children(module, kind or PackedLinear, head) for module in list(model.modules()))
 
 
-def _pack_children(module: nn.Module) -> int:
+def _pack_children(module: nn.Module, kind: Any, head: Any) -> int:
     linear = {
         name: child
         for name, child in module.named_children()
-        if type(child) is nn.Linear and child.weight.dtype in PACKED_DTYPES
+        if type(child) is nn.Linear
+        and child is not head
+        and child.weight.dtype in PACKED_DTYPES
+        and (kind is PackedLinear or child.in_features % 4 == 0)  # C reads integers by four
     }
     groups = [names for names in SAME_INPUT if _can_join([linear.get(name) for name in names])]
     alone = linear.keys() - {name for names in groups for name in names}
     for name in alone:
-        setattr(module, name, PackedLinear([linear[name]]))
+        setattr(module, name, kind([linear[name]]))
     for names in groups:
-        shared = SharedProduct(PackedLinear([linear[name] for name in names]))
+        shared = SharedProduct(kind([linear[name] for name in names]))
         for index, name in enumerate(names):
             setattr(module, name, SharedColumns(shared, index))
     return len(alone) + len(groups)

@@ -62,6 +62,7 @@ class BackendSettings:
     max_model_len: int | None = None  # maximum tokens of a request, only for mini-vLLM; None: the model's limit
     async_scheduling: bool = False  # only for mini-vLLM
     spin_count: int | None = None  # how often libgomp's waiting threads look; None: the backend chooses
+    quantization: str | None = None  # int8: of the weights, by each backend's own way
 
     def for_whole_prompts(self, longest: int) -> "BackendSettings":
         """Return the settings for a lineup without chunked prefill: the budget holds the longest request."""
@@ -77,6 +78,7 @@ class BackendSettings:
             block_size=BLOCK_SIZE,
             num_gpu_blocks=self.kv_cache_tokens // BLOCK_SIZE + 1,  # one more for the null block
             dtype=self.dtype,
+            quantization=self.quantization,
             async_scheduling=self.async_scheduling,
         )
 

@@ -31,6 +31,10 @@ def make_backend(name: str, settings: BackendSettings) -> Backend:
         from mini_vllm_labs.bench.llama_cpp_backend import LlamaCpp
 
         return LlamaCpp(settings)
+    if name == "xllamacpp":
+        from mini_vllm_labs.bench.xllamacpp_backend import LlamaCppServer
+
+        return LlamaCppServer(settings)
     from mini_vllm_labs.bench.mini_vllm_backend import MiniVllmBackend, ProfiledBackend
     from mini_vllm_labs.bench.transformers_peers import Continuous, StaticBatches
 

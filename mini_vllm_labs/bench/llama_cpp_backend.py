@@ -12,7 +12,7 @@ from typing import Any
 from mini_vllm_labs.bench.backend import Arrivals, BackendSettings, Load, OnProgress, ServedRound
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
-TYPES = {"float32": ("F32", 0), "bfloat16": ("BF16", 30)}  # name and number in GGML
+TYPES = {"float32": ("F32", 0), "bfloat16": ("BF16", 30), "int8": ("Q8_0", 8)}  # name and number in GGML
 
 
 def read_weights(path: Path) -> Iterator[tuple[str, Any]]:
@@ -29,10 +29,11 @@ def read_weights(path: Path) -> Iterator[tuple[str, Any]]:
             yield name, numpy.frombuffer(numbers, numpy.float32).reshape(tensor["shape"])
 
 
-def write_gguf(model: Path, path: Path, dtype: str) -> dict[str, Any]:
+def write_gguf(model: Path, path: Path, dtype: str, *, has_tokens: bool = False) -> dict[str, Any]:
     """Convert a transformers Llama to GGUF, with matrices in `dtype` and no tokenizer; return its config.
 
-    Raises `ValueError` for any other model type.
+    `has_tokens` adds a made-up vocabulary, which llama.cpp's server requires: 256 bytes, then numbers. Raises
+    `ValueError` for any other model type.
     """
     import gguf
 
@@ -53,7 +54,12 @@ def write_gguf(model: Path, path: Path, dtype: str) -> dict[str, Any]:
     writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_vocab_size(config["vocab_size"])
-    writer.add_tokenizer_model("none")
+    writer.add_tokenizer_model("llama" if has_tokens else "none")
+    if has_tokens:
+        writer.add_token_list([f"<0x{i:02X}>" if i < 256 else f"t{i}" for i in range(config["vocab_size"])])
+        writer.add_token_scores([0.0] * config["vocab_size"])
+        writer.add_token_types([6 if i < 256 else 1 for i in range(config["vocab_size"])])  # bytes, normal tokens
+        writer.add_add_bos_token(False)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, layers)
     matrices = gguf.GGMLQuantizationType[TYPES[dtype][0]]
     for name, weight in read_weights(model / "model.safetensors"):

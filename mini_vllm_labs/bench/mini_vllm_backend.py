@@ -19,6 +19,7 @@ from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner import compiled, compiled_llama
+from mini_vllm.runner.panel_product import SIGNATURES, layer_functions
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm_labs.bench.backend import Arrivals, BackendSettings, Load, OnProgress, ServedRound
 from mini_vllm_labs.bench.forward_clock import ForwardClock, num_replays, paged_model
@@ -83,12 +84,13 @@ class MiniVllmBackend:
 
     def __init__(self, engine: LLMEngine) -> None:
         self.engine, self.params, self.num_rounds = engine, dict[str, Any](), 0
-        self.clock = ForwardClock(paged_model(engine))
+        model = paged_model(engine)
+        self.facts: dict[str, Any] = {"weight_bytes": weight_bytes(model)}
+        self.clock = ForwardClock(model)
         self.watched = WatchedRunner(engine.runner, self.clock)
         self.lengths: dict[str, int] = {}
         end, *_ = engine.tokenizer.eos_token_ids or [0]
         engine.runner = EndingRunner(self.watched, self.lengths, end)
-        self.facts: dict[str, Any] = {}
 
     @classmethod
     def open(cls, settings: BackendSettings) -> "MiniVllmBackend":
@@ -126,6 +128,13 @@ class MiniVllmBackend:
         self.engine.add_request(request_id, list(request.prompt_token_ids), params)
 
 
+def weight_bytes(model: Any) -> int:
+    """Return the bytes of a model's weights, packed for C or not."""
+    is_packed = isinstance(model, compiled_llama.CompiledLlama)
+    products = [*(one for layer in model.layers for one in layer.products), model.logits] if is_packed else []
+    return sum(one.nbytes for one in (*model.model.parameters(), *(product.weight for product in products)))
+
+
 class OperatorStopwatch(TorchDispatchMode):
     """As a context manager, adds up the seconds that each operator takes on the CPU."""
 
@@ -152,14 +161,14 @@ def timed_c_functions(stopwatch: OperatorStopwatch) -> Iterator[None]:
 
         return call
 
-    def in_layers(dtype: torch.dtype) -> SimpleNamespace:
-        found = layer_functions(dtype)
-        return SimpleNamespace(**{name: timed(name, getattr(found, name)) for name in compiled_llama.SIGNATURES})
+    def in_layers(dtype: torch.dtype, is_int8: bool) -> SimpleNamespace:
+        found = layer_functions(dtype, is_int8)
+        return SimpleNamespace(**{name: timed(name, getattr(found, name)) for name in SIGNATURES})
 
     def in_phase6(name: str, *rest: Any) -> Callable[..., None]:
         return timed(name, compiled_function(name, *rest))
 
-    layer_functions, compiled_function = compiled_llama.layer_functions, compiled.compiled_function
+    compiled_function = compiled.compiled_function
     with (
         patch.object(compiled_llama, "layer_functions", in_layers),
         patch.object(compiled, "compiled_function", in_phase6),

@@ -22,19 +22,17 @@ def open_pipeline(settings: BackendSettings, folder: str) -> Any:
 
     tool = Path(sys.executable).with_name("optimum-cli")
     command = [str(tool), "export", "openvino", "--model", settings.model, "--task", "text-generation-with-past"]
-    # The tool's output must not mix with the messages on stdout.
-    subprocess.run([*command, "--weight-format", "fp32", folder], check=True, stdout=sys.stderr)
+    command += ["--weight-format", settings.quantization or "fp32", folder]
+    subprocess.run(command, check=True, stdout=sys.stderr)  # the tool's output must not mix with the messages on stdout
     scheduler = openvino_genai.SchedulerConfig()
     scheduler.max_num_batched_tokens = settings.max_num_batched_tokens
     scheduler.max_num_seqs = settings.max_num_seqs
     scheduler.num_kv_blocks = settings.kv_cache_tokens // BLOCK_SIZE + 1
     scheduler.dynamic_split_fuse = scheduler.enable_prefix_caching = True
     precision = PRECISIONS[settings.dtype]
-    properties = {
-        "INFERENCE_PRECISION_HINT": precision,
-        "KV_CACHE_PRECISION": precision,
-        "INFERENCE_NUM_THREADS": settings.num_threads,
-    }
+    properties: dict[str, Any] = {"INFERENCE_NUM_THREADS": settings.num_threads}
+    if settings.quantization is None:  # else its own choice: bf16 and a KV cache in int8 where the processor is fast
+        properties |= {"INFERENCE_PRECISION_HINT": precision, "KV_CACHE_PRECISION": precision}
     return openvino_genai.ContinuousBatchingPipeline(folder, scheduler, "CPU", properties)
 
 

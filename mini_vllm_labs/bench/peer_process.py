@@ -11,16 +11,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.release_rules import RELEASES
 from mini_vllm_labs.bench.backend import ALL_GREEDY, BackendSettings, Load, OnProgress, ServedRound, require_complete
 from mini_vllm_labs.bench.case import PeerError as PeerError
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
-OPENVINO, LLAMA_CPP, VLLM = "openvino", "llama-cpp", "vllm"
+OPENVINO, LLAMA_CPP, XLLAMACPP, VLLM = "openvino", "llama-cpp", "xllamacpp", "vllm"
 BINARIES = "Scripts" if os.name == "nt" else "bin"
 OPENVINO_PYTHON = CHECKOUT / ".venv-openvino" / BINARIES / "python"
 LLAMA_CPP_PYTHON = CHECKOUT / ".venv-llama-cpp" / BINARIES / "python"
+XLLAMACPP_PYTHON = CHECKOUT / ".venv-xllamacpp" / BINARIES / "python"
 VLLM_PYTHON = CHECKOUT / ".venv-vllm" / BINARIES / "python"
 TRANSFORMERS = ("transformers-continuous", "transformers-static", "transformers-one-by-one")
 BACKENDS = ("mini-vllm", *TRANSFORMERS, OPENVINO, LLAMA_CPP)
@@ -38,6 +41,8 @@ def why_missing(name: str, release: str = RELEASES[0]) -> str | None:
         return f"OpenVINO GenAI has no environment here; `{PEERS}.openvino_peer` makes one (about 2 GB)"
     if name == LLAMA_CPP and not LLAMA_CPP_PYTHON.exists():
         return f"llama.cpp has no environment here; `{PEERS}.llama_cpp_peer` builds one (15 minutes, 170 MB)"
+    if name == XLLAMACPP and not XLLAMACPP_PYTHON.exists():
+        return f"llama.cpp's server has no environment here; `{PEERS}.llama_cpp_peer --wheel` makes one (170 MB)"
     if name == VLLM and not vllm_python(release).exists():
         command = f"{PEERS}.vllm_peer" if release == RELEASES[0] else f"{PEERS}.vllm_peer {release}"
         return f"vLLM {release}'s scheduler has no environment here; `{command}` makes one (about 300 MB)"
@@ -91,6 +96,9 @@ class JsonLines:
         last = self._stderr.read().strip().splitlines()[-1:] or ["nothing"]
         return PeerError(f"{self.name} exited early; its last line: {last[0][:500]}")
 
+    def resident_bytes(self) -> int:
+        return int(psutil.Process(self._process.pid).memory_info().rss)
+
     def close(self) -> None:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
@@ -108,7 +116,8 @@ class PeerProcess:
 
     def __init__(self, name: str, settings: BackendSettings) -> None:
         self.name, self.settings = name, settings
-        python = {OPENVINO: OPENVINO_PYTHON, LLAMA_CPP: LLAMA_CPP_PYTHON}.get(name, sys.executable)
+        pythons = {OPENVINO: OPENVINO_PYTHON, LLAMA_CPP: LLAMA_CPP_PYTHON, XLLAMACPP: XLLAMACPP_PYTHON}
+        python = pythons.get(name, sys.executable)
         arguments = ["mini_vllm_labs.bench.backend_process", name, json.dumps(asdict(settings))]
         self._lines = JsonLines(name, python, arguments, {**settings.environment(), "HF_HUB_OFFLINE": "1"})
         self.facts: dict[str, Any] = self._read("ready")
@@ -125,6 +134,10 @@ class PeerProcess:
         served = ServedRound(**self._read("served", on_progress))
         require_complete(requests, served, self.name)
         return served
+
+    def resident_bytes(self) -> int:
+        """Return the memory that the process holds now."""
+        return self._lines.resident_bytes()
 
     def close(self) -> None:
         self._lines.close()

@@ -142,6 +142,7 @@ def test_a_benchmark_runs_and_its_record_and_text_agree(
         (("throughput", "--peers", "vllm2"), "--peers vllm2: choose from"),
         (("throughput", "--batch", "1.5"), "--batch 1.5: whole numbers of at least 1"),
         (("throughput", "--temperature", "hot"), "--temperature hot: numbers of at least 0"),
+        (("int8", "--lineup", "solution:1-5"), "int8 needs phase 6"),
         (("busy", "--models", "huge"), "--models huge: choose from embedded"),
         (("busy", "--busy", "1.5"), "--busy 1.5: whole numbers of at least 0"),
         (("throughput", "--model", "nowhere"), "there is no config.json in nowhere"),

@@ -7,7 +7,7 @@ import torch
 
 from mini_vllm import LLM, EngineConfig
 from mini_vllm.assembly.parts import runner_steps_on
-from mini_vllm.runner import compiled_llama, loading
+from mini_vllm.runner import loading, panel_product
 from mini_vllm.runner.c_library import torch_threads
 from mini_vllm.runner.compiled_llama import CompiledLlama, can_be_compiled, packed_model
 from mini_vllm.runner.llama import LlamaModel
@@ -57,7 +57,7 @@ def test_a_token_gets_the_same_numbers_in_every_batch(dtype: torch.dtype, monkey
     loaded, steps = loaded_family("qwen2", dtype), runner_steps_on("solution", "cpu")
     model, before = packed_model(loaded, steps, 31, BLOCK_SIZE), torch.get_num_threads()
     alone = model.forward(step([5], [5]))
-    monkeypatch.setattr(compiled_llama, "MIN_SHARED_WORK", 0)
+    monkeypatch.setattr(panel_product, "MIN_SHARED_WORK", 0)
     torch.set_num_threads(2)
     together = model.forward(step([5, 9, 8], [5, 9, 8]))
     torch.set_num_threads(before)

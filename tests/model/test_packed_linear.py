@@ -29,7 +29,7 @@ QUESTIONS = ["What is the capital of Norway?", "Count from 3 to 9.", "Tell me a 
 def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU, where there is one, packs nothing; a compiler, where there is one, computes the layers in C."""
     monkeypatch.setattr(loading, "pick_device", lambda: CPU)
-    monkeypatch.setattr(compiled_llama, "can_be_compiled", lambda model: False)
+    monkeypatch.setattr(compiled_llama, "can_be_compiled", lambda model, **options: False)
 
 
 def answers(config: EngineConfig) -> tuple[LLM, list[list[int]]]:

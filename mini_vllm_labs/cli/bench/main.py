@@ -14,6 +14,11 @@ COMMANDS = [
         "Decode next to busy processes, with adapted threads, fixed numbers of threads, and peers.",
     ),
     (
+        "int8",
+        "int8:bench_int8",
+        "Decode with weights in int8 and in float32, on one thread, and compare memory and texts.",
+    ),
+    (
         "prefix",
         "engine:bench_prefix",
         "Serve many questions about one document, with and without caching.",

@@ -58,6 +58,9 @@ class RunnerOptions:
     dtype: Annotated[
         Literal["float32", "bfloat16"] | None, _option("Type of weights and KV cache. Default: float32.")
     ] = None
+    quantization: Annotated[
+        Literal["int8"] | None, _option("Round weights to int8 at load: faster, but texts may differ.")
+    ] = None
     enforce_eager: Annotated[bool | None, _option("On a GPU, run every step without CUDA graphs.")] = None
     prepack_weights: Annotated[bool | None, _option("Reorder the weights for this CPU at load.")] = None
 

@@ -1,0 +1,43 @@
+"""Linear layers in int8 (W8A8) for the models that only transformers' modules compute.
+
+Weights are rounded with a scale for each row, inputs with a scale for each token, so that a token gets the same numbers
+in every batch. (vLLM: `CompressedTensorsW8A8Int8`.) torch's own `_int_mm` is not used, because its sums saturate on
+processors without VNNI (torch 2.13.0).
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from mini_vllm.runner.c_library import can_compile
+from mini_vllm.runner.panel_product import PanelProduct
+
+
+class Int8Linear(nn.Module):
+    """One product that replaces one or several `nn.Linear` layers with the same input and does not keep them."""
+
+    def __init__(self, layers: Sequence[nn.Linear]) -> None:
+        super().__init__()
+        self.sizes = [len(layer.weight) for layer in layers]
+        self.product = PanelProduct.of(*layers, is_int8=True)
+        self.dtype, self.bias = layers[0].weight.dtype, self.product.bias
+        self.out_features, self.in_features = self.product.width, self.product.depth
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """The rounded weights as plain ones, kept after model code has first read them."""
+        weight = self.forward(torch.eye(self.in_features, dtype=self.dtype))
+        return (weight if self.bias is None else weight - self.bias).t()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.product(inputs.reshape(-1, self.in_features)).view(*inputs.shape[:-1], -1)
+
+
+def require_int8(device: torch.device) -> None:
+    """Raise `ValueError` if weights cannot be in int8 here."""
+    if device.type != "cpu":
+        raise ValueError(f"quantization='int8' needs a CPU, but the model is on {device}: set it to None")
+    if not can_compile():
+        raise ValueError("quantization='int8' needs a C compiler (cc, gcc or clang): install one, or set it to None")
