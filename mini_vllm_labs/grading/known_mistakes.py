@@ -44,7 +44,7 @@ def locked(known: KnownMistakes, keys: Iterable[bytes]) -> str:
 
 
 def inner_key(phase: int, keys: Iterable[bytes]) -> bytes:
-    """Return the key to a file's content if one of the keys fits its lock, or empty bytes."""
+    """Return the key to a file's content, or empty bytes if none of the keys fits its lock."""
     locks, content = read(phase)
     for lock, key in zip(locks, keys, strict=False):
         inner = enciphered(lock, key)

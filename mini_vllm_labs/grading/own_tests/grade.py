@@ -26,7 +26,7 @@ READERS = ("inspect", "dis", "marshal", "subprocess", "multiprocessing", "socket
 
 @dataclass(frozen=True)
 class TestsGrade:
-    """Counts the caught and all mistakes of each rule, and says why fair ways were refused."""
+    """How a test file did: caught and all mistakes of each rule, and why each fair way was refused."""
 
     __test__ = False  # pytest collects no class of this name
 
