@@ -60,7 +60,7 @@ def bench_int8(
         closing.extend(
             [
                 memory_table(weights, resident),
-                f"The embedded model, {found.num_tokens:,} tokens of its own stories: int8 chooses the same next token "
+                f"The embedded model, {found.num_tokens:,} tokens of stories it wrote: int8 chooses the same token "
                 f"as float32 after {found.equal:.2%} of them; perplexity {plain:.3f} in float32, {rounded:.3f} in int8 "
                 f"({rounded / plain - 1:+.2%}).",
                 *(f"{name} is missing: {why}" for name, why in facts["missing"].items()),
