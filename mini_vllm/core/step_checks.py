@@ -25,7 +25,7 @@ def check_batch(
     kv: KVCacheManager,
     has_stand_ins: Collection[str],
 ) -> None:
-    """Check that a batch has the plan's requests, their next tokens and blocks, and a sample after each last token.
+    """Check that a batch is its plan: each request's next tokens, in its blocks.
 
     The shares of requests in `has_stand_ins` are shorter than planned, because their drafts are stand-ins.
     """
@@ -39,10 +39,21 @@ def check_batch(
             request.request_id != request_id
             or (row.num_scheduled_tokens != num_tokens and request_id not in has_stand_ins)
             or (end != request.num_computed_tokens and request_id not in has_stand_ins)
-            or row.needs_token != (end >= request.num_tokens)
             or (row.block_ids != block_ids(request_id) and not row.block_tables)
         ):
             raise InvariantError(_difference(row, request_id, num_tokens, block_ids(request_id)))
+
+
+def check_samples(batch: Sequence[ScheduledRequest]) -> None:
+    """Check that a request samples in the step that computes its last known token, and in no other."""
+    for row in batch:
+        end = row.num_computed_tokens + row.num_scheduled_tokens
+        if row.needs_token != (end >= row.request.num_tokens):
+            samples = "samples" if row.needs_token else "does not sample"
+            raise InvariantError(
+                f"{row.request.request_id} has {row.request.num_tokens} known tokens, computes them up to {end}, and "
+                f"{samples}"
+            )
 
 
 def check_kept(
@@ -91,7 +102,4 @@ def _difference(row: ScheduledRequest, request_id: str, num_tokens: int, block_i
         return f"the batch has a row of {request.request_id} in place of {request_id}"
     if row.num_scheduled_tokens != num_tokens or end != due:
         return f"tokens {due - num_tokens} to {due - 1} of {request_id} are planned, its row has {begin} to {end - 1}"
-    if row.needs_token != (end >= request.num_tokens):
-        samples = "samples" if row.needs_token else "does not sample"
-        return f"{request_id} has {request.num_tokens} known tokens, computes them up to {end}, and {samples}"
     return f"{request_id} holds the blocks {block_ids}, its row has {row.block_ids}"
