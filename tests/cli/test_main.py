@@ -20,7 +20,9 @@ HEAVY = {"IPython", "fastapi", "httpx", "numpy", "playwright", "pytest", "torch"
 # Modules of this repository, about 85 of them the engine. A tenth is spare, so that a file can be cut in two.
 MAX_MODULES = 155
 FEW = dict.fromkeys(("approaches", "bring", "generate", "grade", "hint", "info", "lab", "watch"), 75)
-MANY = {"arena": 185, "claims": 185} | dict.fromkeys(("calibrate", "incidents", "league", "router", "simulate"), 175)
+MANY = {"arena": 185, "claims": 185} | dict.fromkeys(
+    ("calibrate", "incidents", "judge", "league", "router", "simulate"), 175
+)
 LOAD_EACH = """
 import json, os, sys
 from mini_vllm_labs.cli.main import app
