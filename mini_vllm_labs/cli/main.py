@@ -13,7 +13,7 @@ LEARN = [
     ("grade-tests", "grade_tests:grade_tests", "Grade a test file of yours on known mistakes of a phase."),
     ("hint", "hint:hint", "Show the next step of a task's hint."),
     ("approaches", "hint:approaches", "Show other fair ways to write a task that you have passed."),
-    ("tutor", "tutor:tutor", "Give your assistant failing cases, rules, hints and reasons, and no solution."),
+    ("tutor", "tutor:tutor", "Give your assistant failing cases, rules, hints and reasons, and no answer."),
     ("viva", "viva:viva", "Eight questions about your own files and your own run, in ten minutes."),
     ("lab", "lab:lab", "Open the notebooks in JupyterLab."),
     ("cards", "cards:cards", "Print questions and answers by phase, or write them for Anki."),

@@ -40,7 +40,7 @@ MAX_CHARACTERS = 20_000
 
 @friendly
 def tutor() -> None:
-    """Give your assistant failing cases, rules, hints and reasons, and no solution.
+    """Give your assistant failing cases, rules, hints and reasons, and no answer.
 
     It is an MCP server on stdio: configure it in your assistant as the command `mini-vllm tutor`, run in this folder.
     """
