@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.electives.releases.step_state import StepState
 from mini_vllm.release_rules import rules
+from mini_vllm_labs.runs.parity.by_task import plain_recordings
 from mini_vllm_labs.runs.parity.replay import compare, run_free_of_defects
 from mini_vllm_labs.runs.parity.scenario import NEWER_FILES, Scenario, read_scenarios
 from mini_vllm_labs.runs.parity.verdict import KNOWN_DEFECTS
@@ -41,6 +43,21 @@ def test_every_recording_is_matched_or_shows_a_defect(file: Path) -> None:
     assert differences == {}
     assert matched.items() <= MATCHED.items()
     assert defects <= KNOWN_DEFECTS["0.33.0"]
+
+
+def test_steps_that_need_no_newer_rule_decide_as_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the layers of phases 9 and 11 such a step gives phase 1 the parts of 0.13.0."""
+    may_skip, answers = StepState.can_skip_newer_rules, Counter[bool]()
+
+    def counted(step: StepState, num_free_blocks: int) -> bool:
+        answers[answer := may_skip(step, num_free_blocks)] += 1
+        return answer
+
+    monkeypatch.setattr(StepState, "can_skip_newer_rules", counted)
+    lineup = parse_lineup("solution:1-5,solution:14")
+    assert [one.name for one in plain_recordings() if compare(one, lineup) is not None] == []
+    assert answers[True] > 1000
+    assert answers[False] > 1000
 
 
 WITNESSES = {one.name: one.metadata["trace"] for one in rules()}

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tests.mutants.catalog import PHASES, Subject, alternatives, mutants, reference
-from tests.mutants.harness import Harness, harness
+from tests.mutants.harness import Harness, harness, phases_and_jobs
 from tests.mutants.verdict import Verdict
 
 NAME_WIDTH = 72
@@ -78,12 +78,10 @@ def row(subject: Subject, verdict: Verdict, well: bool) -> str:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("--phase", type=int, action="append", choices=PHASES, dest="phases", help="only this phase")
+    parser = phases_and_jobs("tests.mutants", __doc__)
     parser.add_argument("--only", default="", metavar="WORDS", help="only names that contain this")
     parser.add_argument("--count", action="store_true", help="count all tests that catch a mutant, not just the first")
     parser.add_argument("--quiet", action="store_true", help=f"print failures, and every {LINES_APART}th line")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once (default: all cores)")
     options = parser.parse_args()
     options.phases = options.phases or list(PHASES)
     return options

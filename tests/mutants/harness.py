@@ -1,5 +1,6 @@
 """Workers that share a queue of implementations, each in its own copy of the course."""
 
+import argparse
 import contextlib
 import json
 import os
@@ -12,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.mutants.catalog import ROOT, Subject
+from tests.mutants.catalog import PHASES, ROOT, Subject
 from tests.mutants.verdict import Verdict
 
 COPIED = (
@@ -28,6 +29,14 @@ COPIED = (
 CPU_SECONDS = 8  # the graded tests of a phase take less than one minute
 FAIR_CPU_SECONDS = 30  # a right answer may be slow: attention token by token, on a busy machine
 NOT_COPIED = shutil.ignore_patterns("embedded_model", "*.gz", "*.svg")
+
+
+def phases_and_jobs(module: str, description: str | None) -> argparse.ArgumentParser:
+    """Return a command's parser, with the options `phases` (None for all) and `jobs`, the processes at once."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
+    parser.add_argument("--phase", type=int, action="append", choices=PHASES, dest="phases", help="only this phase")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once (default: all cores)")
+    return parser
 
 
 class Worker:

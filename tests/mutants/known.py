@@ -4,8 +4,6 @@ It runs mutants until the first graded test fails, whose rule is then the mistak
 are taken, those first that come first in the catalogue.
 """
 
-import argparse
-import os
 import re
 from collections import Counter
 from types import ModuleType
@@ -13,7 +11,7 @@ from types import ModuleType
 from mini_vllm_labs.grading.hints import RULE
 from mini_vllm_labs.grading.known_mistakes import FOLDER, KnownMistakes, keys_of, locked
 from tests.mutants.catalog import PHASES, Subject, alternatives, mutants, reference
-from tests.mutants.harness import harness
+from tests.mutants.harness import harness, phases_and_jobs
 from tests.mutants.verdict import Verdict
 
 MOST_TRIED, MOST_PER_RULE, MOST_FAIR = 60, 2, 6
@@ -25,10 +23,7 @@ NOT_ASKED = re.compile(r"^In an engine |\blines (of|run)\b|\bcosts?\b|memory lea
 
 def main() -> None:
     """Write the files of the phases, and print their rules."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants.known", description=__doc__)
-    parser.add_argument("--phase", type=int, action="append", choices=PHASES, dest="phases", help="only this phase")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once (default: all cores)")
-    options = parser.parse_args()
+    options = phases_and_jobs("tests.mutants.known", __doc__).parse_args()
     FOLDER.mkdir(exist_ok=True)
     with harness(options.jobs) as workers:
         for phase in options.phases or PHASES:

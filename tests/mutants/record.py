@@ -3,16 +3,14 @@
 A mutant has a hint in its diff, or none. `mini_vllm_labs/grading/hints.py` looks the hints up.
 """
 
-import argparse
 import json
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable
 
 from mini_vllm_labs.grading.hints import FOLDER, digest_of_task
 from tests.mutants.catalog import PHASES, Subject, mutants
-from tests.mutants.harness import harness
+from tests.mutants.harness import harness, phases_and_jobs
 from tests.mutants.verdict import Verdict
 
 CPU_SECONDS = 20  # to all tests of a phase: a slow mistake is recognised by its answers to the others
@@ -22,10 +20,7 @@ Hints = dict[str, dict[str, str]]
 
 def main() -> None:
     """Run every mutant of the phases on all tests; write the hints, and say how many mutants get their hint."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants.record", description=__doc__)
-    parser.add_argument("--phase", type=int, action="append", choices=PHASES, dest="phases", help="only this phase")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once (default: all cores)")
-    options = parser.parse_args()
+    options = phases_and_jobs("tests.mutants.record", __doc__).parse_args()
     FOLDER.mkdir(exist_ok=True)
     with harness(options.jobs) as workers:
         for phase in options.phases or PHASES:

@@ -184,9 +184,10 @@ class NewerFunctions:
             step.holders.is_paused = is_paused
         elif is_paused:
             max_num_seqs = min(max_num_seqs, len(running))
+        # Most steps only decode. In those, one more call per request and wrapper is a large part of the cost.
         if isinstance(kv, SharesCounted) and isinstance(chunks, NewerChunks):
             may_admit = bool(waiting) and len(running) < max_num_seqs
-            if not may_admit and step.restricts_no_running(kv.num_free_blocks):
+            if not may_admit and step.can_skip_newer_rules(kv.num_free_blocks):
                 kv, chunks = kv.inner, chunks.inner
         plan = partial(self.inner.schedule_step, waiting=waiting, kv=kv, preemption=preemption, chunks=chunks)
         scheduler_output = plan(running, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens)

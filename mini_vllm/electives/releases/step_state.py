@@ -91,12 +91,12 @@ class StepState:
             has_decodes = any(request.request_id not in self.in_prompt for request in running)
             self.holds_prompts = self.pacer.holds(has_decodes)
 
-    def restricts_no_running(self, num_free_blocks: int) -> bool:
-        """Return whether this step serves the running requests as 0.13.0 does, so that phase 1 needs no wrapped parts.
+    def can_skip_newer_rules(self, num_free_blocks: int) -> bool:
+        """Return whether this step serves the running requests as 0.13.0 would.
 
-        Nothing counts their shares or holds them back, and no request can be preempted: each fills at most its last
-        block before it takes new ones.
+        Then nothing counts their tokens or holds them back, and none is preempted: the free blocks suffice for all.
         """
+        # Each request needs at most one block more than its new tokens fill.
         num_blocks = (len(self.running) + self.most_tokens // self.config.block_size) * self.num_groups
         return not self.counts_shares and not self.holds_prompts and num_blocks <= num_free_blocks
 

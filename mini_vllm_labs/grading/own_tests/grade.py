@@ -26,7 +26,7 @@ READERS = ("inspect", "dis", "marshal", "subprocess", "multiprocessing", "socket
 
 @dataclass(frozen=True)
 class TestsGrade:
-    """How a test file did: caught and all mistakes of each rule, and why each fair way was refused."""
+    """The result of a test file: the caught mistakes of each rule, and why a fair solution was refused."""
 
     __test__ = False  # pytest collects no class of this name
 
