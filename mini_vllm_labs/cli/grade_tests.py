@@ -13,6 +13,7 @@ from mini_vllm_labs.grading.own_tests.grade import POINTS, TestsGrade, added_to,
 from mini_vllm_labs.pictures.terminal.console import friendly, make_console
 from mini_vllm_labs.pictures.terminal.progress import reported
 from mini_vllm_labs.pictures.terminal.step_view import STRONG
+from mini_vllm_labs.pictures.text import counted
 from mini_vllm_labs.runs.starter_status import LABS
 
 
@@ -63,8 +64,8 @@ def show(console: Console, grade: TestsGrade) -> None:
         console.print("What your tests print is not shown.", markup=False)
     tested = len(grade.rules) - len(grade.untested)
     console.print(
-        f"\n{grade.tests} tests catch {grade.num_caught} of {grade.num_mistakes} mistakes and accept "
-        f"{grade.num_accepted} of {len(grade.fair)} right ways. {tested} of {len(grade.rules)} rules have a test.",
+        f"\n{counted(grade.tests, 'test')}: {grade.num_caught} of {grade.num_mistakes} mistakes are caught, "
+        f"{grade.num_accepted} of {len(grade.fair)} right ways accepted, and {tested} of {len(grade.rules)} rules tested.",
         markup=False,
     )
     console.print(f"{grade.points} of {POINTS} points", style=STRONG, markup=False)

@@ -129,7 +129,8 @@ def test_the_command_shows_rules_and_no_mistake(mini_vllm: Commands, tmp_path: P
     assert found["14"]["points"] == round(10 * caught / total * accepted / fair)
     assert found["3"] == {"points": 4}
     text = " ".join(shown.split())
-    assert f"3 tests catch {caught} of {total} mistakes and accept {accepted} of {fair} right ways" in text
+    shown = f"3 tests: {caught} of {total} mistakes are caught, {accepted} of {fair} right ways accepted"
+    assert shown in text
     assert all(one in text for one in ("refused, although right: ", "test_names: ", "print is not shown"))
     assert "hello" not in text
     assert all(rule[:40] in text for rule in found["14"]["untested"])
