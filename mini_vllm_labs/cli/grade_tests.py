@@ -65,7 +65,8 @@ def show(console: Console, grade: TestsGrade) -> None:
     tested = len(grade.rules) - len(grade.untested)
     console.print(
         f"\n{counted(grade.tests, 'test')}: {grade.num_caught} of {grade.num_mistakes} mistakes are caught, "
-        f"{grade.num_accepted} of {len(grade.fair)} right ways accepted, and {tested} of {len(grade.rules)} rules tested.",
+        f"{grade.num_accepted} of {len(grade.fair)} right ways accepted, "
+        f"and {tested} of {len(grade.rules)} rules tested.",
         markup=False,
     )
     console.print(f"{grade.points} of {POINTS} points", style=STRONG, markup=False)
