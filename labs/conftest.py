@@ -15,6 +15,7 @@ from mini_vllm_labs.grading.labtest.hooks import (  # noqa: F401 (pytest finds i
     pytest_pyfunc_call,
     pytest_report_teststatus,
     pytest_runtest_makereport,
+    pytest_runtest_setup,
     pytest_sessionfinish,
     pytest_terminal_summary,
     pytest_timeout_cancel_timer,

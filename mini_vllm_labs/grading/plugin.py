@@ -28,11 +28,10 @@ from mini_vllm_labs.grading.worker import LIMITS, End, Importing, Loaded, NotGra
 from mini_vllm_labs.runs.sandbox.channel import Channel, take_stdio
 from mini_vllm_labs.runs.sandbox.explain import explain, explain_death, is_not_written
 from mini_vllm_labs.runs.sandbox.imports import refused_import
+from mini_vllm_labs.runs.sandbox.late_tests import NOT_RUN, LateTests
 from mini_vllm_labs.runs.sandbox.limits import limit_resources
 from mini_vllm_labs.runs.sandbox.watch import Watchdog
 
-SLOW_TESTS_ALLOWED = 3
-SHORT_SECONDS = 1.0  # after several slow tests the next ones probably hit the same loop
 SENT, FAILED = 73, 74  # neither a signal nor an exit code of Python or pytest
 MAX_SHARED = 3  # processes that end with a failed test; each of the tests after them runs alone
 NO_PROCESS = "Not run: this system starts no more processes. Are old ones still running? The limit is `ulimit -u`."
@@ -68,7 +67,7 @@ class GradingPlugin:
         self.seconds: float = order["seconds"]
         self.import_seconds: float = order["import_seconds"]
         self.forks = bool(order["forks"])
-        self.num_slow: int = order["num_slow"]
+        self.late = LateTests(order["late"])
         self.shares_process = self.forks and bool(order["shares_process"])
         self.fixture = f"phase{order['phase']}"
         self.trace = Path(order["trace"])
@@ -125,23 +124,22 @@ class GradingPlugin:
 
     def run(self, item: pytest.Item, next_item: pytest.Item | None, module: ModuleType) -> None:
         """Run one test and send its result."""
+        if not (seconds := self.late.seconds(item.nodeid, self.seconds)):
+            self.send_result(item, "not run", NOT_RUN, time.monotonic())
+            return
         send_event(self.channel, TestStarted(self.tests[item.nodeid]))
         if self.forks:
-            self.run_alone(item)
+            self.run_alone(item, seconds)
             return
         self.watch.clear()
-        self.watch.start(self.seconds_of_test)
+        self.watch.start(seconds)
         importlib.reload(module)
         self.run_here(item, next_item, time.monotonic())
         self.watch.stop()
 
-    @property
-    def seconds_of_test(self) -> float:
-        return self.seconds if self.num_slow < SLOW_TESTS_ALLOWED else min(self.seconds, SHORT_SECONDS)
-
-    def run_alone(self, item: pytest.Item) -> None:
+    def run_alone(self, item: pytest.Item, seconds: float) -> None:
         """Run one test in a forked process and send its result."""
-        start, seconds = time.monotonic(), self.seconds_of_test
+        start = time.monotonic()
         self.watch.clear()
         child = fork_patiently()
         if child is None:
@@ -170,34 +168,32 @@ class GradingPlugin:
             if first == len(items):
                 break
             num_passed = memoryview(mmap.mmap(-1, 8)).cast("q")  # shared with the child
-            start, seconds = time.monotonic(), self.seconds_of_test
+            start = time.monotonic()
             self.watch.clear()
             child = fork_patiently()
             if child is None:
                 break
             if child == 0:
-                self.run_all_in_child(items[first:], module, seconds, num_passed)
-            status = wait(child, seconds, num_passed)
+                self.run_all_in_child(items[first:], module, num_passed)
+            status = wait(child, self.seconds, num_passed)
             first += num_passed[0]
             if first == len(items):
                 break
             if status == FAILED:
-                self.run_alone(items[first])
+                self.run_alone(items[first], self.seconds)
             elif status != SENT:  # a test that exits with `SENT` is charged by the grader, because it has no result
-                self.send_death(items[first], status, start, seconds)
+                self.send_death(items[first], status, start, self.seconds)
             first += 1
         return first
 
-    def run_all_in_child(
-        self, items: Sequence[pytest.Item], module: ModuleType, seconds: float, num_passed: memoryview
-    ) -> NoReturn:
+    def run_all_in_child(self, items: Sequence[pytest.Item], module: ModuleType, num_passed: memoryview) -> NoReturn:
         """Run tests in the forked process, and count and send those that pass; exit with `FAILED` after another."""
         code = 1
         try:
             for item in items:
                 send_event(self.channel, TestStarted(self.tests[item.nodeid]))
                 start = time.monotonic()
-                self.watch.start(seconds)
+                self.watch.start(self.seconds)
                 importlib.reload(module)
                 outcome, message = self.outcome_here(item, None)
                 if outcome != "passed":
@@ -212,7 +208,8 @@ class GradingPlugin:
         """Send the result of a test whose process died."""
         trace = self.trace.read_text(encoding="utf-8", errors="replace")
         outcome, message = explain_death(status, trace, seconds)
-        self.num_slow += outcome == "timeout"
+        if outcome == "timeout":
+            self.late.add(item.nodeid)
         self.send_result(item, outcome, message, start)
 
     def run_here(self, item: pytest.Item, next_item: pytest.Item | None, start: float) -> None:

@@ -46,7 +46,6 @@ class TestRun:
     running: str | None = None
     importing: bool = False
     is_outdated: bool = False
-    num_slow: int = 0
 
     @property
     def starter(self) -> Path:
@@ -119,7 +118,7 @@ def run_worker(
         "tests": run.left,
         "seconds": SECONDS_PER_TEST,
         "import_seconds": IMPORT_SECONDS,
-        "num_slow": run.num_slow,
+        "late": [result.id for result in run.results.values() if result.outcome == "timeout"],
         "forks": forks,
         "shares_process": spare is not None,
         "has_waited": has_waited,
@@ -144,7 +143,6 @@ def run_worker(
         outcome, message = explain_death(status, worker.trace, seconds, SILENCE_SECONDS)
         if run.running is not None:
             finish(run, TestResult(run.running, outcome, message))
-            run.num_slow += outcome == "timeout"
             if spare and outcome == "timeout":
                 charge_the_rest(run, LOOP)
         elif run.importing:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from mini_vllm_labs.grading.labtest.hooks import VM_STATUS
+from mini_vllm_labs.grading.plan import load_plan
 from tests.grading.checkout import PHASES, Checkout, solution, with_line
 from tests.grading.forked import OURS, forked
 
@@ -72,9 +73,17 @@ def test_a_loop_that_cannot_be_stopped_ends_pytest_with_a_message(checkout: Chec
 
 
 def test_without_an_option_the_course_sets_the_limit(checkout: Checkout) -> None:
-    program = "import time; t = time.process_time()\n        while time.process_time() < t + 11: turn = 7"
+    program = "import time; t = time.process_time()\n        while time.process_time() < t + 6: turn = 7"
     output = fail(checkout, 5, "should_sample", program, "-m", "task5_3", "-k", "prompt and long")
-    assert "still running after 10 seconds" in output
+    assert "still running after 5 seconds" in output
+
+
+def test_the_rest_of_a_task_is_not_run_after_two_tests_that_did_not_end(checkout: Checkout) -> None:
+    checkout.starter(5).write_text(with_line(solution(5), "should_sample", LOOP), encoding="utf-8")
+    output = checkout.pytest(folder(checkout, 5), "-m", "task5_3", "--timeout=0.4")
+    num_left = len(load_plan()[4].tasks[2].tests) - 2
+    assert f", {num_left} not run after two that did not end" in output
+    assert "Your code was still running after 0.4 seconds." in output
 
 
 def test_an_endless_import_is_reported_once(checkout: Checkout) -> None:

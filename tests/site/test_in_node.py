@@ -37,15 +37,15 @@ def test_an_untouched_starter_is_told_its_next_task_as_a_line_of_a_cell(site: Pa
 
 
 LOOPS = {
-    "a loop": ("    while True:\n        num_new += 1\n", "still running after 10 seconds"),
+    "a loop": ("    while True:\n        num_new += 1\n", "still running after 5 seconds"),
     "a loop that catches all": (
         "    while True:\n        try:\n            num_new += 1\n        except BaseException:\n            pass\n",
-        "still running after 10 seconds",
+        "still running after 5 seconds",
     ),
     "a loop that catches all around another": (
         "    while True:\n        try:\n            while True:\n                num_new += 1\n"
         "        except BaseException:\n            pass\n",
-        "still running after 10 seconds",
+        "still running after 5 seconds",
     ),
     "sys.exit": ("    import sys\n    sys.exit(3)\n", "ended the program"),
     "os._exit": ("    import os\n    os._exit(3)\n", "ended the program"),

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from mini_vllm.assembly.lineup import CHECKOUT, PHASE_NAMES, lineup_from_env
+from mini_vllm.environment import GRADE_SECONDS
 from mini_vllm_labs.grading.hints import answer_of
 from mini_vllm_labs.grading.labtest.answers import unusable_answer
 from mini_vllm_labs.grading.labtest.expect import expect_equal
@@ -22,17 +23,16 @@ from mini_vllm_labs.grading.labtest.recorded import Answers
 from mini_vllm_labs.grading.labtest.reports import phase_of, retell, tell_what_is_missing, tell_what_is_next
 from mini_vllm_labs.grading.plays.earlier_answers import Changed, EarlierAnswers
 from mini_vllm_labs.runs.sandbox.errors import OutOfTime
-from mini_vllm_labs.runs.sandbox.time_limit import TimeLimit, Watched, end_process, seconds_for
+from mini_vllm_labs.runs.sandbox.late_tests import NOT_RUN, LateTests
+from mini_vllm_labs.runs.sandbox.time_limit import TimeLimit, Watched, end_process
 from mini_vllm_labs.runs.starter_status import LABS, is_begun, lab_folder
 
 TASK_FILE = re.compile(r"test_task(\d+)_(\d+)_\w+\.py")
 FOLDER = str(CHECKOUT / "labs")
-LATE_TESTS_ALLOWED = 3
-SHORT_SECONDS = 1.0  # after several timeouts the next tests probably hit the same loop
 EXTRA_BYTES = 2**30  # in addition to the memory that pytest and torch already hold
 VM_STATUS = Path("/proc/self/status")
 time_limit_key = pytest.StashKey[TimeLimit]()
-num_late_key = pytest.StashKey[int]()
+late_key = pytest.StashKey[LateTests]()
 watched_key = pytest.StashKey[dict[str, EarlierAnswers]]()
 
 
@@ -59,8 +59,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if asked or not config.pluginmanager.hasplugin("timeout"):
         return
     for item in items:
-        if phase := phase_of(item.nodeid):
-            item.add_marker(pytest.mark.timeout(seconds_for(phase)))
+        if phase_of(item.nodeid):
+            item.add_marker(pytest.mark.timeout(GRADE_SECONDS.get()))
 
 
 def leave_out_untouched_electives(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -77,6 +77,17 @@ def leave_out_untouched_electives(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip the rest of a task whose tests do not end."""
+    if phase_of(item.nodeid) and not late_tests(item).seconds(item.nodeid, GRADE_SECONDS.get()):
+        pytest.skip(NOT_RUN)
+
+
+def late_tests(item: pytest.Item) -> LateTests:
+    return item.config.stash.setdefault(late_key, LateTests())
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
     """Replace the timer of pytest-timeout, which would show all stacks."""
@@ -84,8 +95,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
         return None
     from pytest_timeout import is_debugging
 
-    many_are_late = item.config.stash.get(num_late_key, 0) >= LATE_TESTS_ALLOWED
-    seconds = min(settings.timeout, SHORT_SECONDS) if many_are_late else settings.timeout
+    seconds = late_tests(item).seconds(item.nodeid, settings.timeout)
 
     def watched(frame: FrameType | None) -> Watched:
         is_off = not settings.disable_debugger_detection and is_debugging()
@@ -170,18 +180,20 @@ def pytest_runtest_makereport(
     if call.excinfo is not None and report.failed and phase_of(item.nodeid):
         marked: Any = report
         marked.is_random, marked.answer = is_random(item), answer_of(call.excinfo.value)
-        late = isinstance(call.excinfo.value, OutOfTime | MemoryError)
-        item.config.stash[num_late_key] = item.config.stash.get(num_late_key, 0) + late
+        if isinstance(call.excinfo.value, OutOfTime | MemoryError):
+            late_tests(item).add(item.nodeid)
         retell(report, item, call.excinfo.value)
     return report
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-    """Count unwritten tasks and files that cannot be imported separately from failures."""
+    """Count unwritten tasks, files that cannot be imported, and tests that were not run separately from failures."""
     if hasattr(report, "not_written"):
         return "not written", "-", ("NOT WRITTEN", {"yellow": True})
     if hasattr(report, "not_loaded"):
         return "not loaded", "E", ("NOT LOADED", {"red": True})
+    if report.skipped and NOT_RUN in str(report.longrepr):
+        return "not run after two that did not end", "n", ("NOT RUN", {"yellow": True})
     return None
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SECONDS = 10.0
 SECONDS_OF_PHASE = {6: 60.0}  # its tests compute with torch
 WAITING_FACTOR = 10.0
-PAUSE = 0.5
+PAUSE = 0.1
 MAX_TRIES = 5
 PHASE_FOLDER = re.compile(r"phase(\d+)_")
 Watched = tuple[object, float] | None

@@ -3,6 +3,7 @@
 import re
 from math import ceil
 
+from mini_vllm.environment import GRADE_SECONDS
 from mini_vllm_labs.runs.sandbox.time_limit import seconds_for
 from mini_vllm_labs.runs.starter_status import starter_path
 from tests.handouts.checks.runs import add, engine_with, finish
