@@ -139,13 +139,15 @@ class Grader:
         return grade
 
     def grade_in_stack(self, grade: PhaseGrade, grades: Sequence[PhaseGrade]) -> PhaseGrade:
-        """Run one phase with the phases before it, unless one of those is known not to load."""
+        """Run one phase with the phases before it, unless one of those is known not to load or not to end."""
         number, total = grade.plan.number, len(grade.plan.tests)
         if grade.can_run:
-            broken = sorted(other.plan.number for other in grades if other.error)
+            others = [other for other in grades if other.plan.number in phases_of_stack(number)]
             self.on_progress(number, total, "stack")
-            if missing := [other for other in broken if other in phases_of_stack(number)]:
+            if missing := sorted(other.plan.number for other in others if other.error):
                 check = EngineCheck("not graded", culprits=missing)
+            elif endless := sorted(other.plan.number for other in others if "timeout" in other.outcomes):
+                check = EngineCheck("endless", culprits=endless)
             else:
                 check = stack_check(number, self.stop)
             grade = replace(grade, stack=check)

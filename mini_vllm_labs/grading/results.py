@@ -82,11 +82,11 @@ class TaskGrade:
 class EngineCheck:
     """The result of the oracle or of a stack. `culprits` are the phases known to be at fault.
 
-    "not yet": the engine reached an unwritten task of the culprit; "not graded": the culprits do not load. `steps`
-    holds the last steps of both sides if two engines differ.
+    "not yet": the engine reached an unwritten task of the culprit; "not graded": the culprits do not load; "endless":
+    tests of the culprits did not end. `steps` holds the last steps of both sides if two engines differ.
     """
 
-    status: Literal["passed", "failed", "not yet", "not graded", "not checked"]
+    status: Literal["passed", "failed", "not yet", "not graded", "endless", "not checked"]
     message: str = ""
     culprits: list[int] = field(default_factory=list)
     steps: dict[str, Any] | None = None
@@ -121,10 +121,13 @@ class PhaseGrade:
         return not self.error and all(task.status == "not started" for task in self.tasks)
 
     @property
+    def outcomes(self) -> set[str]:
+        return {test.outcome for task in self.tasks for test in task.tests}
+
+    @property
     def can_run(self) -> bool:
         """Whether whole engines can run with this phase: all of it is written, and every test ended."""
-        outcomes = {test.outcome for task in self.tasks for test in task.tests}
-        return not self.error and not outcomes & {"not started", "timeout", "crashed"}
+        return not self.error and not self.outcomes & {"not started", "timeout", "crashed"}
 
     @property
     def alone(self) -> Status:

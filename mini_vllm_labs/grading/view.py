@@ -183,12 +183,14 @@ def show_not_graded(console: Console, phases: Sequence[PhaseGrade]) -> None:
 
 
 def why_not_graded(check: EngineCheck) -> str:
-    """Name the phases that must load or be written before this stack can run; empty if none must."""
+    """Name the phases that must load, end or be written before this stack can run; empty if none must."""
     names = enumeration(check.culprits) if check.culprits else ""
     several = len(check.culprits) > 1
     match check.status:
         case "not graded":
             return f"phases {names} do not load" if several else f"phase {names} does not load"
+        case "endless":
+            return f"tests of phase{'s' * several} {names} do not end"
         case "not yet":
             return f"phase {names} is not fully written"
     return ""

@@ -294,7 +294,11 @@ def test_a_phase_that_never_ends_is_at_fault_and_not_those_after_it(tmp_path: Pa
     checkout.solve(1, 3, 4)
     checkout.starter(2).write_text(with_line(solution(2), "allocate_slots", "while True: pass"), encoding="utf-8")
     graded = {found["phase"]: found["stack"] for found in checkout.grade("--phase", "1-4")["phases"]}
-    assert [(graded[number]["status"], graded[number]["culprits"]) for number in (3, 4)] == [("failed", [2])] * 2
+    assert [(graded[number]["status"], graded[number]["culprits"]) for number in (3, 4)] == [("endless", [2])] * 2
+    shown = checkout.run("--phase", "1-4").stdout
+    assert "Not graded in the stack: phases 3 and 4, because tests of phase 2 do not end." in shown
+    alone = checkout.grade("--phase", "3")["phases"][0]["stack"]
+    assert (alone["status"], alone["culprits"]) == ("failed", [2])
 
 
 def test_what_only_the_judge_would_say_is_named_and_stops_nothing(checkout: Checkout) -> None:
