@@ -35,12 +35,12 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 # before.
 HOOK = ["-m", "pre_commit", "install", "--hook-type", "commit-msg"]
 
-# Files are handed out in the order of their collection: the long ones come first, so that no core waits at the end.
+# Workers get the files in collection order. The long files come first, so that no core waits at the end.
 PYTEST = ["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]
 PYTEST += ["-p", "nbval.plugin", "--nbval-lax"]
-# These prove the installation and the engine: graded tests on the reference, equality with vLLM's recorded decisions
-# and with transformers, the course's documents, and one whole notebook. The others are for contributors: long runs of
-# the engine, commands, editions, the figures in the texts, grading, judge, widgets, benchmarks.
+# These check the installation and the engine: graded tests on the reference, recorded decisions of vLLM, equality with
+# transformers, the documents, and one whole notebook. Contributors need the others: long engine runs, commands,
+# editions, figures in texts, grading, the judge, widgets, benchmarks.
 FIRST_PLACES = ["tests/course", "tests/model", "tests/engine", "notebooks/00_tour.ipynb", "labs"]
 FIRST_PLACES += ["labs/phase6_gpu_runner/optional_task6_9_c.py"]
 LONG_TESTS = ["tests/engine/test_interrupts.py", "tests/engine/test_state_machine.py", "tests/engine/test_every_mix.py"]
@@ -120,7 +120,7 @@ def set_up(torch: str) -> None:
     """Make the virtual environment and install the course. Raises `subprocess.CalledProcessError` if pip fails."""
     build = "PyTorch's CPU build" if chosen_torch(torch) == "cpu" else "pip's choice of PyTorch"
     print(f"Setting up .venv with {build}: one or two minutes, about 1.8 GB ...", flush=True)
-    # Linked as `python -m venv` does it: such a folder may already exist.
+    # Link it as `python -m venv` does, because the folder may already exist.
     venv.create(VENV, with_pip=True, symlinks=os.name != "nt")
     if chosen_torch(torch) == "cpu":
         install_cpu_torch(is_required=torch == "cpu")

@@ -121,8 +121,8 @@ class KVTransferConfig:
             raise ValueError(f"prefill_timeout must be over 0 seconds, got {self.prefill_timeout!r}")
         if (self.kv_connector == "disk") != (self.shared_storage_path is not None):
             raise ValueError(
-                f"shared_storage_path is a folder for kv_connector='disk' and None for others; got "
-                f"{self.shared_storage_path!r} for {self.kv_connector!r}"
+                f"shared_storage_path must be a folder for kv_connector='disk' and None for others; "
+                f"got {self.shared_storage_path!r} for {self.kv_connector!r}"
             )
 
 
@@ -191,7 +191,7 @@ class EngineConfig:
         require_at_least(self, 1, "max_num_encoder_input_tokens", "encoder_cache_size")
         if (self.max_num_encoder_input_tokens is None) != (self.encoder_cache_size is None):
             raise ValueError(
-                "max_num_encoder_input_tokens and encoder_cache_size go together; got "
+                "max_num_encoder_input_tokens and encoder_cache_size must be set together; got "
                 f"{self.max_num_encoder_input_tokens} and {self.encoder_cache_size}"
             )
         require_at_least(self, 0, "seed")

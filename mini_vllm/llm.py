@@ -118,7 +118,7 @@ class LLM:
     def get_metrics(self) -> "list[Metric]":
         """Return the engine's metrics in vLLM's classes. Raises `ValueError` if `disable_log_stats` is True."""
         if self._statistics is None:
-            raise ValueError("disable_log_stats must be False for get_metrics, got True: LLM(disable_log_stats=False)")
+            raise ValueError("get_metrics needs disable_log_stats=False, got True: LLM(disable_log_stats=False)")
         from mini_vllm.engine.metrics import get_metrics_snapshot
 
         return list(get_metrics_snapshot(self._statistics.counts, self._model_name))

@@ -155,7 +155,7 @@ class ReleaseRules:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSetting:
-    """A setting that 0.13.0 does not know, with the release that added it and its default."""
+    """A setting that 0.13.0 does not support, with the release that added it and its default."""
 
     since: str
     default: Any
@@ -197,13 +197,13 @@ def change(name: str) -> str:
 
 
 def require_known(release: str, settings: object) -> None:
-    """Raise `ValueError` if a setting of `SETTINGS` is not None and the release does not know it."""
+    """Raise `ValueError` if a setting of `SETTINGS` is not None and the release does not support it."""
     for name, setting in SETTINGS.items():
         value = getattr(settings, name, None)
         if value is not None and number(setting.since) > number(release):
             raise ValueError(
-                f"vLLM {release} does not know {name}, which is {value!r}: it exists since {setting.since}. "
-                f"Leave it None, or take a later release (vllm={RELEASES[-1]!r})"
+                f"vLLM {release} does not support {name}, which is {value!r}: it exists since {setting.since}. "
+                f"Leave it None, or choose a later release (vllm={RELEASES[-1]!r})"
             )
 
 

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 MAX_LOGPROBS = 20
-MIN_TEMPERATURE = 0.01  # logits divided by much less are not finite (vLLM: `_MAX_TEMP`)
+MIN_TEMPERATURE = 0.01  # dividing logits by a much smaller number gives infinity (vLLM: `_MAX_TEMP`)
 FLOATS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
 INTEGERS = ("max_tokens", "top_k", "seed", "min_tokens", "logprobs")
 
@@ -27,7 +27,7 @@ class StructuredOutputsParams:
     grammar: str | None = None
     json_object: bool = False
     disable_any_whitespace: bool = False
-    _source: str | None = None  # the source to compile, set by the check (vLLM keeps `_backend` in this way)
+    _source: str | None = None  # the source to compile, which the check sets (vLLM stores `_backend` in the same way)
 
     def validate(self) -> None:
         """Raise `ValueError` unless exactly one format is set and its value is legal."""
@@ -38,7 +38,7 @@ class StructuredOutputsParams:
             raise ValueError(f"structured_outputs must have exactly one of {names}; got {', '.join(given) or 'none'}")
         are_texts = isinstance(self.choice, tuple | list) and all(one and isinstance(one, str) for one in self.choice)
         if self.choice is not None and not (self.choice and are_texts):
-            raise ValueError(f"structured_outputs.choice must be a tuple of texts, none empty, got {self.choice!r}")
+            raise ValueError(f"structured_outputs.choice must be a tuple of non-empty strings, got {self.choice!r}")
         flags = ("json_object", bool), ("disable_any_whitespace", bool)
         for name, kind in (("regex", str), ("grammar", str), *flags):
             if (value := getattr(self, name)) is not None and not isinstance(value, kind):

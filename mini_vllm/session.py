@@ -161,7 +161,7 @@ def generate_together(
     Raises `ValueError` like `LLM.generate`, and for a chat, repeated sessions or sessions of different engines.
     """
     if len({id(session) for session in sessions}) < len(sessions) or len({id(one.llm) for one in sessions}) != 1:
-        raise ValueError("sessions that generate together must be at least one, all different and on the same engine")
+        raise ValueError("generating together needs at least one session, all different and on the same engine")
     if any(turn.question is not None for session in sessions for turn in session.turns):
         raise ValueError("this session is a chat: continue it with chat(), not with generate()")
     added = [session._tokens_of(prompt) for session, prompt in zip(sessions, prompts, strict=True)]

@@ -23,7 +23,8 @@ def write_session(path: Path, model_id: str, turns: Sequence[Mapping[str, Any]])
         raise ValueError(f"a session file holds at most {MAX_BYTES:,} bytes; this session needs {len(text):,}")
     unfinished = None
     try:
-        # The same folder, because a rename is atomic only within one file system. Only its owner may read the file.
+        # It must be in the same folder, because a rename is atomic only within one file system. Only its owner may read
+        # the file.
         handle, unfinished = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".tmp", dir=path.parent)
         with open(handle, "w", encoding="utf-8") as file:
             file.write(text)
@@ -104,7 +105,7 @@ def _require_turn(turn: Any, place: int, num_tokens: int, vocab_size: int, turns
         ):
             raise ValueError(f"{name} of turn {place + 1} must be tokens from 0 to {vocab_size - 1}")
     if not isinstance(turn["answer"], str) or not isinstance(turn["question"], str | None):
-        raise ValueError(f"question and answer of turn {place + 1} must be texts")
+        raise ValueError(f"question and answer of turn {place + 1} must be strings")
     if (turn["question"] is None) != (turns[0]["question"] is None):
         raise ValueError("it mixes a chat with plain text")
 

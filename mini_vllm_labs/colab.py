@@ -28,7 +28,7 @@ def install() -> None:
         pins.write_text("\n".join(pins_for((CHECKOUT / "constraints.txt").read_text(encoding="utf-8"), missing)))
         if missing:
             pip("--constraint", str(pins), *missing)
-    pip("--no-deps", "--editable", str(CHECKOUT))  # what was missing is installed, and nothing of Colab's is replaced
+    pip("--no-deps", "--editable", str(CHECKOUT))  # installs only missing packages, and replaces none of Colab's
     print("Ready. Your files are in labs/; changes are lost with the session unless you download them.")
 
 

@@ -59,7 +59,7 @@ def build_scheduler(
     """
     electives, (max_model_len, _) = electives or Electives(lineup, config), config.sizes
     orders_by_priority = config.policy == "priority" if policy is None else policy.uses_priority
-    if policy is not None:  # with "fcfs" phase 3 preempts the last of a list, and the policy orders the list
+    if policy is not None:  # with "fcfs" phase 3 preempts the last request of a list, which the policy orders
         config = replace(config, policy="fcfs")
     functions = scheduling_functions_for(lineup.scheduler)
     layers = SchedulerLayers(config, lineup, electives, on_evict, make_connector, policy, clock, images_have_places)
@@ -100,8 +100,8 @@ def build_scheduler(
             parts = layer(parts)
         return parts
 
-    # A request keeps slots for rejected drafts and for the next drafts, for each step in flight. Without phase 2 it
-    # reserves slots for its maximum length.
+    # A request keeps slots for rejected drafts and for the next drafts, for each step in flight. Without phase 2 a
+    # request reserves slots for its maximum length.
     num_drafts = config.speculative_config.num_speculative_tokens if config.speculative_config else 0
     num_spare_tokens = (2 + config.async_scheduling) * num_drafts
     return Scheduler(

@@ -111,7 +111,7 @@ def parse_lineup(text: str) -> Lineup:
     for item in text.split(","):
         name, colon, phases = item.partition(":")
         if not colon:
-            raise ValueError(f"LAB_IMPL={text!r}: {item.strip()!r} has no phases; write it as in 'starter:1-3'")
+            raise ValueError(f"LAB_IMPL={text!r}: {item.strip()!r} names no phases; write it like 'starter:1-3'")
         for phase in _phase_range(phases, text):
             if impls[phase - 1] != "absent":
                 raise ValueError(f"LAB_IMPL={text!r}: phase {phase} is listed twice")

@@ -46,7 +46,7 @@ def labs_exist() -> bool:
     """Return whether the course's labs can be imported; an engine that was installed without them has none."""
     try:
         return find_spec("labs.phase1_scheduler_step") is not None
-    except ModuleNotFoundError:  # no `labs`, or a module of this name from a different project
+    except ModuleNotFoundError:  # there is no `labs`, or it belongs to a different project
         return False
 
 
@@ -111,7 +111,7 @@ def request_queue_for(impl: Impl, config: EngineConfig) -> RequestQueue:
         from solutions.phase3_preemption import PriorityRequestQueue as Ours
 
         return Ours()
-    raise ValueError("policy 'priority' needs phase 3 (preemption): the priority queue is part of it")
+    raise ValueError("policy 'priority' needs phase 3 (preemption): which has the priority queue")
 
 
 def prefix_cache_for(impl: Impl, config: EngineConfig) -> PrefixCache:

@@ -63,10 +63,10 @@ def check_queues(scheduler: Scheduler, policy: Policy) -> None:
     if policy == "fcfs":
         arrival = {request_id: order for order, request_id in enumerate(scheduler.requests)}
         queue = [r.request_id for r in [*scheduler.running, *scheduler.waiting]]
-        if scheduler.gates.passes_over:  # a request that was passed over keeps its place while later ones are admitted
+        if scheduler.gates.passes_over:  # a skipped request keeps its place while later ones are admitted
             queue = [r.request_id for r in scheduler.waiting if r.num_cached_tokens < 0]
             if scheduler.release is not None and scheduler.gates.has_connector:
-                queue = []  # requests that hold blocks, or lost them with their load, precede the others
+                queue = []  # requests that hold blocks, or lost them when their load failed, precede the others
         for older, younger in pairwise(queue):
             require(arrival[older] < arrival[younger], f"{younger} arrived before {older} but comes after it")
 
@@ -90,7 +90,8 @@ def check_request(request: Request, scheduler: Scheduler) -> None:
     # Stand-ins for drafts may be planned past the last possible token; real drafts never are.
     num_needed = cdiv(min(computed, request.max_total_tokens(scheduler.max_model_len) - 1), kv.block_size)
     num_allowed = cdiv(min(computed + scheduler.num_spare_tokens, scheduler.max_model_len), kv.block_size)
-    if scheduler.gates.passes_over:  # a load takes blocks for all known tokens, and keeps them if some are lost
+    if scheduler.gates.passes_over:
+        # a load allocates blocks for all known tokens, and keeps them even if some are lost
         num_allowed = max(num_allowed, cdiv(num_known + scheduler.num_spare_tokens, kv.block_size))
     num_allowed = max(num_needed, num_allowed)
     for table in tables:

@@ -136,7 +136,8 @@ class Request:
         """Return the compiled grammar. Raises `ValueError` if compiling it failed."""
         if self._compiled is None:
             assert self.grammar is not None
-            self._compiled = self.grammar.result()  # kept: the future's lock takes half as long as filling a mask
+            # cached, because taking the future's lock costs half as much as filling a mask
+            self._compiled = self.grammar.result()
         return self._compiled
 
     @property
@@ -214,7 +215,8 @@ class Request:
 
     def finish(self, status: RequestStatus, stop_reason: int | str | None = None) -> None:
         """Move to a final status. `stop_reason` is the stop token or string that ended the request."""
-        self.stop_reason = stop_reason  # set first: an interrupt must not leave a finished request without a reason
+        # set first, because an interrupt must not leave a finished request without a reason
+        self.stop_reason = stop_reason
         self.status = status
 
     def followed_by(self, token_ids: Sequence[int]) -> "Request":

@@ -168,7 +168,7 @@ class Scheduler:
         if request is None:
             return False
         moves = self.orders_by_priority and request.status is not RequestStatus.RUNNING
-        if moves:  # before the change, because a queue may find the request by its old priority
+        if moves:  # must precede the change, because a queue may look the request up by its old priority
             self.waiting.remove_request(request)
         request.priority = priority
         if moves:
@@ -200,7 +200,7 @@ class Scheduler:
 
         The tokens go, and the requests that ended with them are unfinished again, in order of arrival.
         """
-        self._to_roll_back = None  # a batch that failed a check cannot be trusted to say what to undo
+        self._to_roll_back = None  # after a failed check the batch is not a reliable record of what to undo
         if not self._before_update:
             return
         self._drop_new_tokens(self._before_update)
@@ -266,7 +266,8 @@ class Scheduler:
         """
         num_computed_before = {scheduled.request.request_id: scheduled.num_computed_tokens for scheduled in batch}
         for scheduled in batch:
-            if scheduled.request.is_finished:  # aborted during the forward pass, with the step counted as computed
+            if scheduled.request.is_finished:
+                # it was aborted during the forward pass, and the step counted as computed
                 num_full_blocks = scheduled.num_computed_tokens // self.kv.block_size
                 for table in scheduled.block_tables or [scheduled.block_ids]:
                     self.prefix_cache.drop_uncomputed(table[num_full_blocks:])

@@ -35,7 +35,7 @@ def check_batch(
     for row, (request_id, num_tokens) in zip(batch, planned.items(), strict=True):
         request = row.request
         end = row.num_computed_tokens + row.num_scheduled_tokens
-        if (  # one condition for all, because it is almost always false
+        if (  # a single condition, because it is almost always false
             request.request_id != request_id
             or (row.num_scheduled_tokens != num_tokens and request_id not in has_stand_ins)
             or (end != request.num_computed_tokens and request_id not in has_stand_ins)
@@ -72,7 +72,7 @@ def check_kept(
         request, answer = requests[request_id], sampled[request_id]
         new = request.all_token_ids[before:]
         returned = list(kept.get(request_id, ()))  # a learner may return tuples
-        if not new == returned == answer:  # almost always equal
+        if not new == returned == answer:  # they are almost always equal
             is_dropped = may_drop and request.num_preemptions > 0 and not new
             is_over = request.is_finished or is_dropped
             if new != returned or new != answer[: len(new)] or not is_over:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-Message = Mapping[str, Any]  # role and content, both text; perhaps tool_calls or tool_call_id
+Message = Mapping[str, Any]  # role and content, both strings; optionally tool_calls or tool_call_id
 Tool = Mapping[str, Any]
 
 

@@ -41,7 +41,7 @@ class ChunksAhead(WrappedChunks):
         return self.inner.num_new_tokens(request, num_computed_tokens, token_budget)
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        # A step that computes tokens ahead has computed all known ones.
+        # A step that computes tokens ahead has already computed all known tokens.
         return self.inner.should_sample(request, min(num_computed_tokens, request.num_tokens))
 
 
@@ -85,7 +85,7 @@ class KVCacheAhead(WrappedKVCache):
         if new_blocks is not None:
             self._num_cached_blocks.setdefault(request.request_id, len(hit_blocks))
             self.cache_blocks(request, min(num_computed_tokens, request.num_tokens))
-            # Phase 2 has cached the blocks after these itself.
+            # Phase 2 itself has cached the blocks after these.
             num_full_blocks = min(end, request.num_tokens) // self.block_size
             num_cached_blocks = self._num_cached_blocks[request.request_id]
             self._num_cached_blocks[request.request_id] = max(num_cached_blocks, num_full_blocks)
@@ -106,7 +106,7 @@ class KVCacheAhead(WrappedKVCache):
             self.cache_blocks(request, min(request.num_computed_tokens, request.num_tokens - 1))
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        # The last tokens of a request may have filled blocks, which phase 1 frees before `update_one` can cache them.
+        # A request's last tokens may fill blocks, and phase 1 frees those before `update_one` can cache them.
         self.cache_late_blocks(request)
         self._num_cached_blocks.pop(request.request_id, None)
         self.inner.free(request, num_computed_tokens)
@@ -186,6 +186,6 @@ class TokensAhead:
         if self.async_scheduling is not None:
             self.async_scheduling.fill_placeholders(request, len(kept.get(name, ())))
         self.kv.cache_late_blocks(request)
-        if request.is_finished and not was_running:  # preempted in flight, so the request ends while it waits
+        if request.is_finished and not was_running:  # it was preempted in flight, so it ends while it waits
             waiting.remove_request(request)
         return kept

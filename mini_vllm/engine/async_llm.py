@@ -42,7 +42,7 @@ class AsyncLLM:
     def __init__(self, engine: LLMEngine | OpenEngine, watch: Watch | None = None) -> None:
         self.is_shutting_down, self.reason_of_death, self.notice = False, "", ""
         self._grammar_checks = ThreadPoolExecutor(max_workers=2, thread_name_prefix="mini-vllm-grammar-check")
-        # None: the reader has left, but the id stays in use until the engine has ended the request.
+        # None means that the reader has left; the id stays in use until the engine has ended the request.
         self._collectors: dict[str, OutputCollector | None] = {}
         self._host: EngineThread | EngineProcess = (
             EngineThread(engine, self._deliver, self._fail_all)
@@ -90,7 +90,7 @@ class AsyncLLM:
         """
         sampling_params = await self._with_checked_grammar(sampling_params)
         if self.is_shutting_down:
-            raise ShuttingDownError("the engine is shutting down and takes no more requests")
+            raise ShuttingDownError("the engine is shutting down and accepts no more requests")
         if request_id in self._collectors:
             raise RequestIdInUseError.of(request_id)
         collector = self._collectors[request_id] = OutputCollector()
@@ -108,7 +108,7 @@ class AsyncLLM:
                 adapter_id=adapter_id,
             )
             adding = self.call(add)
-            # Adding waits for the end of a step, which may also take long.
+            # Adding a request waits for the end of the step, which may also be slow.
             try:
                 await asyncio.wait_for(adding, timeout)
             except TimeoutError:
@@ -165,7 +165,7 @@ class AsyncLLM:
     async def step_once(self) -> None:
         """Take one step while paused, unless all requests are finished. Raises `ValueError` if not paused."""
         if not self.is_paused:
-            raise ValueError("the engine is not paused, so it steps by itself")
+            raise ValueError("step() needs a paused engine: while it runs, it steps by itself")
         await asyncio.wrap_future(self._host.step_once())
 
     async def shutdown(self, timeout: float = 30.0) -> None:

@@ -11,7 +11,7 @@ from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
 from mini_vllm.core.step_checks import InvariantError
 from mini_vllm.engine.observers import StepObserver, StepResult
 
-Content = int  # the hash of a full block's tokens, of all tokens before them, and of what else changes its K and V
+Content = int  # a hash of a full block's tokens, all earlier tokens, and everything else that changes its K and V
 
 
 @dataclass(slots=True)
@@ -37,8 +37,8 @@ class ContentsChecker(StepObserver):
         self.results_are_late = results_are_late
         self._parts: KVCacheManager = scheduler.kv
         self._progress: dict[Request, Progress] = {}
-        self._contents: dict[tuple[int, int], Content] = {}  # by group of layers and block
-        self._written: list[tuple[int, int]] = []  # by the last batch
+        self._contents: dict[tuple[int, int], Content] = {}  # by (group of layers, block)
+        self._written: list[tuple[int, int]] = []  # computed by the last batch
         self._num_sampled: dict[str, int] = {}
 
     def batch_started(self, batch: Sequence[ScheduledRequest]) -> None:
@@ -100,7 +100,7 @@ class ContentsChecker(StepObserver):
             return
         if begin % size:
             raise InvariantError(
-                f"{request.request_id} begins at token {begin}, which is not at the end of a block of {size}"
+                f"{request.request_id} begins at token {begin}, which is not a multiple of the block size {size}"
             )
         for group, table in enumerate(tables):
             for block_id, content in zip(table, contents, strict=False):

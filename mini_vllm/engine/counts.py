@@ -18,7 +18,7 @@ GAUGES = {
     "num_requests_waiting": "Requests that wait to run.",
     "kv_cache_usage_perc": "Share of the blocks in use, 0 to 1.",
 }
-DEFERRED = "deferred"  # among the gauges, so that both reasons and their sum are of one moment
+DEFERRED = "deferred"  # part of the gauges, so that both reasons and their sum describe the same moment
 COUNTERS = {
     "prefix_cache_queries": "Prompt tokens looked up in the cache.",
     "prefix_cache_hits": "Prompt tokens found in the prefix cache.",

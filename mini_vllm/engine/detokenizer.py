@@ -61,7 +61,7 @@ class IncrementalDetokenizer:
     def _begin(self, token_ids: list[int]) -> None:
         """Begin a window with tokens whose text has been accepted."""
         self._window, self._num_read = token_ids, len(token_ids)
-        self._accepted = self._decode(token_ids)  # of the window's text
+        self._accepted = self._decode(token_ids)  # a part of the window's text
         self._before: list[str] = []  # the window's most recent texts, while they ended with an incomplete character
 
     def _accept(self, final: bool) -> str | None:
@@ -113,7 +113,7 @@ class IncrementalDetokenizer:
         elif num_tokens > MAX_WINDOW:
             for start in range(num_tokens - 2 * MAX_CHARACTER, num_tokens - 3 * MAX_CHARACTER, -1):
                 tail = self._decode(self._window[start:])
-                # If every token decodes to one incomplete character, whole characters cannot be told from parts.
+                # If each token alone decodes to an incomplete character, whole characters and parts look the same.
                 is_clear = tail.count(INCOMPLETE) < num_tokens - start or num_tokens > MAX_WINDOW + MAX_CHARACTER
                 if is_clear and whole.endswith(tail) and len(tail) > num_new:
                     num_cut = len(whole) - len(tail)
@@ -128,7 +128,7 @@ class IncrementalDetokenizer:
         if not self._stop or self._num_tokens_before_stop > 0:
             return None
         starts = ((self.text.find(stop, max(0, num_old - len(stop) + 1)), stop) for stop in self._stop)
-        # The stop string completed first, as if text arrived character by character; of those, the longest.
+        # The stop string that is completed first, as if text arrived by character; the longest wins a tie.
         found = min(((start + len(stop), start, stop) for start, stop in starts if start >= 0), default=None)
         if found is None:
             return None

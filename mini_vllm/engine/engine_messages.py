@@ -11,8 +11,8 @@ from mini_vllm.engine.llm_engine import LLMEngine
 
 OpenEngine = Callable[[], LLMEngine]  # a function of a module, a method of a picklable object, or a `partial`
 Tell = Callable[[str], None]
-# Watches the engine in its process. The first argument stops the engine with a reason. The second reports a call that
-# is taking long, and an empty text when that call ends.
+# A function that watches the engine in its process. Its first argument is a function that stops the engine with a
+# reason. The second reports a slow call, and an empty string when that call ends.
 Watch = Callable[[Tell, Tell], None]
 
 

@@ -53,17 +53,17 @@ class EngineProcess:
     def __init__(
         self, open_engine: OpenEngine, deliver: Deliver, on_death: OnDeath, watch: Watch | None, notify: Tell
     ) -> None:
-        # In a forked process torch would wait for threads that do not exist there.
+        # After a fork torch would wait for threads that do not exist in the new process.
         spawn = multiprocessing.get_context("spawn")
         self._connection, theirs = spawn.Pipe()
         self._clocks: Any = [spawn.Value("d", 0.0, lock=False) for _ in range(2)]
         arguments = open_engine, watch, theirs, *self._clocks
         self._process = spawn.Process(target=run_engine, args=arguments, name="mini-vllm-engine", daemon=True)
         self._process.start()
-        # The process exits when this end of the pipe closes, but `multiprocessing` would wait for it before that.
+        # The process exits when this end of the pipe closes, but `multiprocessing` would wait for the process first.
         atexit.register(self.abandon)
         theirs.close()
-        # Callers are on several threads. Reading results must not need the lock for sending: sending blocks while the
+        # Several threads make calls. Reading results must not need the lock for sending: sending blocks while the
         # pipe is full, and the process may itself be blocked until its results are read.
         self._sending, self._noting = threading.Lock(), threading.Lock()
         try:
@@ -183,7 +183,7 @@ class EngineProcess:
         last, num_silent = 0.0, 0
         while not self._over.wait(1.0):
             if not self._process.is_alive():
-                self.abandon()  # its children may still run and keep its end of the pipe open
+                self.abandon()  # its children may still be running and keep its end of the pipe open
             num_silent = num_silent + 1 if self._clocks[1].value == last else 0
             last = self._clocks[1].value
             if num_silent == SECONDS_OF_SILENCE:
@@ -203,9 +203,9 @@ class EngineProcess:
         if isinstance(message, EngineReply):
             with self._noting:
                 future = self._pending.pop(message.call_id, None)
-            if isinstance(message.result, RequestOutput):  # from an aborted request
+            if isinstance(message.result, RequestOutput):  # an output of an aborted request
                 self._pieces.forget(message.result.request_id)
-            if future:  # else `_fail_pending` has failed the call
+            if future:  # otherwise `_fail_pending` has failed the call
                 message.complete(future)
         elif isinstance(message, EngineDeadError):
             self._note_death(message)
@@ -222,7 +222,7 @@ class EngineProcess:
         if self._error is None and not self._is_ending:
             self._note_death(self._death_error())
         elif self._error is None:
-            self._on_death(self._death_error())  # some outputs of its last step may be missing
+            self._on_death(self._death_error())  # some outputs of the last step may be missing
         with self._noting:
             self._over.set()
         self._fail_pending()

@@ -20,9 +20,9 @@ from mini_vllm.outputs import RequestOutput
 Result = TypeVar("Result")
 Deliver = Callable[[list[RequestOutput]], None]
 OnDeath = Callable[[EngineDeadError], None]
-StepClock = c_double  # start of the current step, 0 between steps; its memory may be shared by processes
+StepClock = c_double  # start time of the current step, 0 between steps; it may be in shared memory
 MAX_REASON = 2_000
-SECONDS_OF_CALLS = 0.02  # between two steps: one client may send hundreds of requests at once
+SECONDS_OF_CALLS = 0.02  # all calls between two steps: one client may send hundreds of requests at once
 logger = logging.getLogger(__name__)
 
 
@@ -45,7 +45,7 @@ class EngineThread:
         self.error: BaseException | None = None
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._call: Future[Any] = Future()
-        # No call runs after the end, so this lock prevents queueing between the last check of the queue and the end.
+        # No call runs after the end, so this lock keeps calls from entering the queue after its last check.
         self._ending = threading.Lock()
         self._step_clock = StepClock() if step_clock is None else step_clock
         # A daemon thread does not keep the process alive if `end` was never called.
@@ -160,7 +160,8 @@ class EngineThread:
         try:
             return self.engine.abort_request(request_id, error)
         except BaseException:
-            # The code that frees blocks may have failed. The failure has reset the engine, so all blocks are free now.
+            # The failed code may be the code that frees blocks. The engine was reset after the failure, so all blocks
+            # are free now.
             return self.engine.abort_request(request_id, error)
 
     def _run(self) -> None:

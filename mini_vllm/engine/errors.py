@@ -53,7 +53,7 @@ class ContextLengthError(ValueError):
     """Prompt plus `max_tokens` exceeds `max_total_tokens`, the limit of the model or of the whole cache."""
 
     def __init__(self, message: str, num_prompt_tokens: int, max_tokens: int, max_total_tokens: int) -> None:
-        super().__init__(message, num_prompt_tokens, max_tokens, max_total_tokens)  # pickling needs all of them
+        super().__init__(message, num_prompt_tokens, max_tokens, max_total_tokens)  # pickling needs all arguments
         self.num_prompt_tokens, self.max_tokens = num_prompt_tokens, max_tokens
         self.max_total_tokens = max_total_tokens
 

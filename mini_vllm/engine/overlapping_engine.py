@@ -59,7 +59,7 @@ class OverlappingEngine(LLMEngine):
         # A request may have ended since the step was planned, and a new request may have the same id.
         requests = {one.request.request_id: one.request for one in step.batch}
         living = {name for name, request in requests.items() if self.scheduler.requests.get(name) is request}
-        # The drafts stay with the runner, because the scheduler planned placeholders for them.
+        # The runner keeps the drafts, because the scheduler planned placeholders for them.
         runner_output = ModelRunnerOutput(
             only(living, result.sampled_token_ids),
             only(living, result.errors),

@@ -44,7 +44,7 @@ class PeriodicChecker(StepObserver):
         scheduler, began = self.scheduler, self.clock()
         if len(scheduler.running) + len(scheduler.waiting) == len(scheduler.requests) and began < self._due:
             return
-        check_queues(scheduler, "priority")  # any order: a wrong one makes no text wrong
+        check_queues(scheduler, "priority")  # the order does not matter: a wrong hash changes no text
         for request in scheduler.requests.values():
             check_request(request, scheduler)
         self._check_blocks()

@@ -13,8 +13,8 @@ from mini_vllm.electives.async_scheduling import CorrectShare
 from mini_vllm.electives.gates.transferring_runner import run_step
 from mini_vllm.engine.runner_answer import checked_answer
 
-# Every call into torch releases Python's lock. Taking it again may need this long while the engine's thread writes
-# texts. With Python's default of 5 ms a step in flight was slower on a GPU than none (`mini-vllm bench gpu in-flight`).
+# Every call into torch releases Python's lock. Taking it again may take this long while the engine's thread writes
+# text. With Python's default of 5 ms a step in flight was slower on a GPU than none (`mini-vllm bench gpu in-flight`).
 SWITCH_SECONDS = 0.0005
 
 
@@ -71,7 +71,7 @@ class TokensInFlight:
         if not scheduled.draft_token_ids and not num_rejected:
             return scheduled
         corrected = self.correct_share(scheduled, num_rejected, scheduled.request.spec_token_ids)
-        return replace(corrected, block_tables=scheduled.block_tables)  # phase 8 handles only one table
+        return replace(corrected, block_tables=scheduled.block_tables)  # phase 8 supports only one table
 
 
 class RunnerThread:

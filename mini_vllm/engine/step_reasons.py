@@ -11,7 +11,7 @@ from mini_vllm.electives.gates.gated import AdmissionGates, transfers_of
 from mini_vllm.electives.wrappers import WrappedChunks
 from mini_vllm.engine.step_calls import Asked, Shortage, StepCalls, shortage_of
 
-if TYPE_CHECKING:  # 0.13.0's rules, the default, need none of the modules of later releases
+if TYPE_CHECKING:  # the default rules (0.13.0) need no module of a later release
     from mini_vllm.electives.releases.step_state import StepState
 
 Found = dict[str, Any]
@@ -36,7 +36,7 @@ class StepReasons:
         victims = {entry.victim_id: entry.cause_id for entry in plan.preempted}
         reasons, limits = dict[str, Found](), dict[str, Found]()
         planned, asked, gates = plan.num_scheduled_tokens, self.calls.asked, self._gate_names
-        others: Found | None = None  # one reason for all in the queue about which nothing was asked
+        others: Found | None = None  # one reason for all queued requests that the step did not consider
         for name, request in self.scheduler.requests.items():
             if name in planned:
                 if request.num_computed_tokens < len(request.all_token_ids) and name in asked:

@@ -6,7 +6,7 @@ from functools import cached_property
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.electives.automaton import TrieNode, build_trie
 
-# Every byte of UTF-8. A vocabulary with a token for each byte can write any text and always complete a character.
+# All bytes that occur in UTF-8. A vocabulary with a token for each byte can spell any text and complete any character.
 UTF_8 = frozenset(range(256)) - {0xC0, 0xC1, *range(0xF5, 0x100)}
 
 

@@ -105,7 +105,7 @@ def torch_threads() -> list[str]:
 def _compile(compiler: str, source: Path, options: tuple[str, ...], library: Path) -> str:
     """Compile a file to a library; return "" or the compiler's error."""
     compiled = library.with_suffix(".o")
-    # Use torch's threads, because a second thread pool would compete with them.
+    # Use torch's threads: a second thread pool would compete with them.
     threads = torch_threads()
     openmp = ["-fopenmp"] if threads else []
     # Compile and link separately, because linking with -ffast-math turns off subnormals in the whole process.

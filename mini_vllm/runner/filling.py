@@ -14,7 +14,7 @@ from transformers.utils import logging
 from mini_vllm.runner.model_files import DTYPES, KNOWN_NUMBERS, StoredTensor, one_line, some
 from mini_vllm.runner.stored_tensors import without_numbers
 
-# Parts of names left by training wrappers: DDP, torch.compile, FSDP, activation checkpointing, PEFT.
+# Parts of names that training wrappers add: DDP, torch.compile, FSDP, activation checkpointing, PEFT.
 WRAPPERS = re.compile(
     r"^(module\.|base_model\.model\.)+|_orig_mod\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\."
 )

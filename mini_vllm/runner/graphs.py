@@ -15,7 +15,7 @@ from mini_vllm.runner.paged_model import ForwardPass
 from mini_vllm.runner.steps import FlatBatch, dummy_batch
 
 WARM_UP_STEPS = 2
-MAX_GRAPH_REQUESTS = 256  # for a larger batch the launches are cheap compared with its arithmetic
+MAX_GRAPH_REQUESTS = 256  # for a larger batch the launches cost little compared with the arithmetic
 
 
 def bucket_sizes(max_num_seqs: int) -> list[int]:
@@ -107,5 +107,5 @@ def with_graphs(model: ForwardPass, max_num_seqs: int, longest_table: int) -> Gr
         return GraphedModel(model, max_num_seqs, longest_table)
     except RuntimeError as error:
         raise ValueError(
-            f"decode steps cannot be recorded as CUDA graphs ({error}); enforce_eager=True runs without them"
+            f"decode steps cannot be recorded as CUDA graphs ({error}): set enforce_eager=True to run without them"
         ) from error

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Integers = NDArray[np.int64]
-MAX_GROUP_SLOTS = 4096  # so that a group's copied K and V stay in the CPU's cache until attention reads them
-MAX_PIECE_QUERIES = 128  # a longer chunk is cut, because the tokens of a piece need no keys of later pieces
+MAX_GROUP_SLOTS = 4096  # small enough that a group's copied K and V stay in the CPU's cache until attention reads them
+MAX_PIECE_QUERIES = 128  # a longer chunk is split, because a piece's tokens do not attend to later pieces
 MAX_WASTED_PAIRS = 512  # query-key pairs of padding in a group, above which a new group is cheaper
 
 
@@ -81,7 +81,7 @@ def _similar(pieces: _Pieces, max_blocks: int, max_waste: float) -> Iterator[Int
     order = np.lexsort((pieces.blocks, pieces.lengths))[::-1]
     while len(order):
         lengths, blocks = pieces.lengths[order], pieces.blocks[order]
-        # Entry i is about a group of the first i + 1 pieces: a rectangle as wide as its widest piece.
+        # Entry i describes a group of the first i + 1 pieces: a rectangle as wide as the widest of them.
         counts, widths = np.arange(1, len(order) + 1), np.maximum.accumulate(blocks)
         waste = counts * lengths[0] * widths - np.cumsum(lengths * blocks)
         fits = (waste <= max_waste) & (counts * widths <= max_blocks)

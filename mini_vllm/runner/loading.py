@@ -73,7 +73,7 @@ def load_model(
     folder, tokenizer, ends = open_model(name_or_path)
     loaded = replace(_load_weights(folder, dtype), eos_token_ids=ends.token_ids)
     warn_of_settings(folder.generation_config)
-    set_threads_for(loaded.model)  # before packing, because packed weights are not counted as parameters
+    set_threads_for(loaded.model)  # must precede packing, because packed weights do not count as parameters
     if prepack_weights:
         pack_linear_layers(loaded.model)
     return loaded, ModelTokenizer(tokenizer, ends.token_ids)
@@ -115,7 +115,7 @@ def is_small(model: Any) -> bool:
 
 
 def _load_weights(folder: ModelFolder, dtype: str) -> LoadedModel:
-    folder.skeleton(dtype)  # raises before any weight is read
+    folder.skeleton(dtype)  # raises an error before any weight is read
     model = folder.load(dtype, bar=not folder.path.is_relative_to(EMBEDDED_MODEL))
     return described(folder, model.to(pick_device()).eval())
 
@@ -125,7 +125,7 @@ def inspect(folder: ModelFolder) -> tuple[Any, LoadedModel | None]:
 
     Raises `ValueError` like `load_model`.
     """
-    model = folder.skeleton("bfloat16")  # without numbers, transformers computes experts only in this dtype
+    model = folder.skeleton("bfloat16")  # on tensors without numbers, transformers computes experts only in this dtype
     try:
         return model, describe_model(model)
     except ValueError as error:
@@ -187,6 +187,6 @@ def layer_groups(config: Any, windows: list[int | None], longest: int) -> KVCach
     if told != windows or len(set(windows) - {None}) > 1:
         raise ValueError(
             f"{config.model_type} calls the attention of its layers with the windows {windows}, and its config has "
-            f"{told}; the cache supports a single window length, the same in both"
+            f"{told}; both must name the same single window length"
         )
     return KVCacheGroups(tuple(None if one is None or one >= longest else one for one in windows))

@@ -30,7 +30,7 @@ TASKS = {
     "EncoderModel": "an encoder",
 }
 SERVES = "the engine serves decoder-only text models"
-STATES = (  # types whose layers keep a state of fixed size, some or all of them
+STATES = (  # model types in which some or all layers keep a state of fixed size
     "bamba falcon_h1 falcon_mamba jamba mamba mamba2 nemotron_h olmo_hybrid qwen3_next recurrent_gemma rwkv xlstm "
     "zamba zamba2"
 ).split()
@@ -58,7 +58,7 @@ def refuse_by_files(folder: Path) -> dict[str, Any]:
             f"another folder, and pass that with --adapter NAME=PATH"
         )
     if (folder / "modules.json").exists():
-        raise ValueError(f"{folder} holds a sentence-transformers model, which embeds texts; {SERVES}")
+        raise ValueError(f"{folder} holds a sentence-transformers model, which computes embeddings; {SERVES}")
     _refuse_quantized(folder, config)
     _refuse_senses(folder, config)
     _refuse_classes(folder, config)
@@ -76,7 +76,7 @@ def tokenizer_files(folder: Path) -> list[Path]:
     if code and not (folder / "tokenizer.json").exists():
         raise ValueError(
             f"{folder / 'tokenizer_config.json'} needs code from the folder ({code}), which is never run; a "
-            f"tokenizer.json would be enough"
+            f"tokenizer.json would make it unnecessary"
         )
     there = [file for pattern in TOKENIZERS for file in folder.glob(pattern)]
     if not there:
@@ -146,8 +146,8 @@ def _refuse_classes(folder: Path, config: dict[str, Any]) -> None:
         raise ValueError(f"{kind} has an encoder; the engine serves decoder-only models ({file})")
     if kind in STATES:
         raise ValueError(
-            f"{folder} holds {kind}, whose layers keep a state of each text; the cache supports only layers that "
-            f"keep K and V of each token"
+            f"{folder} holds {kind}, whose layers keep a state per sequence; the cache supports only layers that keep "
+            f"K and V of each token"
         )
 
 
@@ -167,7 +167,9 @@ def _refuse_code(folder: Path, config: dict[str, Any]) -> None:
         )
     if kind is None:
         raise ValueError(f"{file} has no model_type")
-    raise ValueError(f"{file} has model_type {kind!r}, which transformers {version} does not know; a newer version may")
+    raise ValueError(
+        f"{file} has model_type {kind!r}, which transformers {version} does not support; a newer version may"
+    )
 
 
 def _refuse_tasks(folder: Path, config: dict[str, Any]) -> None:

@@ -42,9 +42,11 @@ def require_known_attention(config: Any) -> None:
             f"and {SLIDING}"
         )
     if getattr(config, "attn_logit_softcapping", None):
-        raise ValueError(f"{config.model_type} caps its attention logits (attn_logit_softcapping)")
+        raise ValueError(
+            f"{config.model_type} caps its attention logits (attn_logit_softcapping), which the engine does not support"
+        )
     if not hasattr(config, "num_attention_heads"):
-        raise ValueError(f"{config.model_type} has no attention heads in its config")
+        raise ValueError(f"the config of {config.model_type} has no attention heads")
 
 
 def longest_exact_text(config: Any) -> tuple[int, str]:
@@ -57,7 +59,7 @@ def longest_exact_text(config: Any) -> tuple[int, str]:
     named = getattr(config, "max_position_embeddings", None)
     if type(named) is not int or named < 2:
         raise ValueError(
-            f"{config.model_type} must name its longest text in config.json: max_position_embeddings must be an "
+            f"{config.model_type} must state its maximum length in config.json: max_position_embeddings must be an "
             f"integer of at least 2, got {named!r}"
         )
     limits = [_limit_of(rope, named) for rope in rope_parameters(config)]

@@ -80,7 +80,8 @@ class OpenedModel:
         `adapters` is a digest of the served adapters, because a block's hash contains only an adapter's name.
         """
         weights = sha256(f"{self.loaded.model.config!r}{self.quantization}".encode() + adapters)
-        for parameter in self.loaded.model.parameters():  # only embeddings and norms if the linear layers are packed
+        for parameter in self.loaded.model.parameters():
+            # counts only embeddings and norms if the linear layers are packed
             weights.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
         return DiskBlockStore(Path(path) / weights.hexdigest()[:16], max_bytes, self.block_like(block_size))
 

@@ -89,7 +89,7 @@ def hide_unusable(logits: Tensor) -> Tensor:
 
     From a GPU the result is valid only after a later read from the GPU, for example of the tokens.
     """
-    # The largest and the smallest logits are finite only if all are, and finding them costs less than a test per logit.
+    # The largest and smallest logits are finite only if all are, and finding them costs less than testing each.
     usable = torch.maximum(logits.amax(dim=-1), -logits.amin(dim=-1)).isfinite()
     # Checking `usable` is skipped on a GPU, where it would add a second device sync per step.
     if logits.device.type != "cpu" or not usable.all():

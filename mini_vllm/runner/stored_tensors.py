@@ -35,7 +35,8 @@ def load_pickled(file: Path, device: str) -> dict[str, torch.Tensor]:
         found = torch.load(file, map_location=device, weights_only=True)
     except Exception as error:  # a damaged file may raise any error
         raise ValueError(
-            f"{file} is damaged, or holds more than tensors, which could be code: save it as model.safetensors"
+            f"{file} is damaged, or holds objects other than tensors, which "
+            f"could run code: save it as model.safetensors"
         ) from error
     if not isinstance(found, dict) or not all(isinstance(one, torch.Tensor) for one in found.values()):
         raise ValueError(f"{file} must hold tensors by name")

@@ -17,7 +17,8 @@ def bytes_of_tokens(tokenizer: Any, decode: Decode) -> list[bytes]:
     their neighbours, such as the second of two equal CTC tokens, because joining their bytes would not give the text.
     """
     names: list[str | None] = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-    for token_id in {*tokenizer.all_special_ids} & {*range(len(names))}:  # SentencePiece decodes <unk> to a symbol
+    for token_id in {*tokenizer.all_special_ids} & {*range(len(names))}:
+        # SentencePiece decodes <unk> to a visible symbol
         names[token_id] = None
     words = (i for i, name in enumerate(names) if name and name.isascii() and name.isalpha() and decode([i]))
     anchor = next(words, None)

@@ -53,16 +53,17 @@ class BackendSettings:
 
     model: str
     dtype: str = "float32"
-    num_threads: int = 1  # 0: the backend chooses
+    num_threads: int = 1  # 0 lets the backend choose
     kv_cache_tokens: int = 8192
     max_num_batched_tokens: int = 512
     max_num_seqs: int = 64
     lineup: str = "solution"
-    num_served: int | None = None  # a slow backend serves only the first few requests; None: all
-    max_model_len: int | None = None  # maximum tokens of a request, only for mini-vLLM; None: the model's limit
-    async_scheduling: bool = False  # only for mini-vLLM
-    spin_count: int | None = None  # how often libgomp's waiting threads look; None: the backend chooses
-    quantization: str | None = None  # int8: of the weights, by each backend's own way
+    num_served: int | None = None  # a slow backend serves only the first few requests; None means all
+    # maximum tokens of a request, used only by mini-vLLM; None means the model's limit
+    max_model_len: int | None = None
+    async_scheduling: bool = False  # used only by mini-vLLM
+    spin_count: int | None = None  # how often libgomp's waiting threads poll; None lets the backend choose
+    quantization: str | None = None  # int8: the type of the weights, with each backend's own method
 
     def for_whole_prompts(self, longest: int) -> "BackendSettings":
         """Return the settings for a lineup without chunked prefill: the budget holds the longest request."""
@@ -76,7 +77,7 @@ class BackendSettings:
             max_num_batched_tokens=self.max_num_batched_tokens,
             max_model_len=self.max_model_len,
             block_size=BLOCK_SIZE,
-            num_gpu_blocks=self.kv_cache_tokens // BLOCK_SIZE + 1,  # one more for the null block
+            num_gpu_blocks=self.kv_cache_tokens // BLOCK_SIZE + 1,  # one extra block for the null block
             dtype=self.dtype,
             quantization=self.quantization,
             async_scheduling=self.async_scheduling,

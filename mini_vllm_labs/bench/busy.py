@@ -26,9 +26,10 @@ FIXED = (ONE_THREAD, SPINNING, PASSIVE)
 STATIC = "transformers-static"
 PEERS = (STATIC, OPENVINO)
 SPINS = 300_000  # libgomp's own count while OMP_WAIT_POLICY is unset
-NUM_TOKENS = {EMBEDDED: 32, RANDOM_20M: 16, RANDOM: 4}  # of an output: a step of the larger ones takes far longer
+# the limit for an output, because a step of the larger models takes far longer
+NUM_TOKENS = {EMBEDDED: 32, RANDOM_20M: 16, RANDOM: 4}
 PROMPT_TOKENS = 8  # less than a block, so that no prompt is cached
-SECONDS = 0.5  # a turn repeats short rounds for at least this long
+SECONDS = 0.5  # a turn repeats short rounds until this time has passed
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from mini_vllm_labs.bench.speculative import (
 )
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
-VOCAB = range(4, 1500)  # 0 to 3 are special tokens
+VOCAB = range(4, 1500)  # ids 0 to 3 are special tokens
 WITH, WITHOUT = "with it", "without"
 NO_DRAFTS, FIXED, ADAPTIVE, DRAFT_MODEL = "no drafts", "4 drafts", "adaptive", "draft model"
 IN_TURN, OVERLAPPED, BETWEEN = "in turn", "overlapped", "not in the pass"
@@ -34,9 +34,10 @@ AT_A_TEMPERATURE = {
     "temperature 0.8": {"temperature": 0.8},
     "temperature 0.8 with two cuts": {"temperature": 0.8, "top_k": 50, "top_p": 0.9},
 }
-NUM_TOKENS = {EMBEDDED: 96, LARGER: 16, WIDE: 8}  # a step of the larger ones takes far longer
+NUM_TOKENS = {EMBEDDED: 96, LARGER: 16, WIDE: 8}  # a step of the larger models takes far longer
 QUICK = {"batch_sizes": (1, 4), "models": (EMBEDDED,)}
-# Greedy, with every row masked. The text must end in "#", which the model does not write, so it does not end early.
+# Greedy decoding, with every row masked. The text must end in "#", which the model does not write, so texts do not end
+# early.
 REGEX = r"[A-Za-z ,.!?\n]*#"
 JSON_ARRAY = {"type": "array", "items": {"type": "string", "maxLength": 20}, "minItems": 100}
 GRAMMARS = {

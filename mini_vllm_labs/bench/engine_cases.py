@@ -30,7 +30,7 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 Part = Literal["kv_cache", "preemption", "prefix_cache", "chunking", "runner", "speculation", "async_scheduling"]
 EMBEDDED, LARGER, WIDE = "embedded model", "150 M model, random weights", "Qwen3-0.6B's shape, 2 layers, random weights"
-END_OF_TEXT = 2  # in the course's tokenizer; grammars need an end token
+END_OF_TEXT = 2  # an id of the course's tokenizer, because grammars need an end token
 SHAPES = {LARGER: RANDOM_MODEL | {"eos_token_id": END_OF_TEXT}, WIDE: LARGE_VOCABULARY}
 BATCH_SIZES = (1, 4, 16, 64)
 MIN_ROOM = 1024
@@ -124,7 +124,8 @@ def measure(
             path = str(save_random_model(Path(folder) / "model", SHAPES[model])) if model in SHAPES else None
             if threads:
                 torch.set_num_threads(threads)
-            with patch.dict(os.environ, {NUM_THREADS.name: str(threads)} if threads else {}):  # fixes the number
+            with patch.dict(os.environ, {NUM_THREADS.name: str(threads)} if threads else {}):
+                # fixes the number of output tokens
                 sides = build_sides(one, lineup, path)
             chat = partial(as_chat, next(iter(sides.values())).engine)
             for (workload, make), size in product(one.workloads.items(), one.batch_sizes):

@@ -15,8 +15,8 @@ from mini_vllm.sampling_params import SamplingParams
 from mini_vllm_labs.bench.case import Measured
 from mini_vllm_labs.bench.scheduling import BLOCK_SIZE, clock, decode_prompt, per_request
 
-NUM_REQUESTS = 64  # run, and as many wait
-NUM_STEPS = 8  # few, because the fake model reads the whole context in each step
+NUM_REQUESTS = 64  # this many requests run, and as many wait
+NUM_STEPS = 8  # few requests, because the fake model reads the whole context in each step
 
 
 class Explainer(StepObserver):

@@ -64,10 +64,11 @@ def simulate_fleet(
     """Send each request, when it arrives, to the replica that the router chooses. Raises like `simulate`."""
     fleet = [Simulation(requests, build_scheduler(config, lineup), cost) for _ in range(num_replicas)]
     num_sent, replicas = [0] * num_replicas, []
-    fleet[0].require_servable()  # all replicas are alike
+    fleet[0].require_servable()  # all replicas have equal speed
     for index, request in enumerate(requests):
         for simulation in fleet:
-            simulation.serve_until(request.arrival_time)  # all replicas: the router sees their current loads
+            # the same for all replicas: the router sees their current loads
+            simulation.serve_until(request.arrival_time)
         loads = {replica: num_sent[replica] - one.num_finished for replica, one in enumerate(fleet)}
         replica = router.choose(prefix_of(request, config.block_size), loads)
         fleet[replica].add_request(index)

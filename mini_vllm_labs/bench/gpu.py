@@ -14,8 +14,9 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 LIMIT_SECONDS = 480
-AIM = 0.7  # share of the memory bandwidth that a decode kernel must reach if it has enough to read
-MAX_DIFFERENCE = 0.05  # of two bfloat16 logits, relative to the largest: products of different shapes round differently
+AIM = 0.7  # share of the memory bandwidth that a decode kernel must reach on large inputs
+# difference of two bfloat16 logits, relative to the largest: products of different shapes round differently
+MAX_DIFFERENCE = 0.05
 PARTS = {
     "equal": "20 greedy texts in float32, here and on the CPU",
     "graphs": "decode steps of 1 to 256 requests, from CUDA graphs and directly",

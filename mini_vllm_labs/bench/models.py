@@ -51,9 +51,9 @@ class ModelSize:
     vocab_size: int
     num_parameters: int
     layer_weights: int  # weights of the linear layers that every token passes through
-    head_weights: int  # weights of the output layer, which only sampling tokens pass through
+    head_weights: int  # weights of the output layer, which only tokens that sample pass through
     kv_numbers_per_token: int
-    attention_width: int  # layers times heads times head size: each attended token costs 4 operations per unit
+    attention_width: int  # layers times heads times head size: each token attended to costs 4 operations per unit
 
 
 QWEN3_SHAPE = LARGE_VOCABULARY | {"num_hidden_layers": 28, "max_position_embeddings": 40_960}  # Qwen3-0.6B's

@@ -167,7 +167,7 @@ def wait_for(page: Any, count: int) -> None:
     try:
         page.wait_for_function("(count) => painted.length >= count", arg=count, timeout=1e3 * SECONDS)
     except NotPaintedError as error:
-        raise RuntimeError(f"move {count} of the knob was not answered within {SECONDS} seconds") from error
+        raise RuntimeError(f"the page did not answer move {count} of the knob within {SECONDS} seconds") from error
 
 
 def settled(page: Any) -> float:

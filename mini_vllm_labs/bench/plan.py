@@ -15,10 +15,10 @@ BLOCK_TOKENS = 32  # unit of `room_needed`: a multiple of every backend's block 
 OURS = "mini-vllm"
 PROFILED = "mini-vllm-profiled"
 SLOW = "transformers-one-by-one"
-NUM_SLOW = 8  # requests for `SLOW`, which would need minutes for all of them
+NUM_SLOW = 8  # number of requests for `SLOW`, which would need minutes for all of them
 WORKLOADS = ALL_AT_ONCE, STREAM, SHARED_PREFIX = "all at once", "stream", "shared prefix"
 NUM_QUESTIONS = 32
-MIN_BATCHED = 8  # requests of a round, because a single request takes only a few milliseconds
+MIN_BATCHED = 8  # number of requests of a round, because a single one takes only a few milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class ThroughputPlan:
 
     def profiled(self) -> tuple[list[TimedRequest], list[TimedRequest]]:
         """Return two more rounds of chats and documents: a warm-up and one to profile."""
-        return self._mixed(200), self._mixed(201)  # numbers of no other round, so no prompt is cached
+        return self._mixed(200), self._mixed(201)  # numbers that no other round uses, so that no prompt is cached
 
     def settings(self) -> BackendSettings:
         """Return the settings of every backend. The KV cache holds all requests of a round without sharing.

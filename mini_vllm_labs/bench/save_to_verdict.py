@@ -28,7 +28,7 @@ from mini_vllm_labs.runs.starter_status import lab_folder, unwritten_tasks
 
 COPIED = ("conftest.py", "pyproject.toml", "mini_vllm", "mini_vllm_labs", "labs")
 BY_HAND, NEW, WAITING = "pytest by hand", "new worker", "waiting worker"
-REST_SECONDS = 0.5  # without CPU time: the worker has imported everything
+REST_SECONDS = 0.5  # CPU time is not needed: the worker has imported everything
 
 
 def verdict_cases(numbers: Sequence[int], num_rounds: int, report: ProgressReport) -> Iterator[Case]:
@@ -46,7 +46,7 @@ def verdict_cases(numbers: Sequence[int], num_rounds: int, report: ProgressRepor
                 solution = CHECKOUT / "solutions" / f"{lab_folder(number)}.py"
                 shutil.copy(solution, Path(folder, "labs", lab_folder(number), "starter.py"))
             elif unwritten_tasks(number):
-                raise ValueError(f"--phase {number}: there is no verdict to wait for until its starter is written")
+                raise ValueError(f"--phase {number}: write its starter first, because an unwritten one has no verdict")
             report(f"phase {number}")
             program = [sys.executable, "-m", __name__, str(number), str(num_rounds)]
             done = subprocess.run(program, cwd=folder, capture_output=True, text=True, check=False)

@@ -33,7 +33,7 @@ NUM_ROUNDS = 7
 NUM_ADMISSIONS = 2000
 SMALL_POOL, LARGE_POOL = 10_000, 1_000_000
 NUM_QUEUED = 100_000
-NUM_RUNNING = 64  # in comparisons of pool and queue sizes
+NUM_RUNNING = 64  # for comparisons of pool and queue sizes
 LOOKED_UP_TOKENS, NUM_LOOK_UPS, WINDOW = 32_000, 20, 1024
 Runs = Mapping[str, Callable[[int], Measured]]
 

@@ -22,7 +22,7 @@ BLOCK_SIZE = 16
 MODEL = "Llama-3.1-8B"
 DECODES = (32, 32, 32_000, 32_000, 32)  # requests, tokens, attended tokens, attended pairs, sampled tokens
 
-Seconds = dict[int, tuple[float, float]]  # computed tokens -> (seconds to recompute, seconds to swap out and in)
+Seconds = dict[int, tuple[float, float]]  # maps computed tokens to (seconds to recompute, seconds to swap out and in)
 
 
 def crossing(seconds: Seconds) -> str:

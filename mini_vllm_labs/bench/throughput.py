@@ -13,7 +13,7 @@ from mini_vllm_labs.bench.peer_process import PeerProcess, why_missing
 from mini_vllm_labs.bench.plan import NUM_SLOW, OURS, PROFILED, SLOW, STREAM, WORKLOADS, ThroughputPlan, Workload
 from mini_vllm_labs.pictures.terminal.progress import ProgressReport, unreported
 
-LOAD = 0.5  # of mini-vLLM's requests per second with all at once, so that it can keep up with the stream
+LOAD = 0.5  # share of mini-vLLM's requests per second with all at once, so that it can keep up with the stream
 STREAM_RATE = 0.98
 """No backend can serve a stream faster than it arrives: tokens/s within 2% count as equal, and latencies decide."""
 RATE, BETWEEN = "tokens/s", "between tokens"

@@ -93,7 +93,7 @@ class Continuous:
         self.model = load(settings)
         self.temperature = 0.0
         known = inspect.signature(ContinuousBatchingConfig).parameters
-        name = "page_size" if "page_size" in known else "block_size"  # the latter in transformers 5.17
+        name = "page_size" if "page_size" in known else "block_size"  # the latter exists since transformers 5.17
         page_size: dict[str, Any] = {name: PAGE_SIZE}
         self.batching = ContinuousBatchingConfig(
             num_blocks=settings.kv_cache_tokens // PAGE_SIZE + 4,
@@ -129,7 +129,7 @@ class Continuous:
                     )
                     index_of[request_id] = index
                 wait = 1.0 if arrivals.all_in else max(1e-3, requests[arrivals.next].arrival_time - arrivals.now)
-                result = manager.get_result(timeout=min(1.0, wait))  # the timeout reveals a dead manager
+                result = manager.get_result(timeout=min(1.0, wait))  # the timeout detects a dead manager
                 if result is not None and result.is_finished():
                     times = [moment - arrivals.start for moment in result.timestamps]
                     arrivals.note(index_of[result.request_id], list(result.generated_tokens), times)

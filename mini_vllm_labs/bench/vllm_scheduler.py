@@ -31,7 +31,8 @@ def vllms() -> tuple[str, Maker]:
     """Return vLLM's release and the maker of its scheduler: prefix caching on, a text model with full attention."""
     from mini_vllm_labs.inside_vllm import stock_scheduler as stock
 
-    make_scheduler = stock.make_scheduler  # before vLLM is imported here, because `stock` keeps vLLM's log off stdout
+    # must run before the import of vLLM here, because `stock` keeps vLLM's log off stdout
+    make_scheduler = stock.make_scheduler
     from vllm import sampling_params
     from vllm.v1 import outputs, request
 

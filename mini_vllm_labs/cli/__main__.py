@@ -3,4 +3,4 @@
 from mini_vllm_labs.cli.main import app
 
 if __name__ == "__main__":
-    app(prog_name="mini-vllm")  # the name under which shells ask for completions
+    app(prog_name="mini-vllm")  # the program name for which shells request completions

@@ -152,7 +152,9 @@ def claims(
     """
     chosen = [claim for claim in CLAIMS if not words or any(word.lower() in claim.name.lower() for word in words)]
     if not chosen:
-        raise ValueError(f"no claim has {' or '.join(words or [])}; they are: {'; '.join(c.name for c in CLAIMS)}")
+        raise ValueError(
+            f"no claim contains {' or '.join(words or [])}; the claims are: {'; '.join(c.name for c in CLAIMS)}"
+        )
     console, found = make_console(stderr=as_json), []
     team = replace(lineup_to_run(lineup, console), runner="absent")
     console.print(whose_code(team), markup=False)

@@ -52,11 +52,13 @@ def conformance(
             console.print(last_steps("as recorded", recorded))  # type: ignore[arg-type]
 
     if seed is not None and kind and not set(kind) & set(DRAWN):
-        raise ValueError(f"--seed {seed} draws scenarios of --kind small and mixed, got --kind {', '.join(kind)}")
+        raise ValueError(f"--seed {seed} works only with --kind small and mixed, got --kind {', '.join(kind)}")
 
     def draw_scenarios(releases: Sequence[str], kinds: Sequence[str]) -> Iterator[Message]:
         if not solutions_exist():
-            raise ValueError(f"--kind {kinds[0]}: the reference decides these scenarios, and it is not in this edition")
+            raise ValueError(
+                f"--kind {kinds[0]}: these scenarios need the reference, which this edition does not contain"
+            )
         return drawn_lines(seed or 0, releases, kinds)
 
     kinds = kind or (DRAWN if seed is not None else ())

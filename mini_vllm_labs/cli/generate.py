@@ -84,7 +84,7 @@ def generate(
     dense = stands_in_for_phase_6(team, model, fake_model=fake_model)
     if remark := remark_on_phase_6(team, dense=dense):
         make_console(stderr=True).print(remark)
-    if team.runner == "starter" and not is_begun(6):  # before torch, which takes long to load
+    if team.runner == "starter" and not is_begun(6):  # must precede the import of torch, which is slow
         raise NotImplementedError(unwritten_tasks(6)[0])
     with reported("Loading torch and the model"):
         llm = open_llm(model, config, team, dense=dense, adapters=adapters)

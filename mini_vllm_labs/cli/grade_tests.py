@@ -38,7 +38,7 @@ def grade_tests(
     if sheet is not None and (sheet.suffix != ".json" or not sheet.resolve().parent.is_dir()):
         raise ValueError(f"--sheet {sheet}: name a file that ends in .json, in a folder that exists")
     if sheet is not None and sheet.exists():
-        read_points(sheet)  # before the work, in case it is another file
+        read_points(sheet)  # checked before the work, in case it is a different file
     with reported(f"Running your tests on mistakes of phase {phase}"):
         grade = graded(file, phase)
     show(console, grade)

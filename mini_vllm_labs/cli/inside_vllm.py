@@ -110,9 +110,9 @@ def compared(team: Lineup, console: Console) -> tuple[list[Pair], Result]:
     titles = [(f"{blocks} blocks", blocks, more) for blocks in pools]
     if team.speculation != "absent":
         titles.append((f"{POOLS[0]} blocks, drafts", POOLS[0], more | {"speculative_config": DRAFTS}))
-    # vLLM counts the null block, which no request can hold.
+    # vLLM counts the null block, which requests cannot use.
     rounds = [(name, blocks + 1, settings) for _, blocks, settings in titles for name in ("stock", "yours")]
-    # Before the drafts, so that their leftovers in vLLM's process are not measured.
+    # Measured before the drafts, because those leave objects in vLLM's process.
     rounds.insert(2 * len(pools), ("speed", 0, more))
     with reported("Starting vLLM") as report:
         found = list[Result]()

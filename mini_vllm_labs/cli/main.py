@@ -61,7 +61,7 @@ TEACH = [
     ("site", "modules:site", "Build the website: the pages, and the lab in a browser's tab."),
     ("gradescope", "classroom.gradescope:gradescope", "Write a Gradescope autograder."),
 ]
-HAS_CLASSROOM = (Path(__file__).parents[1] / "classroom").is_dir()  # a student edition has none
+HAS_CLASSROOM = (Path(__file__).parents[1] / "classroom").is_dir()  # a student edition does not have this folder
 COMMANDS = {"Learn": LEARN, "Look": LOOK, "Measure": MEASURE, "Serve": SERVE}
 if HAS_CLASSROOM:
     COMMANDS["Teach"] = TEACH

@@ -42,7 +42,7 @@ def report(name: str) -> Iterator[tuple[str, str]]:
 def _ask(name: str) -> ModelFacts:
     """Ask transformers, whose import takes seconds, unless the files alone show that the folder is refused."""
     folder = find_folder(name, download=False)
-    with suppress(OSError):  # unreadable: transformers says which file
+    with suppress(OSError):  # it is unreadable; transformers says which file
         refuse_by_files(folder)
         tokenizer_files(folder)
     return ask_transformers(name)

@@ -100,11 +100,11 @@ def lineup_with_starters(phases: str) -> Lineup:
         chosen = chosen_phases(phases, COMPARED_PHASES[-1])
     except ValueError:
         chosen = range(0)
-    # A range may contain a phase that decides nothing here, but must not begin or end with one.
+    # A range may include a phase that decides nothing here, but must not begin or end with it.
     if not chosen or not {chosen[0], chosen[-1]} <= set(COMPARED_PHASES):
         raise ValueError(
-            f"--phase {phases}: the oracle compares decisions, which phases 1 to 5, 7, 8 and 11 make; "
-            f"give one of them, or a range such as 1-3"
+            f"--phase {phases}: the oracle compares decisions, which only phases 1 to 5, 7, 8 and 11 "
+            f"make; give one of them, or a range such as 1-3"
         )
     lineup = parse_lineup(REFERENCE)
     for number in COMPARED_PHASES:
@@ -156,8 +156,8 @@ def phases_to_compare(phases: str | None) -> list[int]:
     if not set(chosen) >= ALWAYS:
         asked = "those written so far" if phases is None else f"--phase {phases}"
         raise ValueError(
-            f"nothing can be compared with {asked}: recorded decisions have block ids, which phases 1 and 2 decide "
-            f"together; give 1-2, 1-3, 1-4 or 1-5, or write both first"
+            f"nothing can be compared with {asked}: phases 1 and 2 together decide the recorded block ids; give "
+            f"1-2, 1-3, 1-4 or 1-5, or write both phases first"
         )
     return chosen
 

@@ -76,14 +76,14 @@ def require_scheduling_phases(lineup: Lineup) -> None:
     if absent:
         others = "the reference's in their place (starter:1,solution:2-5), or " if solutions_exist() else ""
         raise ValueError(
-            f"nothing can be compared: the recorded scheduler uses phases 1 to 5, and absent here: "
-            f"{enumeration(absent)}. Take {others}`mini-vllm grade`, which grades what you have"
+            f"nothing can be compared: the recorded scheduler uses phases 1 to 5, but these are "
+            f"absent here: {enumeration(absent)}. Use {others}`mini-vllm grade`, which grades the phases that you have"
         )
 
 
 def load(path: Path) -> list[Scenario]:
     """Read a whole trace file; exit with 2 if it is not one."""
-    gc.disable()  # otherwise the collector would spend most of the time on walking through hundreds of megabytes
+    gc.disable()  # otherwise the collector would spend most of the time traversing hundreds of megabytes
     try:
         scenarios = list(read_scenarios(path))
         for scenario in scenarios:

@@ -46,7 +46,7 @@ def read_plain_llama(name: str) -> ModelFacts | None:
         if {tensor: one.shape for tensor, one in stored.items()} != dict(_tensors(config)):
             return None
         return _facts(folder, config, generation, stored)
-    except Exception:  # damaged files: a load refuses them with the same message
+    except Exception:  # damaged files; loading the model rejects them with the same message
         return None
 
 
@@ -160,7 +160,7 @@ def _tokenizer_settings(folder: Path) -> dict[str, Any]:
     others = read_json(more) if more.exists() else {}
     differs = any(name in SPECIAL and _content(one) != _content(settings.get(name)) for name, one in others.items())
     if differs or settings.get("tokenizer_class") not in TOKENIZER_CLASSES or "auto_map" in settings:
-        raise ValueError(f"{folder} has a tokenizer that transformers makes")
+        raise ValueError(f"{folder} has a tokenizer that only transformers can build")
     return settings
 
 

@@ -43,7 +43,7 @@ def share(
     content = page_of(run).encode()
     if len(content) > MAX_BYTES:
         raise ValueError(
-            f"the page would have {len(content):,} bytes, at most {MAX_BYTES:,} are shared: fewer --requests"
+            f"the page would have {len(content):,} bytes, but at most {MAX_BYTES:,} can be shared: use fewer --requests"
         )
     write_page(file, content, overwrite=overwrite)
     console.print("\n".join([run.whose, *run.remarks]), markup=False)

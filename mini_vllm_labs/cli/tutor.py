@@ -112,7 +112,7 @@ class Tutor:
         if ladder is None:
             raise ValueError(f"there are no hints for task {task}")
         phase, _ = task_named(task)
-        steps = ladder[:-1]  # the last is as good as a recipe
+        steps = ladder[:-1]  # the last hint is almost a recipe
         num_seen, now = min(seen().get(task, 0), len(steps)), digest_of(starter_path(phase.number))
         if num_seen and self._tried.get(task) == now:
             return f"The starter has not changed since the last hint. It was:\n\n{steps[num_seen - 1][1]}"
@@ -137,7 +137,7 @@ class Tutor:
                 [sys.executable, "-m", "mini_vllm_labs.cli", "trace", *options],
                 cwd=self._folder,
                 env=os.environ | {"HF_HUB_OFFLINE": "1", "NO_COLOR": "1"},
-                stdin=subprocess.DEVNULL,  # otherwise it could read the messages of the protocol
+                stdin=subprocess.DEVNULL,  # otherwise it could read the protocol's messages
                 capture_output=True,
                 text=True,
                 timeout=TRACE_SECONDS,

@@ -82,7 +82,9 @@ def require_passing(files: Files) -> None:
             with reported(f"Grading phase {phase.number}"):
                 grade = grade_tests(phase, threading.Event())
             if not grade.is_complete:
-                raise ValueError(f"no viva before phase {phase.number} passes: mini-vllm grade --phase {phase.number}")
+                raise ValueError(
+                    f"viva needs a passing phase {phase.number}: run mini-vllm grade --phase {phase.number} first"
+                )
 
 
 def ask(console: Console, sheet: Sheet, *, practice: bool) -> None:

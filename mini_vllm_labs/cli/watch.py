@@ -39,7 +39,7 @@ def watch(
         fail(f"watch grades with pytest: {install_command('test')}", 1)
     if finish is not None:
         if finish not in FINISHES:
-            raise ValueError(f"--finish {finish}: there are {', '.join(FINISHES)}")
+            raise ValueError(f"--finish {finish}: choose one of {', '.join(FINISHES)}")
         keep(finish=finish)
     chosen = kept().get("finish")
     name = chosen if chosen in FINISHES else "engine"

@@ -22,7 +22,7 @@ STEP_FIELDS = {
     "gates": ("loading", "held_after", "encodings_freed", "encoder_after"),
     "newer": ("deferred_after", "reset_done", "skip_drafts", "drafts_wanted"),
 }
-SOME_STEPS = (*STEP_FIELDS["gates"], *STEP_FIELDS["newer"])  # recorded only where the scenario uses them
+SOME_STEPS = (*STEP_FIELDS["gates"], *STEP_FIELDS["newer"])  # recorded only if the scenario uses them
 GROUPS = ("order", "computed", "causes", "output", "ends", "queues", "sent", "blocks", "pool", "gates", "newer")
 WORDS = {
     "who": "who was scheduled",

@@ -21,7 +21,7 @@ GATES = ("grammar", "lora", "encoder", "remote", "window", "hybrid")
 CAPABILITIES = (*PLAIN, "options", "pause", "reset", "spec", "async", *GATES)
 SHORT = {"plain": PLAIN, "gates": GATES}
 KINDS = ("plain", "spec", "async", "async_spec", *GATES, "gates")
-DRAWN = ("small", "mixed")  # decided by the course's engine, and asked only by name
+DRAWN = ("small", "mixed")  # the course's engine decides these, and they run only if they are named
 OPTIONS = {
     "scheduler_reserve_full_isl": True,
     "watermark": 0,
@@ -160,9 +160,9 @@ def _checked(line: Any) -> RecordedScenario:
     """Return the line's scenario after every part that a run reads was read once."""
     scenario = RecordedScenario(line)
     if scenario.release not in FILES:
-        raise ValueError(f"config.version is {scenario.release!r}; the releases known here are {', '.join(FILES)}")
+        raise ValueError(f"config.version is {scenario.release!r}, but the known releases are {', '.join(FILES)}")
     if scenario.kind not in (*KINDS, *DRAWN):
-        raise ValueError(f"kind is {line['kind']!r}; the kinds known here are named, base, {', '.join(KINDS[1:])}")
+        raise ValueError(f"kind is {line['kind']!r}, but the known kinds are named, base, {', '.join(KINDS[1:])}")
     scenario.begin()
     for number, step in enumerate(scenario.steps):
         scenario.update(number)

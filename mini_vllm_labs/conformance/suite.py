@@ -86,8 +86,10 @@ def _wanted(options: Options, releases: Sequence[str]) -> list[RecordedScenario]
         found += map(RecordedScenario, options.draw(releases, kinds))
     known = [one.name for one in found]
     if unknown := [name for name in options.names if name not in known]:
-        raise ValueError(f"no scenario {unknown[0]!r} among the {len(found)} chosen, such as {', '.join(known[:5])}")
+        raise ValueError(
+            f"no scenario {unknown[0]!r} is among the {len(found)} chosen ones, such as {', '.join(known[:5])}"
+        )
     if not found:
         asked_for = ", ".join(options.kinds) or "any"
-        raise ValueError(f"no scenario of release {', '.join(releases)} and kind {asked_for} is here")
+        raise ValueError(f"there are no scenarios of release {', '.join(releases)} and kind {asked_for}")
     return [one for one in found if one.name in options.names] if options.names else found

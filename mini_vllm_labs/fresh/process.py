@@ -40,7 +40,7 @@ SECONDS = 120.0
 OUTPUT_BYTES = 20_000
 MAX_BYTES = 2**30
 MEMORY_BYTES = 4 * 2**30
-COMMAND = (sys.executable, "-X", "faulthandler", "-m", "mini_vllm_labs.fresh")  # a crash in C reports its line
+COMMAND = (sys.executable, "-X", "faulthandler", "-m", "mini_vllm_labs.fresh")  # so that a crash in C reports its line
 WITH_MODEL = "with-model"
 
 
@@ -159,7 +159,7 @@ class ReadyProcess:
         self._since = time.time()
         self._waiting = self._start()
         if previous := getattr(self, "_end", None):
-            previous.detach()  # it belongs to its caller
+            previous.detach()  # the caller owns it
         self._end = weakref.finalize(self, self._waiting.close)
 
 
@@ -191,7 +191,7 @@ def serve_call() -> None:
         os._exit(1)  # `sys.exit` would wait for the endless thread
 
     ending = ending_of(function, arguments, give_up)
-    sys.stdout.flush()  # before the message, because its receiver kills this process
+    sys.stdout.flush()  # must precede the message, because its receiver kills this process
     channel.send({"ending": pack(ending)})
 
 

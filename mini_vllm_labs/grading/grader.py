@@ -69,7 +69,7 @@ def find_culprits(phase: int, stop: threading.Event) -> list[int]:
 
 def check_lineup(mine: Lineup, phase: int, stop: threading.Event) -> EngineCheck:
     if phase == RUNNER_PHASE:
-        # A fault in an earlier phase shows sooner and more clearly without the real model.
+        # A fault in an earlier phase appears sooner and more clearly without the real model.
         on_fake_model = check_lineup(replace(mine, runner="absent"), phase - 1, stop)
         if on_fake_model.status != "passed":
             return on_fake_model
@@ -81,7 +81,7 @@ def check_lineup(mine: Lineup, phase: int, stop: threading.Event) -> EngineCheck
 
 def run_job(kind: str, mine: Lineup, reference: Lineup | None, stop: threading.Event) -> EngineCheck:
     """Run one check in a worker. Raises `StoppedError` when `stop` is set."""
-    seconds = SECONDS[kind]  # of CPU time
+    seconds = SECONDS[kind]  # seconds of CPU time
     order = {"kind": kind, "mine": str(mine), "reference": str(reference or ""), "seconds": seconds}
     patience = START_SECONDS + min(waiting_seconds(seconds), MAX_WAITING)
     with GradingWorker(["-m", "mini_vllm_labs.grading.engine_checks"]) as worker:
@@ -120,7 +120,7 @@ class Grader:
                 grades = list(pool.map(lambda grade: self.grade_in_stack(grade, grades), grades))[::-1]
                 grades = list(pool.map(lambda grade: self.name_culprits(grade, grades), grades))
             except BaseException:  # also Ctrl-C
-                self.stop.set()  # the next line does not cancel workers that already run
+                self.stop.set()  # the next line does not cancel running workers
                 pool.shutdown(cancel_futures=True)
                 raise
         return Grade(grades, monotonic() - start)

@@ -21,7 +21,7 @@ from mini_vllm_labs.grading.approaches import enciphered
 from mini_vllm_labs.grading.labtest import case_table
 
 FOLDER = Path(__file__).with_name("known_mistakes")
-NUM_LOCKS = 5  # any of them opens, so one unusual answer to a case keeps nobody out
+NUM_LOCKS = 5  # a single task is enough, so that one unusual answer does not lock anybody out
 CASES_PER_TASK = 6
 
 

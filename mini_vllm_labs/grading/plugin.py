@@ -34,7 +34,7 @@ from mini_vllm_labs.runs.sandbox.watch import Watchdog
 SLOW_TESTS_ALLOWED = 3
 SHORT_SECONDS = 1.0  # after several slow tests the next ones probably hit the same loop
 SENT, FAILED = 73, 74  # neither a signal nor an exit code of Python or pytest
-MAX_SHARED = 3  # processes that end with a failed test; each of the tests after them runs alone
+MAX_SHARED = 3  # counts processes that end with a failed test; after that, each test runs alone
 NO_PROCESS = "Not run: this system starts no more processes. Are old ones still running? The limit is `ulimit -u`."
 Failure = tuple[Outcome, str]
 failure_key = pytest.StashKey[Failure]()
@@ -98,7 +98,8 @@ class GradingPlugin:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if call.excinfo is not None and failure_key not in item.stash:  # keep the first: it may make the teardown fail
+        if call.excinfo is not None and failure_key not in item.stash:
+            # keep the first failure, which may also fail the teardown
             item.stash[failure_key] = self.failure(call.excinfo.value)
             item.stash[answer_key] = answer_of(call.excinfo.value)
         if call.when == "call":
@@ -183,7 +184,7 @@ class GradingPlugin:
                 break
             if status == FAILED:
                 self.run_alone(items[first])
-            elif status != SENT:  # a test that exits with `SENT` is charged by the grader, because it has no result
+            elif status != SENT:  # the grader charges a test that exits with `SENT`, because it has no result
                 self.send_death(items[first], status, start, seconds)
             first += 1
         return first

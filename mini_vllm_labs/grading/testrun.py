@@ -26,12 +26,13 @@ from mini_vllm_labs.grading.worker import (
 from mini_vllm_labs.runs.sandbox.explain import explain_death, shown_path
 from mini_vllm_labs.runs.sandbox.watch import waiting_seconds
 
-SECONDS_PER_TEST = GRADE_SECONDS.get()  # of CPU time; a slow machine may need more
+SECONDS_PER_TEST = GRADE_SECONDS.get()  # seconds of CPU time; a slow machine may need more
 IMPORT_SECONDS = 4 * SECONDS_PER_TEST  # torch is imported here
-SECONDS_PER_PHASE = 600.0  # wall time: enough for an endless loop in every test of phase 1 on a machine shared by four
+# wall time: enough for an endless loop in every test of phase 1 on a machine that four users share
+SECONDS_PER_PHASE = 600.0
 SILENCE_SECONDS = max(60.0, waiting_seconds(SECONDS_PER_TEST) + 10)
 LOOP = "Not run: the test before this one did not end."
-MAX_WORKERS = 40  # each crash costs one worker and one test; a file in which every test crashes must end too
+MAX_WORKERS = 40  # a crash costs one worker and one test; a file in which every test crashes must end as well
 
 
 @dataclass

@@ -101,7 +101,7 @@ def show_grade(console: Console, grade: Grade) -> None:
     show_not_graded(console, grade.phases)
     for phase in grade.phases:
         others = set(phase.stack.culprits) - {phase.plan.number}
-        if not others & shown:  # otherwise the failure of the phase at fault is already shown
+        if not others & shown:  # otherwise the failure of the faulty phase has already been shown
             show_failure(console, phase)
     what, command = next_step(grade)
     console.print()
@@ -157,7 +157,7 @@ def status_text(status: str) -> Text:
 
 def number(points: float) -> str:
     """Return points with at most one decimal, never rounded up."""
-    return f"{floor(points * 10 + 1e-6) / 10:g}"  # + 1e-6: thirds add up to 9.999
+    return f"{floor(points * 10 + 1e-6) / 10:g}"  # + 1e-6, because thirds add up to 9.999
 
 
 def show_verdict(console: Console, phase: PhaseGrade) -> None:
@@ -178,7 +178,7 @@ def show_not_graded(console: Console, phases: Sequence[PhaseGrade]) -> None:
         numbers = [phase.plan.number for phase in waiting]
         names = f"phase{'s' * (len(numbers) > 1)} {enumeration(numbers)}"
         console.print(f"Not graded in the stack: {names}, because {reason}.", style="red", soft_wrap=True)
-        if not set(waiting[0].stack.culprits) & set(reasons):  # otherwise the message of that phase is shown later
+        if not set(waiting[0].stack.culprits) & set(reasons):  # otherwise that phase's message is shown later
             show_text(console, waiting[0].stack.message)
 
 
@@ -244,7 +244,7 @@ def show_check(console: Console, check: EngineCheck) -> None:
     if check.steps is None:
         return
     steps = {side: cast(list[StepRecord], check.steps[side]) for side in ("mine", "reference")}
-    from mini_vllm_labs.runs.oracle.divergence import Divergence  # 60 modules, most of them the engine's
+    from mini_vllm_labs.runs.oracle.divergence import Divergence  # imports 60 modules, most of them the engine's
 
     divergence = Divergence(check.steps["step"], check.steps["field"], steps["mine"], steps["reference"])
     console.print(last_steps("reference", divergence.reference))

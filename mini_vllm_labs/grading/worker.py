@@ -18,17 +18,17 @@ LIMITS = Limits(memory_bytes=4 * 2**30, file_bytes=256 * 2**20)
 NOT_INHERITED = ("LAB_IMPL", "PYTHONSAFEPATH", "PYTHONSTARTUP", "PYTHONOPTIMIZE", "PYTHONINSPECT", "PYTHONWARNINGS")
 SETTINGS = {
     "LAB_IMPL": "starter",
-    "PYTHONHASHSEED": "0",  # sets are shown in one order, so equal answers have equal digests
+    "PYTHONHASHSEED": "0",  # sets are printed in a fixed order, so equal answers have equal digests
     "PYTHONUTF8": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONBREAKPOINT": "0",  # a breakpoint would wait for ever, because no one is there to debug
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # other installed plugins must not change a grade
-    "OMP_NUM_THREADS": "1",  # two phases are graded at once
-    "CUDA_VISIBLE_DEVICES": "",  # the same numbers on every machine
+    "OMP_NUM_THREADS": "1",  # two phases are graded in parallel
+    "CUDA_VISIBLE_DEVICES": "",  # the same random numbers on every machine
     "HF_HUB_OFFLINE": "1",
 }
 MAX_CHARACTERS = 12_000
-TICK_SECONDS = 0.05  # how soon Ctrl-C is noticed
+TICK_SECONDS = 0.05  # seconds until Ctrl-C is noticed
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,8 @@ class GradingWorker(WorkerProcess):
         self._trace = self.folder / "trace.txt"
 
     def give(self, order: dict[str, Any]) -> None:
-        with contextlib.suppress(ChannelError):  # a worker that has exited: `receive` raises, `output` shows why
+        with contextlib.suppress(ChannelError):
+            # a worker that has exited: `receive` raises the error, and `output` shows why
             self.send(order | {"trace": str(self._trace)})
 
     @property

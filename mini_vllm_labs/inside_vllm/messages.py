@@ -13,7 +13,7 @@ class WorkerState:
 
     def __init__(self) -> None:
         self.in_last_step: set[str] = set()
-        self._num_blocks: dict[str, int] = {}  # by request; 0 after a preemption
+        self._num_blocks: dict[str, int] = {}  # by request id; 0 after a preemption
 
     def forget(self, name: str) -> None:
         """Forget a finished request."""

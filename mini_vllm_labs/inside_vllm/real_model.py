@@ -25,14 +25,14 @@ from mini_vllm_labs.runs.sandbox.time_limit import limited_calls
 
 MAX_TOKENS = 60
 SETTINGS: dict[str, Any] = {
-    "dtype": "float32",  # in bfloat16 the same text may end otherwise in a batch of another size
-    "block_size": 32,  # the CPU's attention takes multiples of 32
+    "dtype": "float32",  # in bfloat16 the same text may end differently in a batch of a different size
+    "block_size": 32,  # the CPU's attention requires multiples of 32
     "enforce_eager": True,
     "async_scheduling": False,
     "max_model_len": 256,
     "max_num_seqs": 8,
     "max_num_batched_tokens": 64,
-    "disable_log_stats": False,  # preemptions are counted there
+    "disable_log_stats": False,  # preemptions are counted in this object
 }
 SPEED = {"max_num_seqs": 64, "max_num_batched_tokens": 512}
 SPEED_BLOCKS = 257  # room for 64 requests at once
@@ -97,7 +97,7 @@ def texts(model: str, prompts: list[str], scheduler: str, num_blocks: int, more:
 
 def with_short_names(steps: list[Step]) -> list[Step]:
     """Return the steps with requests called r0, r1, ...: vLLM adds a random tail to each id."""
-    steps[0]["finished_sent"] = []  # the request that warmed the engine
+    steps[0]["finished_sent"] = []  # excludes the request that warmed up the engine
     text = json.dumps(steps)
     for place, name in enumerate(steps[0]["added"]):
         text = text.replace(json.dumps(name), f'"r{place}"')
@@ -124,7 +124,7 @@ def speed(model: str, prompts: list[str], more: dict[str, Any]) -> dict[str, Any
 def main() -> None:
     asked = json.loads(sys.argv[1])
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # vLLM prints on stdout too
+    os.dup2(2, 1)  # vLLM also prints to stdout
     try:
         for scheduler, num_blocks, more in asked["rounds"]:
             with limited_calls():

@@ -114,10 +114,10 @@ def make_scheduler(config: Mapping[str, Any]) -> Any:
     vllm_config = VllmConfig(
         scheduler_config=settings, cache_config=cache_config, model_config=_model_config(config["max_model_len"])
     )
-    # Later releases choose it for a plain model on a GPU, but 0.30's VllmConfig refuses it without Triton.
+    # Later releases choose it for a plain model on a GPU, but 0.30's VllmConfig rejects it without Triton.
     if hasattr(VllmConfig, "use_v2_model_runner"):
         os.environ[NEWER_RUNNER] = "1"
-    # The hooks of the CPU platform change some of these.
+    # The hooks of vLLM's CPU platform change some of these settings.
     for name in ("max_num_batched_tokens", "enable_chunked_prefill", "async_scheduling"):
         setattr(vllm_config.scheduler_config, name, config[name])
     vllm_config.cache_config.enable_prefix_caching = config["enable_prefix_caching"]
@@ -139,7 +139,7 @@ def make_scheduler(config: Mapping[str, Any]) -> Any:
         structured_output_manager=StructuredOutputManager(vllm_config),
         **sizes,
     )
-    if config.get("encoder"):  # vLLM computes both from a multimodal model, which would have to be on disk
+    if config.get("encoder"):  # vLLM computes both from a multimodal model, which would need files on disk
         scheduler.max_num_encoder_input_tokens = config["encoder"]["budget"]
         scheduler.encoder_cache_manager = EncoderCacheManager(cache_size=config["encoder"]["cache"])
     return scheduler
@@ -157,7 +157,7 @@ def make_request(request_id: str, prompt: list[int], described: Mapping[str, Any
     options: dict[str, Any] = {}
     if "eos_token_id" in inspect.signature(Request.__init__).parameters:
         options["eos_token_id"] = config["eos_token_id"]
-    else:  # later releases have it in the sampling parameters
+    else:  # later releases have this field in the sampling parameters
         params._eos_token_id = None if params.ignore_eos else config["eos_token_id"]
     if adapter := described.get("adapter"):
         options["lora_request"] = LoRARequest(f"adapter{adapter}", adapter, f"adapter{adapter}")
@@ -173,7 +173,7 @@ def make_request(request_id: str, prompt: list[int], described: Mapping[str, Any
         pooling_params=None,
         arrival_time=described["arrival_time"],
         priority=described["priority"],
-        # As in vLLM's engine: hashes are not computed if nothing reads them.
+        # As in vLLM's engine, hashes are not computed if nothing reads them.
         block_hasher=block_hasher(config) if config["enable_prefix_caching"] else None,
         **options,
     )
@@ -199,13 +199,14 @@ def _changed(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     spec, window = config["spec"] or {}, config.get("window") or {}
     given = {name: config[name] for name in SETTINGS if name in config}
-    given["prefix_cache_retention_interval"] = window.get("retention", 0) or 0  # null is how releases began
+    # null stands for the rules of the first releases
+    given["prefix_cache_retention_interval"] = window.get("retention", 0) or 0
     given["num_speculative_tokens_per_batch_size"] = spec.get("per_batch_size")
     given["disable_eagle_block_drop"] = spec.get("last_hit_block") == "kept"
     changed = {name: value for name, value in given.items() if value != SETTINGS[name].default}
     for name in changed:
         if number(SETTINGS[name].since) > number(VERSION):
-            raise ValueError(f"vLLM {VERSION} does not know {name}, which exists since {SETTINGS[name].since}")
+            raise ValueError(f"vLLM {VERSION} does not support {name}, which exists since {SETTINGS[name].since}")
     return {name: value for name, value in changed.items() if name in config}
 
 

@@ -78,7 +78,7 @@ def reason_to_refuse(request: VllmRequest) -> str | None:
 def twin_of(request: VllmRequest) -> Request:
     """Return our twin of a request that `reason_to_refuse` has accepted."""
     params = request.sampling_params
-    # Later releases have it in the sampling parameters.
+    # Later releases have this field in the sampling parameters.
     eos_token_id = request.eos_token_id if hasattr(request, "eos_token_id") else params.eos_token_id
     return Request(
         request.request_id,

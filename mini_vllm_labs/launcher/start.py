@@ -40,7 +40,7 @@ def run() -> None:
     """Run a command with the code of the folder around the current one."""
     folder = course_around(Path.cwd())
     if folder is None:
-        if COMPLETION in os.environ:  # a shell asks what Tab may complete, and would show the message
+        if COMPLETION in os.environ:  # a shell requests Tab completions, and would show the message
             sys.exit()
         raise FolderError(OUTSIDE)
     if not (folder / COMMANDS).is_file():
@@ -52,7 +52,7 @@ def run() -> None:
     path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), path]))
     command = [sys.executable, "-P", "-m", "mini_vllm_labs.cli", *sys.argv[1:]]
-    if sys.platform == "win32":  # there, a process that replaces itself returns to the shell at once
+    if sys.platform == "win32":  # there, a process that replaces itself returns to the shell immediately
         sys.exit(subprocess.call(command))
     os.execv(sys.executable, command)
 
@@ -83,7 +83,7 @@ def edition() -> dict[str, bytes]:
     """Return the files of the course, by path. Raises `FolderError` if the package was not built from an edition."""
     if not ARCHIVE.is_file():
         raise FolderError(
-            "this installation is a checkout of the course and holds no archive to unpack: work in the checkout, or "
+            "this installation is a checkout of the course and contains no archive to unpack: work in the checkout, or "
             "make the package with `mini-vllm release --wheel DIR`"
         )
     with ZipFile(ARCHIVE) as archive:

@@ -110,7 +110,7 @@ class Lab:
         if missing:
             return Remark("Nothing of yours to compare yet", f"It appears here when phase {missing} is written.")
         theirs = Lab(self.code.phase, "solution")
-        theirs.code.models = self.code.models  # loading torch once is enough
+        theirs.code.models = self.code.models  # torch need not be loaded twice
         return theirs
 
     def chat(
@@ -138,7 +138,7 @@ class Lab:
         run = self.code.call(lineup, talk, questions, config, SamplingParams(max_tokens=max_tokens), lineup)
         if not isinstance(run, Notice):
             self._print_once(remarks)
-            say("" if IN_BROWSER else str(run))  # a browser has already shown it
+            say("" if IN_BROWSER else str(run))  # a browser has already shown the output
             if not run.recording.steps:
                 return Notice("No step was taken", run.problem)
         return watch(run)

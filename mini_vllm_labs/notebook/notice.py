@@ -77,6 +77,7 @@ class Words(str):
 def say(text: str) -> None:
     """Show a text in the cell, unless it is empty."""
     if text:
-        from IPython.display import display  # only the kernel needs it; a panel's new process starts faster without
+        # only the kernel needs it, and a panel's new process starts faster without it
+        from IPython.display import display
 
         display(Words(text))  # type: ignore[no-untyped-call]

@@ -122,7 +122,7 @@ class Revealed:
         from mini_vllm_labs.pictures.prediction.widgets import Reveal
 
         guess = self.prediction
-        film = getattr(self.shown, "film", {})  # a player has one
+        film = getattr(self.shown, "film", {})  # a player already has one
         widget = Reveal(guess.group, guess.questions, guess.answers, self.truths, film)
         display(widget)  # type: ignore[no-untyped-call]
         display(self.shown)  # type: ignore[no-untyped-call]
@@ -150,7 +150,7 @@ class Predictions:
     def ask(self, title: str) -> Prediction:
         """Return a group's questions, which are answered and locked together. Raises `ValueError` if unknown."""
         if title not in self.groups:
-            raise ValueError(f"there are no questions {title!r}; there are {', '.join(self.groups) or 'none'}")
+            raise ValueError(f"there are no questions {title!r}; choose from {', '.join(self.groups) or 'none'}")
         return self.groups[title]
 
     def reveal(self, title: str, shown: Any, *runs: Any) -> "Revealed | Notice":

@@ -145,7 +145,7 @@ class Recall:
         widget = Deck([one.card() for one in due], {})
 
         def keep(change: Any) -> None:
-            for title in change["new"].keys() & asked.keys():  # the first answer counts
+            for title in change["new"].keys() & asked.keys():  # only the first answer counts
                 self.write(self.read().recalled(asked[title], change["new"][title]))
                 del asked[title]
 

@@ -197,4 +197,4 @@ def first(found: Iterable[T]) -> T:
     """Return the first item. Raises `LookupError` if there is none."""
     for one in found:
         return one
-    raise LookupError("it did not happen in this run")
+    raise LookupError("this did not happen in the run")

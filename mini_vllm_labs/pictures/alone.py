@@ -33,6 +33,6 @@ def alone(state: Mapping[str, Any], front_end: str = PLAYER, css: str = "control
     """
     style = "".join(map(read_asset, css.split()))
     packed = {"player": front_end + read_asset("alone.js"), "css": style, "state": dict(state)}
-    # No timestamp, so that an unchanged film is saved as the same bytes.
+    # Without a timestamp, an unchanged film is saved as the same bytes.
     data = gzip.compress(json.dumps(packed, separators=(",", ":")).encode(), mtime=0)
     return f"<script>{START % base64.b64encode(data).decode()}</script>"

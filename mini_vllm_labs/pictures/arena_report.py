@@ -147,7 +147,8 @@ def labels(
     dots = [(x - RADIUS, x + RADIUS, y + 8 - RADIUS, y + 8 + RADIUS) for x, y in points.values()]
     taken: list[tuple[float, float, float, float]] = []
     drawn = []
-    for names in sorted(together(points, best), key=lambda names: names[0] not in best):  # the front keeps its place
+    for names in sorted(together(points, best), key=lambda names: names[0] not in best):
+        # the front of the queue keeps its place
         x, y = points[names[0]]
         is_right = x < width * 0.7
         beside = x + RADIUS + 5 if is_right else x - RADIUS - 5

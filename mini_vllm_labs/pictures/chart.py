@@ -58,7 +58,7 @@ class PercentScale:
 
     start: float
     end: float
-    most: float = 99.5  # 100 would be infinitely far away
+    most: float = 99.5  # 100 would be at an infinite distance
 
     def __call__(self, percent: float) -> float:
         share = math.log(1 - min(percent, self.most) / 100) / math.log(1 - self.most / 100)

@@ -53,7 +53,7 @@ class Film:
     def __getitem__(self, step: int) -> Picture:
         """Return one picture. Raises `ValueError` for a step outside the film."""
         if not 0 <= step < len(self.pictures):
-            raise ValueError(f"step is {step}, but there are steps 0 to {len(self.pictures) - 1}")
+            raise ValueError(f"step is {step}, but the steps are 0 to {len(self.pictures) - 1}")
         return self.pictures[step]
 
     def still(self, step: int) -> Picture:

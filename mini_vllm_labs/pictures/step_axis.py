@@ -89,7 +89,7 @@ class StepAxis:
             every = next(interval for interval in INTERVALS if interval * self.width(self.first) >= widest)
         for step in range(-(-self.first // every) * every, self.first + self.num_steps, every):
             half = text_width(str(step), NUMBER) / 2
-            middle = min(self.middle(step), self.edges[-1] + BEYOND - half)  # a long number stays in the picture
+            middle = min(self.middle(step), self.edges[-1] + BEYOND - half)  # keeps a long number inside the picture
             if middle - half >= end and self.width(step):
                 drawn.append(svg.text(middle, 14, str(step), class_="mv-middle mv-faint"))
                 end = middle + half

@@ -19,7 +19,7 @@ def can_run(request: Request) -> bool:
 def worst_first(running: Sequence[Request], rank: Callable[[Request], Any]) -> list[Request]:
     """Return the running requests by descending rank; among equal ranks, the last one comes first."""
     found = list(running[::-1])
-    found.sort(key=rank, reverse=True)  # keeps the order of equal ranks
+    found.sort(key=rank, reverse=True)  # the sort keeps the order of equal ranks
     return found
 
 
@@ -47,7 +47,7 @@ class JointOrder(Around):
 
     def __init__(self, inner: SchedulingPolicy | None = None) -> None:
         super().__init__(inner)
-        self._num_outputs: dict[str, int] = {}  # of running requests, at admission
+        self._num_outputs: dict[str, int] = {}  # number of running requests, at admission
 
     def start_step(self, step: StepView) -> None:
         super().start_step(step)

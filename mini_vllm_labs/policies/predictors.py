@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mini_vllm.core.request import Request
 
-Predict = Callable[[Request], float]  # tokens of the whole output, or any score that grows with them
+Predict = Callable[[Request], float]  # the number of output tokens, or any score that grows with it
 WEIGHTS = Path(__file__).with_name("length_ranker.json")
 
 

@@ -16,4 +16,4 @@ def dask_client(address: str) -> Any:
     try:
         return Client(address, timeout=SECONDS_TO_CONNECT)
     except (OSError, ValueError) as error:
-        raise ValueError(f"no dask scheduler answers at {address}: {error}") from None
+        raise ValueError(f"there is no dask scheduler at {address}: {error}") from None

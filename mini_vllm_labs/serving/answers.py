@@ -23,7 +23,7 @@ START = {
     "headers": [
         (b"content-type", b"text/event-stream; charset=utf-8"),
         (b"cache-control", b"no-cache"),
-        (b"x-accel-buffering", b"no"),  # otherwise nginx holds events back until its buffer is full
+        (b"x-accel-buffering", b"no"),  # otherwise nginx buffers events until its buffer is full
     ],
 }
 
@@ -47,7 +47,7 @@ async def whole_answer(request: GenerateRequest, http_request: Request) -> Respo
         head = compact(head_of(request, request.format.object))[:-1]
         end = f'],"usage":{compact(request.usage(outputs))}}}'
         return Response(f'{head},"choices":[{",".join(choices)}{end}', media_type="application/json")
-    return Response()  # the client has gone, so nobody reads it
+    return Response()  # the client has disconnected, so nobody reads it
 
 
 async def encoded_choice(request: GenerateRequest, index: int, output: RequestOutput) -> str:
@@ -161,9 +161,9 @@ class ChoiceEvents:
         self._echo = request.choices[index].echo
         self._call = GrowingCall(request.forced_call) if request.forced_call else None
         self._is_open = False
-        # Every event repeats the head, so it is encoded once per choice instead of once per token.
+        # Every event repeats these fields, so they are encoded once per choice instead of once per token.
         self._start = f'data: {compact(head_of(request, request.format.chunk_object))[:-1]},"choices":['
-        # If OpenAI's stream ends with the usage, every other event also has the field, as null.
+        # If OpenAI's stream ends with the usage, all other events also contain the field, as null.
         self._end = '],"usage":null}\n\n' if request.include_usage else "]}\n\n"
         # Everything in an event except its text is encoded once: a whole choice per token takes 20 times as long.
         before, _, after = compact(self._choice(self._format.piece(""))).partition('""')

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mini_vllm_labs.serving.errors import ApiError
 from mini_vllm_labs.serving.settings import ServerSettings
 
-MAX_VALUES = 250_000  # in a body: parsing 2,000,000 short lists blocks every stream for a second
+MAX_VALUES = 250_000  # number of values in a body: parsing 2,000,000 short lists blocks every stream for a second
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -28,7 +28,8 @@ async def read_body(request: Request, settings: ServerSettings) -> bytes:
     its declared type is not JSON.
     """
     require_json(request)
-    if int(request.headers.get("content-length", 0)) > settings.max_body_bytes:  # httptools has checked the number
+    if int(request.headers.get("content-length", 0)) > settings.max_body_bytes:
+        # httptools has already checked the number
         raise _too_large(settings)
     body = bytearray()
     try:
@@ -85,7 +86,8 @@ async def ended_by_disconnect(receive: Receive) -> AsyncIterator[None]:
     try:
         yield
     except asyncio.CancelledError:
-        if not is_gone or task.uncancel() > 0:  # over 0: something else, such as a shutdown, cancelled it too
+        if not is_gone or task.uncancel() > 0:
+            # a positive count means that something else, such as a shutdown, also cancelled it
             raise
     finally:
         watcher.cancel()

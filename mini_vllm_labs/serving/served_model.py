@@ -14,7 +14,7 @@ from mini_vllm_labs.serving.errors import ApiError, invalid, unavailable
 from mini_vllm_labs.serving.settings import ServerSettings
 
 MAX_SHORT_TEXT = 2000  # characters
-MAX_TIMES = 2  # a prompt that is not much too long is tokenized, so that its error has the exact number of tokens
+MAX_TIMES = 2  # a prompt that is slightly too long is still tokenized, so that its error has the exact number of tokens
 
 
 class ServedModel:
@@ -57,7 +57,7 @@ class ServedModel:
     def require_running(self) -> None:
         """Raise `ApiError` (503) if the engine accepts no requests."""
         if self.llm.is_shutting_down:
-            raise unavailable("the server is shutting down and takes no more requests", "shutting_down")
+            raise unavailable("the server is shutting down and accepts no more requests", "shutting_down")
         if not self.llm.is_alive:
             raise unavailable(f"the engine has stopped: restart the server. {self.llm.reason_of_death}", "engine_dead")
 
@@ -103,7 +103,7 @@ class ServedModel:
                 changed = [*messages[:place], other, *messages[place + 1 :]]
                 if self.llm.tokenizer.apply_chat_template(changed, tools) == token_ids:
                     what = "results of tools" if other["role"] == "tool" else "tool_calls"
-                    raise ValueError(f"the model's chat template has no place for {what}, as in messages.{place}")
+                    raise ValueError(f"the model's chat template does not support {what}, as in messages.{place}")
             return token_ids
 
         is_short = sum(len(message["content"]) for message in messages) < MAX_SHORT_TEXT and not tools

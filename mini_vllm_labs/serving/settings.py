@@ -53,7 +53,7 @@ class ServerSettings:
         if self.api_key is not None and not (self.api_key and self.api_key.isascii() and self.api_key.isprintable()):
             raise ValueError("api_key must be printable ASCII, and not empty")
         if not 0 <= self.port <= 65535:
-            raise ValueError(f"port must be from 0 (any free one) to 65535, got {self.port}")
+            raise ValueError(f"port must be from 0 (any free port) to 65535, got {self.port}")
         if wrong := [host for host in self.allowed_hosts if not ALLOWED_HOST.fullmatch(host)]:
             raise ValueError(f"allowed_hosts must be names such as lab.example, without a port, or *, got {wrong[0]!r}")
         require_at_least(self, 1, "max_header_bytes", "max_body_bytes", "max_choices")

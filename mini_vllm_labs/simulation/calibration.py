@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-NEVER = 1e30  # at this rate a part of a step takes no time
+NEVER = 1e30  # with this rate a part of a step takes no time
 NUM_ROUNDS = 30
 MIN_RESIDUAL = 1e-3  # an exact fit would give a row infinite weight
 MIN_STEPS = 20
@@ -95,7 +95,7 @@ def least_deviations(rows: "NDArray[np.float64]") -> list[float]:
     import numpy as np
 
     scale = np.abs(rows).max(axis=0)
-    scale[scale == 0] = 1.0  # no step has this part
+    scale[scale == 0] = 1.0  # no step contains this part
     scaled, weights = rows / scale, np.ones(len(rows))
     for _ in range(NUM_ROUNDS):
         chosen = list(range(rows.shape[1]))
@@ -126,7 +126,9 @@ def read_calibration(path: str) -> Calibration:
         calibration = Calibration(**record, cost=cost)
         numbers = [getattr(cost, field.name) for field in fields(CostModel)]
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{path} is not a calibration of `mini-vllm calibrate`: {error}") from error
+        raise ValueError(f"{path} is not a calibration from `mini-vllm calibrate`: {error}") from error
     if not all(isinstance(number, int | float) and number >= 0 for number in numbers):
-        raise ValueError(f"{path} is not a calibration of `mini-vllm calibrate`: its cost model has a bad number")
+        raise ValueError(
+            f"{path} is not a calibration from `mini-vllm calibrate`: its cost model has an invalid number"
+        )
     return calibration

@@ -112,7 +112,7 @@ class Experiment:
             value: Any = _read_bool(name, text) if kind is bool else _read(name, text, float if kind is float else int)
             return replace(self, engine=replace(self.engine, **{name: value}))
         known = ", ".join([*OWN_SETTINGS, *ENGINE_SETTINGS])
-        raise ValueError(f"a setting to sweep must be one of {known}, got {name!r}")
+        raise ValueError(f"the setting to sweep must be one of {known}, got {name!r}")
 
 
 def sustainable_rate(sample: list[TimedRequest], config: EngineConfig, cost: CostModel) -> float:

@@ -18,7 +18,7 @@ from mini_vllm_labs.simulation.waiting import WaitingTimes
 CARDS = Path(__file__).with_suffix(".toml")
 NUM_REQUESTS = 300
 POINTS = 10  # per incident
-LOAD = ("workload", "rate", "num_requests", "gpu", "model", "num_gpus")  # named elsewhere in the sentence
+LOAD = ("workload", "rate", "num_requests", "gpu", "model", "num_gpus")  # these are named elsewhere in the sentence
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from mini_vllm_labs.simulation.waiting import WaitingTimes
 
 STEPS_PER_REPORT = 200
 ENGINES_OWN: dict[str, Policy] = {name: name for name in get_args(Policy)}
-OnStep = Callable[[SchedulerOutput, dict[str, Request]], None]  # gets the plan and the requests that sample in it
-num_computed_tokens = attrgetter("num_computed_tokens")  # in C, because every step maps it over its requests
+OnStep = Callable[[SchedulerOutput, dict[str, Request]], None]  # receives the plan and the requests that sample in it
+num_computed_tokens = attrgetter("num_computed_tokens")  # written in C, because every step maps it over its requests
 
 
 def simulate(
@@ -166,7 +166,7 @@ class Simulation:
             self.waits.note(step, self.clock.now - start)
         if self.on_step is not None:
             self.on_step(step, sampling)
-        # Any token will do, because no token ends an output.
+        # Any token works, because no token ends an output.
         self.scheduler.update_from_output(step, {i: [request.prompt_token_ids[-1]] for i, request in sampling.items()})
         self._note_finished()
         for request_id in self.scheduler.finished_req_ids:
@@ -176,7 +176,7 @@ class Simulation:
     def _plan(self) -> SchedulerOutput:
         step = self.scheduler.schedule()
         if not step.num_scheduled_tokens and not step.preempted:
-            raise StalledError(f"no request can be scheduled any more: {self.num_finished} requests were served")
+            raise StalledError(f"no more requests can be scheduled: {self.num_finished} requests were served")
         return step
 
     def _note_finished(self) -> None:

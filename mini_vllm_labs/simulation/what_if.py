@@ -79,8 +79,8 @@ class _WhatIf:
         longest = min(self.threshold, max(request.num_prompt_tokens for request in self.requests))
         if longest > self.config.max_num_batched_tokens:
             raise ValueError(
-                f"max_num_batched_tokens must be at least {longest}, what the longest prompt needs in one step because "
-                f"enable_chunked_prefill is False; got {self.config.max_num_batched_tokens}"
+                f"max_num_batched_tokens must be at least {longest}, because the longest prompt must fit in one step "
+                f"with enable_chunked_prefill=False; got {self.config.max_num_batched_tokens}"
             )
 
     def _step(self) -> None:

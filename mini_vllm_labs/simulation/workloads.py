@@ -45,7 +45,7 @@ class SyntheticPrompt(LazyPrompt):
     def __iter__(self) -> Iterator[int]:
         shared = min(self.num_shared_tokens, self.num_tokens)
         own = self.num_tokens - shared
-        # Shared parts have odd ids and own parts even ids, so they never agree.
+        # Shared parts have odd ids and private parts even ids, so they never match.
         return chain(repeat(2 * self.shared_prefix + 1, shared), repeat(2 * self.conversation, own))
 
     def scaled(self, factor: float) -> "SyntheticPrompt":
@@ -147,7 +147,7 @@ def _poisson(rng: random.Random, rate: float, count: int) -> Iterator[float]:
 
 def _bursts(rng: random.Random, rate: float, count: int) -> Iterator[float]:
     """Draw gaps from a gamma distribution whose deviation is `BURSTINESS` times its mean."""
-    shape = 1 / BURSTINESS**2  # the deviation of a gamma distribution is its mean / sqrt(shape)
+    shape = 1 / BURSTINESS**2  # the standard deviation of a gamma distribution is its mean / sqrt(shape)
     return _arrivals(lambda: rng.gammavariate(shape, 1 / shape), rate, count)
 
 

@@ -32,7 +32,7 @@ def build(folder: Path, releases: Sequence[str] = tuple(FILES), kinds: Sequence[
         command = [sys.executable, "-c", BUILD, str(folder.resolve())]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ValueError(f"setuptools built no wheel: {done.stderr.strip()[-500:]}")
+        raise ValueError(f"setuptools did not build a wheel: {done.stderr.strip()[-500:]}")
     return folder / done.stdout.split()[-1]
 
 

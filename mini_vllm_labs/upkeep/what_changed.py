@@ -12,7 +12,7 @@ from mini_vllm.release_rules import RELEASES, SETTINGS, change, rules
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "what-a-year-changed.md"
-HANDOUTS = {  # phase whose handout teaches a rule
+HANDOUTS = {  # the phase whose handout teaches a rule
     "whole_sequence_must_fit": 1,
     "freed_without_content_first": 2,
     "loop_survives_self_preemption": 3,
@@ -61,7 +61,8 @@ def page() -> str:
 
 def box(name: str) -> str:
     """Return the box of a rule as Markdown."""
-    text = f"**Changed** (`{name}`). {change(name)}".replace(" #", "\xa0#")  # a line that begins with # is a heading
+    # a line that begins with # would be a heading
+    text = f"**Changed** (`{name}`). {change(name)}".replace(" #", "\xa0#")
     lines = textwrap.wrap(text, 118, break_long_words=False, break_on_hyphens=False)
     return "".join(f"> {line}\n" for line in lines).replace("\xa0", " ")
 

@@ -47,14 +47,14 @@ def gather(files: Files, base: Played, player: RunPlayer, rng: Random) -> Facts:
         found = {one.text: one for phase, text in files.texts.items() for one in changes(phase, text, lines[phase])}
         drawn = rng.sample(list(found.values()), min(limit, len(found)))
         runs = [(one, player.play(files.with_text(one.phase, one.text), {"check_invariants": False})) for one in drawn]
-        # How long an endless run goes on depends on the machine.
+        # The machine decides how long an endless run continues.
         return [(one, run) for one, run in runs if "OutOfTime" not in run.problem and "process" not in run.problem]
 
     facts.deleted = played(deletions, NUM_DELETED)
     facts.swapped = played(swaps, NUM_SWAPPED)
     for name, value in ((name, value) for name, values in SETTINGS.items() for value in values):
         run = player.play(files, {name: value})
-        if not run.problem:  # without phase 5, for example, a small budget holds no prompt
+        if not run.problem:  # for example, without phase 5 a small budget cannot hold a prompt
             facts.settings.append((name, base.settings[name], value, run))
     return facts
 
@@ -105,7 +105,7 @@ def deleted_lines(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
     """What is the first step that changes without a line?"""
     for change, run in facts.deleted:
         step = first_change(facts.base, run)
-        if step:  # most lines are needed at once: step 0 would be a good guess
+        if step:  # step 0 would be a good guess, because the run uses most lines immediately
             place = facts.quoted(change.phase, change.line)
             text = f"Write `pass` for {place}. Which is the first step that changes or fails?"
             yield VivaQuestion("deletion", text, step, f"step {step}", run.around(step))
@@ -122,7 +122,7 @@ def swapped_traces(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
         wrong = [one for one in others if is_long(one)]
         if not is_long(right) or len(wrong) < NUM_OPTIONS - 1:
             continue
-        # The learner's own run comes first: it shows what no change looks like.
+        # The learner's own run comes first, to show what it looks like without a change.
         own, *rest = wrong
         options = rng.sample([right, own, *distractors(right, own, rest, rng)], NUM_OPTIONS)
         place = facts.quoted(change.phase, change.line)

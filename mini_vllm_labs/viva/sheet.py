@@ -57,7 +57,7 @@ class Sheet:
             ]
             return cls(questions=asked, **values)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"not a sheet of `mini-vllm viva`: {error}") from None
+            raise ValueError(f"not a sheet from `mini-vllm viva`: {error}") from None
 
     def is_about_the_same(self, other: "Sheet") -> bool:
         """Return whether both have the same files, run, questions and right answers."""

@@ -61,7 +61,7 @@ class LineWatch:
             self._read[file] = reads_of("".join(linecache.getlines(file)))
         paths, is_return = self._read[file].get(line, ((), False))
         if phase == 1 and not is_return:
-            self._plan.pop(line, None)  # the order is that of the last time
+            self._plan.pop(line, None)  # in the order of the last time
             self._plan[line] = None
         if (self.step, phase, line) in self._known:
             return

@@ -126,7 +126,7 @@ def test_a_benchmark_runs_and_its_record_and_text_agree(
         assert all(f"{name} █" in text and case.spread(name) in text for name in case.sides)
         assert case.same_answers
         assert all(min(side.values) >= 0 for side in case.sides.values())
-    # Loading a small model chooses one thread, whatever was asked for.
+    # Loading a small model chooses one thread, whatever number was requested.
     assert 2 not in command or "threads: 2" in cases[0].title
     assert check(cases)
 

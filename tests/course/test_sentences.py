@@ -8,7 +8,7 @@ import pytest
 
 from mini_vllm_labs.upkeep.sentences import draw, sentences
 
-# Generated pages, quoted text and printed help are not here.
+# Generated pages, quoted text and printed help are not checked.
 CLEAN = (
     *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs", "lab.py", "conftest.py", "mini_vllm"),
     *("labs", "mini_vllm_labs", "notebooks", "solutions", "tests"),

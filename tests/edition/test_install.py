@@ -123,7 +123,7 @@ def test_a_notebook_of_a_wheels_folder_runs_outside_mini_vllm_lab(others: NewLea
 @pytest.mark.parametrize(
     ("course", "build", "said"),
     [
-        ("edition", "wheel", "A student edition is not installed as a copy."),
+        ("edition", "wheel", "A student edition cannot be installed as a copy."),
         ("edition", "sdist", "The sources are not packed"),
         ("checkout", "sdist", "The sources are not packed"),
         ("written", "wheel", "starters are not empty: phase 1 clamp."),

@@ -26,11 +26,11 @@ from tests.edition.released_text import ReleasedText, markdown_of, read
 
 LINES = (CHECKOUT / "constraints.txt").read_text(encoding="utf-8").split()
 PINS: dict[str, str] = {canonicalize_name(name): version for name, version in (line.split("==") for line in LINES)}
-OTHERS = {"torch": "2.15.0", "ray": "3.0"}  # newer than the tested ones, or from an example that is not tested
+OTHERS = {"torch": "2.15.0", "ray": "3.0"}  # newer than the tested versions, or from an example that is not tested
 ASKED = re.compile(r"\binstall_command\(([\"'](\w+)[\"'])?\)")
 EXTRA = re.compile(r"mini-vllm-labs\[(\w+)\]|extra [`'](\w+)[`']")
 FRESH = re.compile(r"\.whl|\binstall '?\.")  # a line that installs the course as learners do
-PRINTERS = {  # what may name pip in code, since a test here runs it; everything else calls `mini_vllm.installation`
+PRINTERS = {  # modules that may name pip, because a test here runs them; all others call `mini_vllm.installation`
     "mini_vllm_labs/cli/classroom/release.py",
     "mini_vllm/installation.py",
     "mini_vllm_labs/notebook/serving/notices.py",

@@ -17,7 +17,7 @@ SECRETS = ("solutions/*.py", "tests/alternatives/*.diff", "tests/mutants/**/*.di
 FORBIDDEN = ("solutions", "tests", ".git", ".ci", ".venv", "__pycache__", ".hypothesis", "mutants", "alternatives")
 
 
-# Nothing of the solutions
+# It must contain nothing of the solutions.
 
 
 def long_lines(text: str) -> set[str]:
@@ -69,7 +69,7 @@ def test_the_starters_go_out_as_they_are(edition: dict[str, bytes]) -> None:
         assert edition[path.relative_to(ROOT).as_posix()] == path.read_bytes()
 
 
-# What it refuses
+# What the command refuses.
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from mini_vllm.core.request import RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 
 Call = Callable[..., Any]
-Spoil = Callable[[Scheduler, random.Random, Any], Any]  # what the part answered -> what it answers now
+Spoil = Callable[[Scheduler, random.Random, Any], Any]  # maps a part's real answer to a faulty one
 NOTHING = object()  # the fault did not apply to this call
 
 

@@ -54,10 +54,10 @@ class EngineMachine(RuleBasedStateMachine):
         self.max_model_len = config.max_model_len or 0
         self.engine = make_engine(config, "solution:1-5,solution:7-8,solution:11", record=record)
         draft_half_right(self.engine)
-        # What a free thread has done when a step is interrupted differs from run to run, so nothing could be replayed.
+        # At an interrupt, the progress of a free thread differs from run to run, so no run could be replayed.
         pace_runner(self.engine, late=late)
         self.faulty = install_faults(self.engine)
-        # Another request may have been given these blocks before the engine learns that the logits are unusable.
+        # Another request may already use these blocks when the engine learns that the logits are unusable.
         self.faulty.scribbles_over_unusable_logits = not config.async_scheduling
         self.spy = install_spy(self.engine)
         self.memory = MemoryCheck(self.engine, self.faulty.inner)

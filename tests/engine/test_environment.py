@@ -14,7 +14,7 @@ OF_OTHERS = {
     "PATH",
     "TRITON_INTERPRET",
     "SCHEDULER",
-}  # set for, or read from, a different program
+}  # variables set for a different program, or read from one
 
 
 @pytest.mark.parametrize(

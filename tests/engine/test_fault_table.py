@@ -45,7 +45,7 @@ def raised_within(engine: LLMEngine, num_steps: int) -> InvariantError:
             engine.step()
         except InvariantError as error:
             return error
-    raise AssertionError(f"nothing was found in {num_steps} steps")
+    raise AssertionError(f"no fault was found in {num_steps} steps")
 
 
 def test_a_request_that_gets_no_token_is_named_while_others_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ class GateReplay(ScenarioReplay):
             images = [self.requests[name].mm_features[i] for name, found in gate.scheduled.items() for i in found]
             assert sum(image.length for image in images) <= gate.budget
             assert gate.cache.num_free_slots >= 0
-            if not self.config.async_scheduling:  # otherwise the next step has already evicted
+            if not self.config.async_scheduling:  # otherwise the next step has already evicted it
                 assert self._contents_read(record) <= gate.cache.cached.keys()
         return record
 
@@ -181,7 +181,7 @@ def test_a_request_waits_for_its_grammar_and_nothing_waits_for_the_request() -> 
         ended: dict[str, Any] = {}
         while "free" not in ended:
             ended |= {output.request_id: output for output in engine.step() if output.finished}
-        engine.step()  # nothing to plan, but no stall
+        engine.step()  # there is nothing to plan, but the engine has not stalled
         assert list(ended) == ["free"]
         may_end.set()
         assert drain(engine)["constrained"].outputs[0].finish_reason == "length"

@@ -49,7 +49,7 @@ def with_bug(name: str, lineup: str, monkeypatch: pytest.MonkeyPatch) -> tuple[L
 def with_one_defect() -> dict[str, list[Scenario]]:
     """The recorded traces that show one defect of vLLM and no other, by the defect."""
     found = defaultdict[str, list[Scenario]](list)
-    for one in chain.from_iterable(map(read_scenarios, PUBLIC_FILES)):  # all of them together take a gigabyte
+    for one in chain.from_iterable(map(read_scenarios, PUBLIC_FILES)):  # running all of them takes a gigabyte of memory
         if len(one.defects) == 1:
             found[one.defects[0]].append(one)
     return found

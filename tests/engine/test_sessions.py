@@ -196,7 +196,7 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], bytes], str]] = {
     "negative": (with_turn(output_token_ids=[-1]), "output_token_ids of turn 2"),
     "no numbers": (with_turn(output_token_ids=[1.0]), "output_token_ids of turn 2"),
     "a string": (with_turn(output_token_ids="123"), "output_token_ids of turn 2"),
-    "answer": (with_turn(answer=None), "question and answer of turn 2 must be texts"),
+    "answer": (with_turn(answer=None), "question and answer of turn 2 must be strings"),
     "mixed": (with_turn(question="why?"), "mixes a chat with plain text"),
 }
 

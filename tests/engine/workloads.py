@@ -22,7 +22,7 @@ from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from tests.engine.runners import install_spy
 
-parsed = cache(parse_lineup)  # searches the file system: a third of the time to build a small engine
+parsed = cache(parse_lineup)  # it searches the file system, which takes a third of the time to build a small engine
 MAX_MODEL_LEN = 40
 PREFIXES = tuple(tuple(random.Random(seed).choices(range(1000), k=24)) for seed in range(3))
 
@@ -140,7 +140,7 @@ def expect(prompt: Sequence[int], params: SamplingParams, max_model_len: int = M
             return Expected(token_ids[:end], text_of(shown), "stop", token_ids[end - 1])
         text = text_of(token_ids[:end])
         matches = [stop for stop in params.stop if text.endswith(stop)]
-        if matches:  # each token is one character, so all matches end here: the longest began first
+        if matches:  # each token is one character, so all matches end here, and the longest began first
             stop = max(matches, key=len)
             kept = text if params.include_stop_str_in_output else text.removesuffix(stop)
             return Expected(token_ids[:end], kept, "stop", stop)

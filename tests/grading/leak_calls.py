@@ -20,8 +20,8 @@ from mini_vllm_labs.grading.plan import PlannedPhase
 from mini_vllm_labs.grading.plays.strict_queue import StrictQueue
 
 MAX_CALLS, MAX_CALLS_ALIKE = 40, 12
-ALL_TRIED = 20  # of a function's calls, all of the first 20 are checked, and about 100 of the first 1,000
-MAX_SHOWN = 1000  # of an iterator, which may be endless
+ALL_TRIED = 20  # calls of a function that are checked: all of the first 20, and about 100 of the first 1,000
+MAX_SHOWN = 1000  # items of an iterator, which may be endless
 Function = Callable[..., Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Adapter = Callable[[tuple[Any, ...], dict[str, Any]], Arguments] | None
@@ -122,7 +122,7 @@ def calls_of_reference(plan: PlannedPhase, module: ModuleType) -> dict[str, list
         def keeping(*args: Any, **named: Any) -> Any:
             num_calls[name] += 1
             weight = max(1.0, num_calls[name] / ALL_TRIED)
-            is_measured = sys.gettrace() is not None  # the copies would count as the function's work, for minutes
+            is_measured = sys.gettrace() is not None  # the copies would count as work of the function, and take minutes
             if not is_measured and Random(num_calls[name]).random() * weight < 1:
                 with suppress(Exception):
                     before = deepcopy((args, named))

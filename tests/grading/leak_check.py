@@ -37,11 +37,11 @@ from tests.mutants.catalog import module_name
 
 MIN_CALLS = 3
 CPU_SECONDS, SECONDS = 0.3, 1  # the second limit is for a function that waits
-MAX_ENDED = 3  # a function that has killed this many processes, or has waited, is not tried again
+MAX_ENDED = 3  # a function that has killed this many processes, or has only waited, is not tried again
 FORBIDDEN = ("os.", "subprocess.", "shutil.", "socket.", "pty.", "signal.pthread_kill", "webbrowser.")
 HARMLESS = ("os.listdir", "os.scandir", "os.walk", "os.fwalk", "os.putenv", "os.unsetenv")
 NUM_PROCESSES = min(os.cpu_count() or 1, 4)
-ONE_PIPE = Lock()  # a child that inherited the other's pipe would keep it open
+ONE_PIPE = Lock()  # a child that inherits the other's pipe would keep it open
 
 
 def ways(args: tuple[Any, ...], named: dict[str, Any], names: list[str], wanted: Container[str]) -> list[Arguments]:
@@ -107,7 +107,7 @@ def answers(function: Function, calls: list[Call], names: list[str]) -> bool:
     except (TypeError, ValueError):
         return False
     for number, (given, by_name) in enumerate(ways(calls[0].args, calls[0].named, names, signature.parameters)):
-        # Without an argument there is no answer to calls that differ; most commands would start their work here.
+        # A function without arguments has no different calls to compare, and most commands would start to work here.
         if not (given or by_name) or not fits(signature, given, by_name):
             continue
 
@@ -185,8 +185,7 @@ def try_all(
         shares = [list(functions)[first::NUM_PROCESSES] for first in range(NUM_PROCESSES)]
         pairs = [[f"{task}: {name}" for name in share for task in calls] for share in shares]
         found = [line for found in pool.map(in_children, pairs, [act] * NUM_PROCESSES) for line in found]
-    # Alone in a process: a function that answers only after others have changed something does not answer for a
-    # learner.
+    # Each function runs alone in a process, because answers that depend on earlier calls are not a learner's.
     return [line for one in found for line in in_children([one.removeprefix("! ")], act)]
 
 
@@ -255,9 +254,9 @@ def take_away(task: str) -> None:
 def main(numbers: Container[int]) -> None:
     sys.setrecursionlimit(10_000)  # `deepcopy` follows the links of free blocks
     os.environ["LAB_IMPL"] = "solution"
-    os.environ["OMP_NUM_THREADS"] = "1"  # a forked process waits for ever for threads that it does not have
+    os.environ["OMP_NUM_THREADS"] = "1"  # a forked process waits for ever for threads that only its parent has
     from mini_vllm_labs.grading.plays.device_tensors import (
-        DeviceTensor,  # after the setting: torch reads it when it is loaded
+        DeviceTensor,  # must follow the setting, which torch reads when it is loaded
     )
 
     StrictQueue.__deepcopy__ = copy_of_queue  # type: ignore[attr-defined]
@@ -265,7 +264,7 @@ def main(numbers: Container[int]) -> None:
     calls: dict[str, list[Call]] = {}
     parameters: dict[str, list[str]] = {}
     functions, classes = shipped()
-    gc.freeze()  # every run of pytest ends with a garbage collection, which walked everything that is shipped
+    gc.freeze()  # every pytest run ends with a garbage collection, which traversed everything that is shipped
     found: list[str] = []
     for plan in load_whole_plan():
         if plan.number not in numbers:
@@ -275,7 +274,7 @@ def main(numbers: Container[int]) -> None:
             task = f"{plan.number} {name}"
             calls[task] = kept
             parameters[task] = list(inspect.signature(eval(f"lambda {plan.names[name][1:-1]}: 0")).parameters)
-            # A control: a function that is not recognised by its own calls would not be found anywhere.
+            # This is a control: a function that is not detected by its own calls would not be detected anywhere.
             if len(kept) < MIN_CALLS or not answers(function_of(task), kept, parameters[task]):
                 print(f"not recognised: {task}")
                 del calls[task]

@@ -25,7 +25,7 @@ Key = tuple[TestGroup, int]
 def main() -> None:
     """Run the catalogue."""
     options = _options()
-    os.environ["OMP_NUM_THREADS"] = "1"  # threads of torch do not live on in a fork
+    os.environ["OMP_NUM_THREADS"] = "1"  # torch's threads do not survive a fork
     for phase in options.phases or PHASES:
         judge, lately = Judge(JudgeSettings(options.seed, SITUATIONS, SECONDS, phases=(phase,)), Jail()), list[Key]()
         judge.draw((phase,))
@@ -63,7 +63,7 @@ def loses(judge: Judge, phase: int, text: str, lately: list[Key] | None = None) 
     lately = [] if lately is None else lately
     every = [(group, number) for number in range(judge.settings.situations) for group in judge.groups]
     keys = [*lately, *(key for key in every if key not in lately)]
-    # As the judge does it: a fresh process for each situation, but with torch one process for all that succeed.
+    # Works like the judge: a fresh process for each situation, but with torch one process for all that succeed.
     for batch in [keys] if phase in PHASES_WITH_TENSORS else [[key] for key in keys]:
         wrong = first_wrong(phase, text, [judge.situation(*key) for key in batch])
         if wrong is not None:

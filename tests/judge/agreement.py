@@ -26,7 +26,7 @@ NAME_WIDTH = 72
 def main() -> int:
     """Run both on the catalogue; return 1 if they disagree about a file."""
     options = _options()
-    os.environ["OMP_NUM_THREADS"] = "1"  # threads of torch do not live on in a fork
+    os.environ["OMP_NUM_THREADS"] = "1"  # torch's threads do not survive a fork
     apart = list[str]()
     with harness(1) as workers:
         for phase in options.phases or PHASES:

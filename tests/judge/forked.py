@@ -13,8 +13,8 @@ from mini_vllm_labs.classroom.worker.answers import checked
 from mini_vllm_labs.classroom.worker.inside import answer, unpacked
 from mini_vllm_labs.runs.starter_status import lab_folder
 
-CPU_SECONDS = 60  # a right answer may be slow: attention token by token
-ALL_RIGHT = 99  # a file may exit the process with 0
+CPU_SECONDS = 60  # a right answer may be slow, for example if it computes attention token by token
+ALL_RIGHT = 99  # a file may exit the process with status 0
 
 
 def first_wrong(phase: int, text: str, situations: Sequence[JudgeQuestion]) -> int | None:

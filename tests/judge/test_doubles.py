@@ -17,7 +17,8 @@ from mini_vllm_labs.runs.starter_status import LABS
 from tests.grading.checkout import solution
 from tests.judge.reader import reader
 
-# An import of the course is refused; this one is not seen. The jails of phases 3 and 5 have no double of theirs.
+# The loader refuses imports of the course; it does not see this one. The jails of phases 3 and 5 do not contain a
+# double for them.
 DOUBLES = """
 memories = __import__('mini_vllm_labs.' + 'grading.plays.stand_ins', fromlist=['SharedBlocksKV'])
 """
@@ -102,16 +103,16 @@ def test_a_script_carries_nothing_that_lies_beside_a_tensor() -> None:
 
 def test_a_script_carries_nothing_of_the_reference() -> None:
     script = Script(1)
-    with pytest.raises(TypeError, match="clamp of the reference must not enter a worker"):
+    with pytest.raises(TypeError, match="a worker must not receive clamp of the reference"):
         script.functions.clamp(script.file.clamp, 1, 1)
-    with pytest.raises(TypeError, match="HashPrefixCache of the reference must not enter a worker"):
+    with pytest.raises(TypeError, match="a worker must not receive HashPrefixCache of the reference"):
         script.functions.clamp(Script(4).file.HashPrefixCache(2), 1, 1)
 
 
 def test_expected_answers_stay_with_the_judge() -> None:
     judge = Judge(JudgeSettings("secret", phases=(1,)), Jail())
     asked = judge.situation(judge.groups[0], 0)
-    *answers, changed = asked.expected  # the last line is about answers that a later call changed
+    *answers, changed = asked.expected  # the last line concerns answers that a later call changed
     assert all([*answer] == ["0. clamp"] for answer in answers)
     assert [*changed.values()] == [None]
     for path in (CHECKOUT / name for name in SEEN if name.startswith("mini_vllm_labs/classroom")):

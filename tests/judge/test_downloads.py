@@ -156,7 +156,7 @@ def test_most_names_decide_which_platform_it_was(tmp_path: Path) -> None:
         assert collect(make_zip(tmp_path / "x.zip", more), folder).platform == (
             "Moodle" if entries is MOODLE else "Canvas"
         )
-    with pytest.raises(SubmissionError, match="may be those of Canvas, or of Moodle"):
+    with pytest.raises(SubmissionError, match="fit both Canvas and Moodle"):
         collect(make_zip(tmp_path / "x.zip", dict([*CANVAS.items()][:2] + [*MOODLE.items()][:2])), tmp_path)
 
 
@@ -177,8 +177,8 @@ def test_a_damaged_file_costs_itself_and_a_damaged_list_is_refused(tmp_path: Pat
 ODD: dict[str, tuple[int, int, str]] = {  # how the file is packed, the member's mode, and the expected message
     "a link": (zipfile.ZIP_STORED, stat.S_IFLNK | 0o777, "it is a link"),
     "a device": (zipfile.ZIP_STORED, stat.S_IFCHR | 0o666, "it is a link"),
-    "bzip2": (zipfile.ZIP_BZIP2, 0o644, "it is packed by bzip2"),
-    "lzma": (zipfile.ZIP_LZMA, 0o644, "it is packed by lzma"),
+    "bzip2": (zipfile.ZIP_BZIP2, 0o644, "it is compressed with bzip2"),
+    "lzma": (zipfile.ZIP_LZMA, 0o644, "it is compressed with lzma"),
 }
 
 

@@ -106,8 +106,8 @@ def test_costs_and_what_is_left_behind_are_asked_about(phase: int, name: str) ->
     assert graded.failures, "it gets full marks"
 
 
-FAIR = [(phase, name) for phase in PHASES for name in thinned(fair_texts(phase), 6)]  # all: python -m tests.judge
-FAIR.append((2, "commits and drops one block per call"))  # for which the judge's prefix cache once guessed a size
+FAIR = [(phase, name) for phase in PHASES for name in thinned(fair_texts(phase), 6)]  # `python -m tests.judge` runs all
+FAIR.append((2, "commits and drops one block per call"))  # the judge's prefix cache once guessed a size for these
 
 
 @functools.cache

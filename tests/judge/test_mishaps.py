@@ -67,7 +67,7 @@ def test_a_full_disk_costs_no_points_that_were_given(tmp_path: Path) -> None:
     for lost in names:
         out = tmp_path / f"without_{lost}"
         partial = out / "feedback" / ".ada.txt.partial" if lost == "feedback" else out / f".{lost}.partial"
-        partial.mkdir(parents=True)  # so that only this file cannot be written
+        partial.mkdir(parents=True)  # so that only writing this file fails
         places = [word for name in names for word in (f"--{name}", out / name)]
         code, told = judge(tmp_path / "ada", *places, "--roster", tmp_path / "roster", "--seed", "s")
         assert (code, "40/40" in told, "cannot be written" in told, "--seed s" in told) == (2, True, True, True)

@@ -57,7 +57,7 @@ def opened(browser: Any, server: str, course: Path, names: Iterator[str]) -> Ite
     assert [error for screen in screens for error in screen.errors] == []
 
 
-# nbconvert's page loads MathJax and RequireJS from the network, and none of our films needs them.
+# nbconvert's page loads MathJax and RequireJS from the network, but none of our films needs them.
 NO_NETWORK = "ERR_INTERNET_DISCONNECTED"
 
 

@@ -243,7 +243,7 @@ BAD: dict[str, tuple[Spoil, str]] = {
     "a broken generation config": (write("generation_config.json", "{"), "generation_config.json is not JSON"),
     # Settings
     "no model_type": (edit(model_type=None), "has no model_type"),
-    "an unknown model_type": (edit(model_type="llama9"), "model_type 'llama9', which transformers .* does not know"),
+    "an unknown model_type": (edit(model_type="llama9"), "model_type 'llama9', which transformers .* does not support"),
     "a model_type of another type": (edit(model_type=["llama"]), "model_type must be a name"),
     "a width in words": (edit(hidden_size="wide"), "config.json: .*hidden_size"),
     "no layers": (edit(num_hidden_layers=0), "num_hidden_layers must be an integer of at least 1, got 0"),

@@ -29,7 +29,7 @@ class GpuTensor(Tensor):
         return made  # type: ignore[no-any-return]
 
     def tolist(self) -> Any:
-        return self.to(HOST).tolist()  # one copy, as for a tensor of a real GPU
+        return self.to(HOST).tolist()  # one copy is allowed, as for a tensor of a real GPU
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, *given: Any) -> Any:
@@ -54,7 +54,7 @@ class PretendedGpu(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise AssertionError(
                 f"{name}: a tensor was made on the GPU from Python's numbers, which waits for their copy"
             )
-        with self:  # in inference mode an operator that is made of others arrives whole
+        with self:  # in inference mode a composite operator arrives as a whole
             if (result := func.decompose(*args, **kwargs)) is not NotImplemented:
                 return result
         is_on_gpu = [isinstance(one, GpuTensor) for one in tensors]

@@ -62,7 +62,7 @@ def test_only_chunks_and_other_dtypes_attend_through_torch(dtype: torch.dtype) -
         query: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor, batch: FlatBatch, scale: float
     ) -> torch.Tensor:
         seen.append(batch.query_lens)
-        # Slots that no token may read are not numbers here; torch reads them and hides them.
+        # Slots that no token may read contain NaN here; torch reads them, but masks them.
         return STEPS.paged_attention(query, key_cache.nan_to_num(), value_cache.nan_to_num(), batch, scale)
 
     attention = compiled_attention(in_torch, CFile.read(SOURCE))
@@ -95,7 +95,7 @@ def test_chunks_attend_in_c(num_kv_heads: int, group: int, head_dim: int, block_
 def no_attention(
     query: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor, batch: FlatBatch, scale: float
 ) -> torch.Tensor:
-    raise AssertionError("nothing of these tests attends in torch")
+    raise AssertionError("these tests must not compute attention in torch")
 
 
 @needs_compiler

@@ -107,7 +107,7 @@ def test_a_model_that_cannot_be_recorded_is_refused_with_the_way_out(monkeypatch
     monkeypatch.setattr(
         GraphedModel, "_record", raises(RuntimeError("operation not permitted when stream is capturing"))
     )
-    with pytest.raises(ValueError, match=r"\(operation not permitted .*\); enforce_eager=True runs without them"):
+    with pytest.raises(ValueError, match=r"\(operation not permitted .*\): set enforce_eager=True to run without them"):
         with_graphs(model_on_cpu(), 4, 5)
 
 

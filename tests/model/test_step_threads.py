@@ -20,7 +20,8 @@ from mini_vllm.runner.threads.step_threads import StepThreads
 from mini_vllm.runner.threads.waits import ShortWaits
 from tests.compiler import needs_compiler
 
-Cost = Callable[[int, int, bool], float]  # seconds of a step: its tokens, its threads, whether waits are short
+# seconds of a step, as a function of its tokens, its threads, and whether waits are short
+Cost = Callable[[int, int, bool], float]
 
 
 @dataclass

@@ -90,7 +90,7 @@ def _places(name: str, body: list[str]) -> tuple[Place, ...]:
         old = tuple(line[1:] for line in lines if line[0] != "+")
         new = tuple(line[1:] for line in lines if line[0] != "-")
         if not old or old == new:
-            raise DiffError(f"{name!r}: a place must change something, and say where")
+            raise DiffError(f"{name!r}: a place must change something, and state where")
         places.append(Place(old, new))
     if not places:
         raise DiffError(f"{name!r} changes nothing")

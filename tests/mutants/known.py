@@ -17,7 +17,7 @@ from tests.mutants.verdict import Verdict
 MOST_TRIED, MOST_PER_RULE, MOST_FAIR = 60, 2, 6
 REPORTED = re.compile(rf"\A(.+?)\n\n|^(?:E +)?{RULE}(.+)$", re.DOTALL | re.MULTILINE)
 SENTENCE = re.compile(r"(?<=\.) (?=[A-Z`])")
-# Mistakes that need a whole engine, a count of lines, a look into private lists, or luck.
+# Mistakes that only a whole engine, a count of lines, a look into private lists, or luck can detect.
 NOT_ASKED = re.compile(r"^In an engine |\blines (of|run)\b|\bcosts?\b|memory leak|^\(\d+ of the random", re.IGNORECASE)
 
 

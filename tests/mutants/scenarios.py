@@ -56,7 +56,7 @@ def by_new_facts(phase: int, drawn: int) -> Traces:
         place = Place(phase, module, draw_scenario(phase, seed), tape)
         try:
             trace = trace_of(place, MAX_STEPS)
-        except RuntimeError:  # the neighbours give no request a turn
+        except RuntimeError:  # the neighbours never schedule a request
             continue
         if place.finished and not place.what_is_broken():
             traces[seed], facts[seed] = (trace, tape), facts_of(place, trace)
@@ -90,7 +90,7 @@ def first_seen(phase: int, subject: Subject, traces: Traces) -> int | None:
         module = ModuleType("mutant")
         exec(subject.text, vars(module))
         for seed, (trace, tape) in traces.items():
-            signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)  # which exits the process
+            signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)  # a mistake that exits the process
             os.write(writer, f"{seed} ".encode())
             if differs(phase, module, seed, trace, Tape(tape.answers)):
                 os._exit(0)

@@ -31,7 +31,7 @@ def test_there_are_five_different_alternatives(phase: int) -> None:
 
 @per_phase
 def test_no_mutant_fails_for_a_name_that_is_not_there(phase: int, tmp_path: Path) -> None:
-    # Its hint would be about a different mistake from the learner's.
+    # Its hint would describe a mistake that the learner did not make.
     for number, subject in enumerate(mutants(phase)):
         (tmp_path / f"{number}.py").write_text(subject.text, encoding="utf-8")
     check = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821", "--output-format", "concise"]

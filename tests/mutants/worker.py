@@ -25,7 +25,7 @@ from tests.mutants.catalog import module_name
 from tests.mutants.verdict import Verdict, shortened
 
 MARK = "_subject_under_test"
-NUM_TRIED_FIRST = 20  # neighbours in a catalogue break the same function: the same test catches them
+NUM_TRIED_FIRST = 20  # neighbours in a catalogue break the same function, so the same test catches them
 WALL_SECONDS = 120
 MEMORY_BYTES = 4 * 2**30
 
@@ -35,7 +35,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # output printed from here on must not mix with the verdicts
     servers: dict[int, PhaseServer] = {}
-    caught_by: list[str] = []  # the latest first
+    caught_by: list[str] = []  # the most recent come first
     for line in sys.stdin:
         job = json.loads(line)
         phase = int(job["phase"])
@@ -92,7 +92,7 @@ class Forking:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         gc.collect()
-        gc.freeze()  # otherwise each child's collector walks, and so copies, everything that was imported
+        gc.freeze()  # otherwise each child's collector traverses, and so copies, everything that was imported
         with os.fdopen(self._jobs, encoding="utf-8") as jobs:
             for line in jobs:
                 run = Run(**json.loads(line))
@@ -142,7 +142,7 @@ def _run_tests(session: pytest.Session, run: Run) -> NoReturn:
             with contextlib.suppress(session.Failed):  # by `maxfail`
                 pytest_runtestloop(session)
             code = pytest.ExitCode.TESTS_FAILED if session.testsfailed else pytest.ExitCode.OK
-        except (KeyboardInterrupt, pytest.exit.Exception, session.Interrupted):  # the code exits the run
+        except (KeyboardInterrupt, pytest.exit.Exception, session.Interrupted):  # the code exits the test run
             code = pytest.ExitCode.INTERRUPTED
         witness.write("finished", int(code))
     finally:

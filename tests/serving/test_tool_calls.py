@@ -137,7 +137,8 @@ def test_calls_and_results_are_rendered_or_refused(
     status, tokens = fake_server.post("/tokenize", messages=[*HELLO, *chat])
     text = bytes(tokens["tokens"]).decode()
     assert (status, "rate" in text and '"mood": "sad"' in text and "tool: done" in text) == (200, True)
-    status, error = tools_server.post(CHAT, messages=[*HELLO, *chat])  # the embedded model's template knows no tools
+    # the embedded model's template does not support tools
+    status, error = tools_server.post(CHAT, messages=[*HELLO, *chat])
     assert (status, error["param"]) == (400, "messages")
     assert "no place for tool_calls, as in messages.1" in error["message"]
 
@@ -165,7 +166,7 @@ def test_calls_and_results_are_rendered_or_refused(
         ({"messages": [CALLED | {"role": "user"}]}, "messages.0", "only the role assistant"),
         ({"messages": [OLD_CALLED | {"function_call": {"name": "f", "arguments": "5"}}]},
          "messages.0.function_call.arguments", "must be a JSON object as text"),
-        # what the engine refuses, named as the client named it
+        # fields that the engine refuses, under the client's names for them
         (RATE | {"tool_choice": NAMED}, "tools", "tools needs phases 6 (GPU runner) and 9 (structured"),
         (OLD | {"function_call": {"name": "rate"}}, "functions", "--lineup solution:1-6,solution:9"),
         ({"response_format": {"type": "json_object"}}, "response_format", "--lineup solution:1-6,solution:9"),

@@ -109,7 +109,7 @@ def test_a_calibration_is_read_back_from_its_file_unchanged(tmp_path: Path) -> N
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "other.json").write_text(text)
     for name in ("other.json", "missing.json"):
-        with pytest.raises(ValueError, match="is not a calibration of `mini-vllm calibrate`"):
+        with pytest.raises(ValueError, match="is not a calibration from `mini-vllm calibrate`"):
             read_calibration(str(tmp_path / name))
 
 

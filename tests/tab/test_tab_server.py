@@ -82,7 +82,7 @@ async def a_step_that_raises(page: Page) -> None:
     await page.ended(page.ask("live/pace", {"steps_per_second": None}))
     _, events = await page.ended(failing)
     assert "ZeroDivisionError: integer division or modulo by zero" in events
-    assert events.count('"content"') == 1  # its earlier output stays
+    assert events.count('"content"') == 1  # its earlier output is still shown
     status, events = await page.ended(page.chat("again", "again"))
     assert status == 200
     assert events.count('"content"') == 12

@@ -19,7 +19,7 @@ MOVING_IN = '[data-side="{}-"] [data-id]:not([data-id="cursor-time"])'
 PREEMPTION = 6
 PLACES = """(selector) => [...document.querySelectorAll(selector)].map((part) => {
   const box = part.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })"""
-# Holds all motion at its first moment, and returns how many elements travel.
+# Pauses all motion at its first moment, and returns how many elements move.
 HOLD = """() => { const all = document.getAnimations();
   for (const animation of all) { animation.pause(); animation.currentTime = 0; } return all.length; }"""
 MOVING = "() => document.getAnimations().length"

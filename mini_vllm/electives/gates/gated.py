@@ -40,11 +40,11 @@ class AdmissionGates:
         counted: Callable[[], Sequence[Request]] = tuple,
     ) -> None:
         self.gates = gates
-        self.counted = counted  # requests that count as planned from the start: since 0.33 all running ones
-        # Since 0.33 a request is also passed over if the gates leave it no token of the remaining budget.
+        self.counted = counted  # requests that count as planned from the start: all running ones since 0.33
+        # Since 0.33 a request is also skipped if the gates leave it none of the remaining budget.
         self.num_tokens_left = num_tokens_left
         self.leaving: Collection[str] = ()  # ended requests whose blocks a step in flight may still write
-        # Why a step passed over or limited a request: the name of a reason, by request id.
+        # The reason why a step skipped or limited a request, by request id.
         self.whys: dict[str, str] = {}
         self._errors: dict[str, str] = {}
         self._is_stalled = False
@@ -70,7 +70,7 @@ class AdmissionGates:
         # If nothing else happens, a later step takes the blocks away from a waiting request that holds some.
         transfers = self.transfers
         is_transferring = transfers is not None and (bool(transfers.sending) or transfers.is_asking)
-        # Requests whose grammar has failed end with this step, even if they were never UNREADY.
+        # Requests whose grammar failed end in this step, even if they were never UNREADY.
         return (
             is_transferring
             or bool(self._errors)

@@ -35,7 +35,8 @@ class KVTransfers:
         self.sending: dict[str, tuple[Request, int]] = {}
         self.loading: dict[str, int] = {}
         self.is_asking = False
-        self.refused_load: tuple[Sequence[int], int] = ((), 0)  # hit and tokens of the last load without blocks
+        # hit and number of tokens of the last load that got no blocks
+        self.refused_load: tuple[Sequence[int], int] = ((), 0)
         self._num_hit_tokens: dict[str, int] = {}
         self._received: set[str] = set()
         self._failed: set[str] = set()
@@ -84,7 +85,7 @@ class KVTransfers:
     def _finish_load(self, request: Request) -> None:
         """Cache the loaded blocks before the first lost one. If there are none, the request starts again."""
         table = self.kv.block_ids(request.request_id)
-        # The last token is always computed here, because its logits give the next token.
+        # The last token is always computed locally, because its logits give the next token.
         num_tokens = min(len(table) * self.kv.block_size, request.num_tokens - 1)
         if request.request_id in self._failed:
             num_tokens = request.num_computed_tokens

@@ -30,7 +30,7 @@ class PassingQueue:
         self._passes_over = False
         self._passed: list[Request] = []
         self._ready: Request | None = None
-        self.deferred: set[str] = set()  # the waiting requests that were passed over when last looked at
+        self.deferred: set[str] = set()  # the waiting requests that were skipped when they were last considered
 
     def start_step(self) -> None:
         """Let `peek_request` search for a ready request until `put_back`. At other times a peek changes nothing."""

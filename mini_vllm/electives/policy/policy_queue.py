@@ -13,7 +13,8 @@ class PolicyQueue:
 
     def __init__(self, policy: SchedulingPolicy) -> None:
         self.policy = policy
-        # Rank, number, request. The number decides between equal ranks, so two requests are never compared.
+        # (rank, sequence number, request) The sequence number breaks ties, so that requests themselves are never
+        # compared.
         self._entries: list[tuple[Any, int, Request]] = []
         self._first = self._last = 0
 

@@ -33,7 +33,7 @@ class SchedulingPolicy:
     `fcfs` and `priority`.)
     """
 
-    # Whether a waiting request keeps its rank. If not, the queue is sorted again before every step.
+    # Whether a waiting request keeps its rank. If not, the queue is re-sorted before every step.
     rank_is_fixed = True
     # Whether the rank depends on `priority`, which may change while a request lives.
     uses_priority = False

@@ -64,7 +64,7 @@ class LookaheadHashes(WrappedPrefixCache):
         self.update_block_hashes(request)
         num_known = len(request.block_hashes)
         hit_blocks = self.inner.find_longest_cache_hit(request)
-        del request.block_hashes[num_known:]  # phase 4 hashes a full block without the tokens after it
+        del request.block_hashes[num_known:]  # phase 4 hashes a full block and ignores the tokens after it
         return hit_blocks
 
     def cache_full_blocks(

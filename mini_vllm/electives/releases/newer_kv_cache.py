@@ -60,7 +60,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
                 return None
             if is_load:
                 self.step.prompts[request.request_id] = request
-        elif self.decodes_fit:  # shortcut, as in phase 2: most decode tokens leave the last block partly filled
+        elif self.decodes_fit:  # shortcut, as in phase 2: after most decode tokens the last block still has free slots
             room = self.block_size - num_new_tokens - num_lookahead_tokens
             if 0 < request.num_computed_tokens % self.block_size < room:
                 return []
@@ -146,7 +146,7 @@ def allocate_table(
     """Extend the only table of a model without windows. Returns None if blocks are short. See `AllocateGroups`."""
     (table,) = tables
     num_needed, num_free = max(0, num_blocks - len(table)), pool.num_free_blocks
-    # The free blocks of a hit are counted only where they decide, as in phase 2.
+    # As in phase 2, a hit's free blocks are counted only if the result depends on them.
     if num_needed > num_free:
         return None
     if pin is not None:

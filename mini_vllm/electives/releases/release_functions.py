@@ -21,9 +21,9 @@ class RoomAsked:
     num_promised: int
     num_free: int
     num_gpu_blocks: int
-    watermark: float  # share of `num_gpu_blocks`
-    is_load: bool  # whether K and V of the request are loaded and not computed
-    has_running: bool  # whether some request is running
+    watermark: float  # a fraction of `num_gpu_blocks`
+    is_load: bool  # whether the request's K and V are loaded instead of computed
+    has_running: bool  # whether any request is running
 
 
 class ReachableBlocks(Protocol):

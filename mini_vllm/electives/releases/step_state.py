@@ -45,7 +45,7 @@ class StepState:
         self.pacer = self.functions.make_pacer(self.interval)
         self.most_tokens = config.setting("max_num_scheduled_tokens") or config.max_num_batched_tokens
         self.limits_rows = self.draft_slots > 0 or self.most_tokens > config.max_num_batched_tokens
-        self.counts_shares = self.limits_rows or self.num_drafts > 0  # image gates also need the counts
+        self.counts_shares = self.limits_rows or self.num_drafts > 0  # the image gates also need the counts
         self.follows_prompts = self.interval > 1 or self.num_drafts > 0
         self.pause_state = PauseState.UNPAUSED
         self.running: list[Request] = []
@@ -53,26 +53,27 @@ class StepState:
         self.shares: dict[str, int] = {}
         self.admitted: set[str] = set()
         self.padded: set[str] = set()
-        self.left: frozenset[str] | None = None  # running requests that a step still serves after a preemption
-        self.gone: list[Request] = []  # requests that preempted themselves; RUNNING until phase 1's loop has ended
+        self.left: frozenset[str] | None = None  # running requests that the step still serves after a preemption
+        self.gone: list[Request] = []  # requests that preempted themselves; they stay RUNNING until phase 1's loop ends
         self.in_prompt: set[str] = set()
         self.prompts: dict[str, Request] = {}
         self.deferred: set[str] = set()
         self.reset: list[Preempted] = []
         self.dropped: dict[str, int] = {}
         self.in_flight: Counter[str] = Counter()
-        # Number of non-empty steps planned, and number of them whose output has arrived.
+        # Numbers of non-empty steps: those planned, and those whose output has arrived.
         self.num_planned = self.num_done = 0
         self.last_step: dict[str, int] = {}
         self.defers_frees = False
-        self.leaving: dict[str, int] = {}  # ended request to the number of the step after which its blocks are freed
+        self.leaving: dict[str, int] = {}  # maps an ended request to the step after which its blocks are freed
         self.free_leaving: Callable[[], None] = lambda: None
         self.budget_kept: int | None = None
         self.holders: HoldersFirst | None = None
         self.drafts_are_used = False
         self.holds_prompts = False
         self.num_groups = 1  # of layers
-        self.refused_room: RoomAsked | None = None  # the last question of phase 14's `has_room` if it said no
+        # the arguments of phase 14's last `has_room` call if it returned False
+        self.refused_room: RoomAsked | None = None
         self._num_rows = 0
         self.threshold = config.long_prefill_token_threshold
         self.is_adaptive: bool = config.setting("long_prefill_token_threshold_adaptive")
@@ -96,7 +97,7 @@ class StepState:
 
         Then nothing counts their tokens or holds them back, and none is preempted: the free blocks suffice for all.
         """
-        # Each request needs at most one block more than its new tokens fill.
+        # Each request needs at most one more block than its new tokens fill.
         num_blocks = (len(self.running) + self.most_tokens // self.config.block_size) * self.num_groups
         return not self.counts_shares and not self.holds_prompts and num_blocks <= num_free_blocks
 
@@ -141,7 +142,7 @@ class StepState:
                 self.prompts[request_id] = request
         if not self.num_drafts:
             return
-        # Its drafts are useful unless the step computes part of a prompt or surely samples the last token.
+        # Drafts are useful unless the step computes only part of a prompt or certainly samples the last token.
         num_outputs = request.num_output_tokens + 1 + (request.num_output_placeholders > 0)
         is_last = num_outputs >= request.sampling_params.max_tokens
         self.drafts_are_used |= num_after >= request.num_tokens and not is_last
@@ -163,7 +164,7 @@ class StepState:
         if num_computed_tokens + self.num_drafts + 2 > self.config.sizes[0]:
             return False
         if self.num_drafts >= min(self.most_tokens, self.config.max_num_batched_tokens - self.draft_slots):
-            return False  # vLLM never admits it
+            return False  # vLLM never admits such a request
         served = [name for name in self.shares if name not in self.admitted]
         return not any(name in self.in_prompt for name in served) and (bool(served) or num_computed_tokens > 0)
 

@@ -36,11 +36,12 @@ class GroupedKVCacheManager:
         self.block_size = block_size
         self.num_usable_blocks = pool.num_free_blocks
         self.windows = windows
-        self.layered_cache = prefix_cache  # not phase 2's name, so that methods here cannot solve phase 2's tasks
+        # phase 2 uses a different name, so that this code cannot be copied as an answer to its tasks
+        self.layered_cache = prefix_cache
         self.grouped = grouped
         self.tables = tables
         self.num_uncertain_tokens = num_uncertain_tokens
-        self.num_unsettled_tokens = 0  # number of last tokens whose blocks must not enter the cache yet
+        self.num_unsettled_tokens = 0  # number of tokens at the end whose blocks must not be cached yet
 
     @property
     def num_free_blocks(self) -> int:
@@ -59,7 +60,7 @@ class GroupedKVCacheManager:
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
     ) -> list[int] | None:
         held = self.tables.get(request.request_id)
-        # Freed even if the request is refused below, because blocks outside the window are never read again.
+        # Free them even if the allocation fails below, because blocks outside the window are never read again.
         for table, window in zip(held or (), self.windows, strict=held is not None):
             if window is not None:
                 self._leave_window(request, table, window)

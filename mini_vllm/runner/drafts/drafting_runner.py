@@ -106,7 +106,7 @@ class AdaptiveDraftLength:
     def __init__(self, max_drafts: int, cost_of_a_draft: float) -> None:
         self.max_drafts = max_drafts
         self.cost_of_a_draft = cost_of_a_draft
-        # The text is still unknown, so start with drafts, but with few if they are expensive.
+        # Nothing is known about this text yet, so start with drafts, but with few if they are expensive.
         self.num_right, self.num_tried = 1.4, 2.0
         self.pause = 0
         self.next_pause = 1

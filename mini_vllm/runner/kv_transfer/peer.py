@@ -25,7 +25,7 @@ class Peer:
         self.group.send([tensor.contiguous()], self.other, 0).wait(self.timeout)
 
     def receive(self, like: Tensor, timeout: timedelta | None = None) -> Tensor:
-        tensor = torch.zeros_like(like, device="cpu")  # gloo accepts a shorter message and does not change the rest
+        tensor = torch.zeros_like(like, device="cpu")  # gloo accepts a shorter message and leaves the rest unchanged
         self.group.recv([tensor], self.other, 0).wait(timeout or self.timeout)
         return tensor
 
@@ -58,7 +58,7 @@ class Peer:
         if num_blocks and form != (wanted := [like.nbytes, *like.shape]):
             raise RuntimeError(f"blocks must have bytes and shape {wanted}, but the other process sends {form}")
         if not 0 <= num_blocks <= num_asked:
-            raise RuntimeError(f"it announces {num_blocks} blocks, but {num_asked} were requested")
+            raise RuntimeError(f"it sends {num_blocks} blocks, but {num_asked} were requested")
         return int(num_blocks)
 
 

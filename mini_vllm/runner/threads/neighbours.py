@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import psutil
 
-WINDOW = 0.1  # seconds between two readings
-MAX_WINDOW = 0.5  # after a longer pause, a reading says more about the past than about now
-NOT_BUSY = ("idle", "iowait", "guest", "guest_nice")  # psutil also contains the last two in `user` and `nice`
+WINDOW = 0.1  # seconds between two measurements
+MAX_WINDOW = 0.5  # after a longer pause, a measurement mostly describes the past
+NOT_BUSY = ("idle", "iowait", "guest", "guest_nice")  # psutil also counts the last two in `user` and `nice`
 
 
 class CPUReading(NamedTuple):

@@ -13,7 +13,8 @@ from mini_vllm.runner.threads.neighbours import Neighbours
 from mini_vllm.runner.threads.team_size import TeamSize
 from mini_vllm.runner.threads.waits import ShortWaits
 
-BUSY, QUIET = 0.3, 0.15  # CPUs used by others, from which a machine is busy and below which it is quiet again
+# CPUs used by other processes: the number that makes a machine busy, and the number below which it is quiet again
+BUSY, QUIET = 0.3, 0.15
 
 
 class StepThreads:

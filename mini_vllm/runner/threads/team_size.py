@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from math import exp
 
 SECONDS_OF_TRIAL = {False: 0.005, True: 0.1}  # on a busy machine a trial must outlast the neighbours' time slices
-MIN_PAUSE, MAX_PAUSE = 0.25, 4.0  # seconds of steps between two rounds of trials
-MEMORY = 3.0  # seconds of steps after which a measurement counts a third
-CLEARLY = 0.9  # another number is chosen if its steps take less than this share of the time
-FAR_WORSE = 1.5  # smaller teams are not tried at first after one that is this many times slower than the best
+MIN_PAUSE, MAX_PAUSE = 0.25, 4.0  # seconds of computing between two rounds of trials
+MEMORY = 3.0  # seconds of computing after which a measurement's weight has fallen to a third
+CLEARLY = 0.9  # a different number is chosen if its steps take less than this fraction of the time
+FAR_WORSE = 1.5  # in the first round, no team smaller than one that was this many times slower than the best is tried
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class TeamSize:
         if len(self.sizes) == 1:
             return
         if self.skips_step and seconds < self.seconds_of_trial:
-            self.skips_step = False  # it woke the threads of a new team
+            self.skips_step = False  # that step woke the threads of a new team
             return
         self.window.add(TeamCost(seconds, num_tokens))
         if self.window.seconds < self.seconds_of_trial:

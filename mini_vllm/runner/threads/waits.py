@@ -26,12 +26,12 @@ class ShortWaits:
         if self.crowd is None:
             leave = Event()
             thread = Thread(target=self._crowd, args=(self.library, leave), name="mini-vllm-crowd", daemon=True)
-            self.crowd = finalize(self, leave.set), thread  # an engine that is gone leaves no threads
+            self.crowd = finalize(self, leave.set), thread  # an engine must not leave threads when it ends
             thread.start()
             return
         (end, thread), self.crowd = self.crowd, None
         end()
-        thread.join()  # libgomp ends its team
+        thread.join()  # libgomp ends the team of threads
 
     @staticmethod
     def _crowd(library: ctypes.CDLL, leave: Event) -> None:

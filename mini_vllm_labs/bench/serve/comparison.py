@@ -46,7 +46,7 @@ def server_cases(plan: ServingPlan, facts: dict[str, Any], on_progress: progress
                 server = MeasuredServer(server_command(name, plan.settings))
                 running.callback(server.stop)  # before the warm-up, which may fail
                 plan.load.warm_up(name, server.endpoint, on_progress)
-            except (PeerError, ValueError, OSError) as error:  # OSError: its program is not there
+            except (PeerError, ValueError, OSError) as error:  # OSError means that its program does not exist
                 if name == OURS:
                     raise
                 missing[name] = str(error)

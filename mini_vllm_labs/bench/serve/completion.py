@@ -16,7 +16,7 @@ from mini_vllm_labs.bench.serve.answer import BrokenAnswerError, ClientAnswer, E
 from mini_vllm_labs.bench.serve.text_requests import Endpoint, TextRequest
 
 OnBody = Callable[[bytes], None]
-MAX_REFUSAL_BYTES = 10_000  # of an error only its message is shown
+MAX_REFUSAL_BYTES = 10_000  # only the message of an error is shown
 TIMEOUT = 600.0
 
 
@@ -55,7 +55,7 @@ class HttpExchange(asyncio.Protocol):
             self._end(cause if isinstance(cause, BrokenAnswerError) else BrokenAnswerError(f"not HTTP: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._has_headers and not self._has_length and exc is None:  # such an answer ends with its connection
+        if self._has_headers and not self._has_length and exc is None:  # such an answer ends when its connection closes
             self._end(None)
         elif self.num_bytes == 0:
             self._end(BrokenAnswerError(f"no answer: the connection was closed{f' ({exc})' if exc else ''}"))

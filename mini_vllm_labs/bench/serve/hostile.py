@@ -18,7 +18,7 @@ CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 MAX_GAP_MS = 100.0
 SECONDS_BEFORE, SECONDS_AFTER, TICK = 0.5, 0.3, 0.005
 PATIENCE = 20.0  # seconds after which the hostile client hangs up
-Sent = tuple[str, dict[str, Any]]  # path and body
+Sent = tuple[str, dict[str, Any]]  # path and body of the request
 
 
 def completion(**fields: Any) -> Sent:
@@ -151,9 +151,9 @@ def hostile_case(endpoint: Endpoint, report: ProgressReport) -> Iterator[Case]:
 async def tried(endpoint: Endpoint, sent: Sent | None) -> Tried:
     """Send a request, or wait a second, while a neighbour streams."""
     neighbour, lateness = Neighbour(endpoint), 0.0
-    data = None if sent is None else encoded(endpoint, sent)  # before the stream, which it would delay
+    data = None if sent is None else encoded(endpoint, sent)  # before the stream, because it would delay the stream
 
-    async def watch() -> None:  # on a busy machine the gap is not the server's alone
+    async def watch() -> None:  # on a busy machine the server is not the only cause of the gap
         nonlocal lateness
         while True:
             began = time.perf_counter()

@@ -96,7 +96,7 @@ def answer_offline(settings: BackendSettings, requests: Sequence[TextRequest]) -
 @cache
 def open_llm(settings: BackendSettings) -> "LLM":
     """Load the model, once in a process."""
-    os.environ.update(settings.environment())  # before torch is imported, as in a server
+    os.environ.update(settings.environment())  # before torch is imported, as in a server process
 
     from mini_vllm.assembly.lineup import parse_lineup
     from mini_vllm.llm import LLM

@@ -59,7 +59,7 @@ class RateSearch:
         if failed is None:
             assert held is not None
             return 2 * held
-        return failed / 2 if held is None else math.sqrt(held * failed)  # rates are compared by ratio
+        return failed / 2 if held is None else math.sqrt(held * failed)  # rates are compared by their ratio
 
     def record(self, rate: float, figures: RoundReport) -> None:
         """Record the result at a rate.
@@ -116,7 +116,7 @@ class ServeLoad:
         """
         first = replace(self, num_requests=1, request_rate=math.inf, objective=None)
         more = replace(first, num_requests=NUM_WARM_UPS)
-        # The words of a round with a negative number come in no later round, so no cache holds them then.
+        # Rounds with a negative number use words that no later round uses, so no cache holds them then.
         reports = [
             load.send(endpoint, -number, f"{name}, warm-up", on_progress) for number, load in ((1, first), (2, more))
         ]

@@ -54,7 +54,7 @@ class Stepper:
                         loop.call_soon_threadsafe(tokens.put_nowait, None)
                         del self._readers[handle]
                 if not self._readers:
-                    self._work.clear()  # under the lock: `add` cannot come in between
+                    self._work.clear()  # taken under the lock, so that `add` cannot run in between
 
 
 def make_app(stepper: Stepper) -> Any:

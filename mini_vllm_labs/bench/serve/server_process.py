@@ -81,7 +81,7 @@ def our_arguments(settings: BackendSettings, port: int) -> list[str]:
         "num-gpu-blocks": settings.kv_cache_tokens // BLOCK_SIZE + 1,
         "dtype": settings.dtype,
     }
-    # Without a model the lineup has no phase 6, and the fake model's letters do: nothing else is as quick.
+    # Without a model the lineup has no phase 6. The fake model's letters suffice, and nothing else is as quick.
     model = settings.model or "--fake-model"
     return [
         sys.executable,
@@ -124,7 +124,7 @@ class MeasuredServer:
         self.process = subprocess.Popen(
             command.arguments,
             stdin=subprocess.DEVNULL,
-            stdout=self._output,  # a file: a pipe would fill up unread
+            stdout=self._output,  # a file, because a pipe would fill up unread
             stderr=subprocess.STDOUT,
             cwd=CHECKOUT,
             env={**os.environ, "HF_HUB_OFFLINE": "1", **command.environment},
@@ -137,7 +137,7 @@ class MeasuredServer:
 
     def get(self, path: str, timeout: float = 30.0) -> str:
         """Return the body of a GET. Raises `OSError` if there is no answer, or one with an error status."""
-        from urllib.request import urlopen  # here: it takes longer to import than `--help` to print
+        from urllib.request import urlopen  # imported here, because the import takes longer than printing `--help`
 
         with urlopen(self.endpoint.base_url + path, timeout=timeout) as answer:
             text: str = answer.read().decode()
@@ -165,7 +165,7 @@ class MeasuredServer:
                 raise PeerError(f"{self.name} exited early; its last lines: {self.last_words()}")
             try:
                 self.get("/health")
-            except HTTPError as error:  # before OSError, its base class
+            except HTTPError as error:  # caught before OSError, its base class
                 raise PeerError(f"{self.name}: /health answered {error.code}: {error.reason}") from error
             except OSError:
                 time.sleep(POLL_SECONDS)

@@ -3,7 +3,7 @@
 from mini_vllm_labs.bench.serve.report import RoundReport
 
 WIDTH = 50
-LATE_MS = 10.0  # later than this, the client is measured and not the server
+LATE_MS = 10.0  # if the client is later than this, the run measures the client instead of the server
 TIMES = {
     "Time to First Token": "ttft",
     "Time per Output Token (excl. 1st token)": "tpot",

@@ -43,7 +43,7 @@ def read_class(folder: Path) -> list[Learner]:
     entries = sorted(folder.iterdir()) if folder.is_dir() else []
     found = [learner_of(file_name(path.stem), events) for path in entries if (events := list(events_in(path, tasks)))]
     if not found:
-        raise ValueError(f"{folder} has no {NAME}: name the folder in which each learner has a folder or a zip")
+        raise ValueError(f"{folder} has no {NAME}: name a folder that contains a folder or a zip for each learner")
     return found
 
 
@@ -76,7 +76,7 @@ def text_of(entry: Path) -> str:
                 content = file.read(MAX_BYTES)
         else:
             return ""
-    except Exception:  # `zipfile` raises various errors for a broken file
+    except Exception:  # `zipfile` raises various errors for a damaged file
         return ""
     return content.decode("utf-8", "replace")
 

@@ -96,7 +96,7 @@ class Collected:
         parts = [self.name_of(reading.name, reading.id), *map(part_name, reading.file.parts)]
         paths = [folded("/".join(parts[:depth])) for depth in range(1, len(parts) + 1)]
         if len(parts) > MAX_DEPTH or paths[-1] in self._files | self._folders or self._files & set(paths):
-            raise SubmissionError("another file or folder has its name, or its path is too long")
+            raise SubmissionError("another file or folder has this name, or its path is too long")
         self._files.add(paths[-1])
         self._phases[reading.id] |= phase_or_archive(reading.file)
         self._folders.update(paths[:-1])
@@ -128,7 +128,7 @@ def collect(download: Path, folder: Path) -> Collected:
             try:
                 reading = first_reading(entry.filename, collected)
                 target = folder / collected.place(reading)
-                # Made even if the file cannot be read, so that the learner is in every table.
+                # Create the folder even if the file cannot be read, so that every table lists the learner.
                 target.parent.mkdir(parents=True, exist_ok=True)
                 content = content_of(archive, entry)
                 num_bytes += len(content)
@@ -158,9 +158,9 @@ def platform_of(names: Sequence[str], download: Path) -> str:
         counts["Canvas"] = 0  # both match the same names, because an anonymous ID may be all digits
     most, *others = sorted(counts, key=lambda platform: -counts[platform])
     if not counts[most]:
-        raise SubmissionError(f"{one_line(download.name)} holds no file names of a Canvas or Moodle download")
+        raise SubmissionError(f"{one_line(download.name)} contains no file name from a Canvas or Moodle download")
     if any(counts[other] == counts[most] for other in others):
-        raise SubmissionError(f"the file names in {one_line(download.name)} may be those of Canvas, or of Moodle")
+        raise SubmissionError(f"the file names in {one_line(download.name)} fit both Canvas and Moodle")
     return most
 
 
@@ -222,11 +222,13 @@ def content_of(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
         raise SubmissionError("it is a link, not a file: ask for the file itself")
     if entry.compress_type not in METHODS:
         method = zipfile.compressor_names.get(entry.compress_type, "an unknown method")  # type: ignore[attr-defined]
-        raise SubmissionError(f"it is packed by {method}, but the judge reads deflate: unpack it and add it by hand")
+        raise SubmissionError(
+            f"it is compressed with {method}, but the judge reads only deflate: unpack it and add it by hand"
+        )
     try:
         content = archive.open(entry).read(MAX_BYTES_EACH + 1)
-    except Exception as error:  # `zipfile` raises various errors for a broken file
-        raise SubmissionError(f"it is damaged, or has a password: {error or type(error).__name__}") from None
+    except Exception as error:  # `zipfile` raises various errors for a damaged file
+        raise SubmissionError(f"it is damaged or password-protected: {error or type(error).__name__}") from None
     if len(content) > MAX_BYTES_EACH:
         raise SubmissionError(f"it is larger than {MAX_BYTES_EACH >> 20} MiB")
     return content

@@ -49,7 +49,9 @@ def read_roster(path: Path) -> Roster:
         if name in ids or student in ids.values():
             raise ValueError(f"--roster {path}, entry {number}: {name!r} or {student!r} occurs twice")
         if student.startswith(FORMULA) or not student.isprintable():
-            raise ValueError(f"--roster {path}, entry {number}: a spreadsheet takes the id {student!r} for a formula")
+            raise ValueError(
+                f"--roster {path}, entry {number}: a spreadsheet would read the id {student!r} as a formula"
+            )
         ids[name] = student
     return Roster(rows[0][1], ids)
 
@@ -68,12 +70,12 @@ class Gradebooks:
         if roster is None and canvas is None and moodle is None:
             return None
         if roster is None:
-            raise ValueError("--canvas and --moodle need the student ids: --roster FILE")
+            raise ValueError("--canvas and --moodle need student ids: add --roster FILE")
         if canvas is None and moodle is None:
             raise ValueError("--roster alone writes nothing: add --canvas FILE or --moodle FILE")
         found = read_roster(roster)
         if canvas is not None and found.id_name not in CANVAS_IDS:
-            raise ValueError(f"the roster's second column is {found.id_name!r}; Canvas knows {', '.join(CANVAS_IDS)}")
+            raise ValueError(f"the roster's second column is {found.id_name!r}; Canvas expects {', '.join(CANVAS_IDS)}")
         return cls(found, canvas, moodle)
 
     def write(self, results: ClassResults) -> list[str]:

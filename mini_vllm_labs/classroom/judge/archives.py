@@ -26,14 +26,15 @@ NUMBERS = "|".join(map(str, LABS))
 PHASE = rf"phase[_ -]?0?({NUMBERS})(?![0-9])"
 IN_FOLDER = re.compile(rf"{PHASE}(?:[_ -]\w+)?", re.IGNORECASE)
 # `phase1.py`, `starter1.py`, `alice_phase1.py`, `phase1_scheduler_step-2.py`: names that editors, browsers and learning
-# platforms produce. They also number copies: the 1 of `starter-1.py` or `starter (1).py` is not a phase.
+# platforms produce. They also number copies: the 1 in `starter-1.py` or `starter (1).py` is not a phase number.
 BY_NAME = re.compile(rf"(?:.*[_ .-])?(?:{PHASE}|starter0?({NUMBERS})(?![0-9]))[\w ().-]*\.py", re.IGNORECASE)
 COUNTER = r"[ _.-]*(?:\(\d+\)|v?\d+|copy|kopie|final|new)"
 STARTER = re.compile(rf"(?:.*[_ .-])?starter(?!\d)(?:{COUNTER})*\.py", re.IGNORECASE)
 LOOKS_LIKE_ONE = re.compile(r"phase|starter|\.(py|ipynb)$", re.IGNORECASE)
 DEFINED = re.compile(rb"^(?:async +)?(?:def|class) +(\w+)", re.MULTILINE)
 IGNORED = {"__MACOSX", "__pycache__", ".git", ".ipynb_checkpoints", ".venv", "venv", "node_modules", "tests"}
-# A phase, a path and its content. Phase 0 means that the content decides. None means that only the name was checked.
+# (phase, path, content) Phase 0 means that the content determines the phase. A content of None means that only the name
+# was checked.
 Starter = tuple[int, PurePosixPath, bytes | None]
 
 
@@ -116,14 +117,14 @@ def require_inside(name: str) -> PurePosixPath:
     """Return the path of an archive's entry. Raises `SubmissionError` if it points outside the archive."""
     inner = PurePosixPath(name.replace("\\", "/"))
     if inner.is_absolute() or ".." in inner.parts or re.match(r"[A-Za-z]:", name):
-        raise SubmissionError(f"the archive has a path that leads out of it: {one_line(name)}")
+        raise SubmissionError(f"the archive has a path that points outside it: {one_line(name)}")
     return inner
 
 
 MAX_ARCHIVE_BYTES = 200 * 2**20
 MAX_DIRECTORY_BYTES = 8 * 2**20
 MAX_TAR_BYTES = 200 * 2**20
-# Other methods unpack a block of any size at once, so a zip of a thousand bytes could take gigabytes.
+# Other methods unpack a block of any size in one call, so a zip of a thousand bytes could need gigabytes.
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 LOCATOR_64, NUM_LOCATOR_BYTES = b"PK\x06\x07", 20
 END_OF_DIRECTORY_64, NUM_END_64_BYTES = b"PK\x06\x06", 56
@@ -154,9 +155,9 @@ def files_of_zip(path: Path) -> Iterator[Starter]:
             if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
                 raise SubmissionError(f"{shown} is a link: hand in the file")
             if entry.flag_bits & 1:
-                raise SubmissionError("the zip has a password")
+                raise SubmissionError("the zip is password-protected")
             if entry.compress_type not in METHODS:
-                raise SubmissionError(f"{shown} is packed by a method other than deflate: make the zip again")
+                raise SubmissionError(f"{shown} is compressed with a method other than deflate: make the zip again")
             with archive.open(entry) as file:
                 yield phase, inner, limited(file.read(MAX_FILE_BYTES + 1), shown)
 
@@ -171,9 +172,10 @@ def require_short_directory(path: Path) -> None:
     if at < 0 and is_zip_begun(path):
         raise SubmissionError("the zip is truncated: hand it in again")
     if at < 0 or len(tail) < at + NUM_END_BYTES:
-        raise SubmissionError("it cannot be read: not a zip, not a .tar.gz, and not named like a starter")
+        raise SubmissionError("it cannot be read: it is not a zip or .tar.gz, and its name is not that of a starter")
     num_entries, num_bytes = struct.unpack("<HL", tail[at + 10 : at + 16])
-    if tail[max(0, at - NUM_LOCATOR_BYTES) : at].startswith(LOCATOR_64):  # some programs also write it for small zips
+    if tail[max(0, at - NUM_LOCATOR_BYTES) : at].startswith(LOCATOR_64):
+        # some programs write this record for small zips too
         record = tail[max(0, at - NUM_LOCATOR_BYTES - NUM_END_64_BYTES) : at - NUM_LOCATOR_BYTES]
         if not record.startswith(END_OF_DIRECTORY_64) or len(record) < NUM_END_64_BYTES:
             raise SubmissionError("the end of the zip is damaged: make it again")
@@ -213,7 +215,7 @@ def files_of_tar(path: Path) -> Iterator[Starter]:
                 raise SubmissionError(f"{one_line(str(inner))} is a link: hand in the file")
             yield phase, inner, limited(file.read(MAX_FILE_BYTES + 1), str(inner))
         while unpacked.read(2**16):
-            pass  # reads on to the checksum at the end
+            pass  # reads up to the checksum at the end
 
 
 class Unpacked(io.RawIOBase):

@@ -73,7 +73,7 @@ class Record:
 
     def _read(self, path: Path) -> None:
         lines = path.read_bytes().split(b"\n")
-        cut_short = lines.pop()  # empty, unless the run was killed while it wrote
+        cut_short = lines.pop()  # empty unless the run was killed while it wrote
         for number, line in enumerate(lines[1:], start=2):
             try:
                 entry = json.loads(line)
@@ -99,7 +99,7 @@ def recorded_settings(path: Path) -> JudgeSettings:
         raise RecordError(f"{path} is not a record of the judge: {error}") from None
 
 
-GRACE_SECONDS = 300.0  # on top of a submission's budget: to read it, draw situations and write feedback
+GRACE_SECONDS = 300.0  # added to a submission's budget for reading it, drawing situations and writing feedback
 NUM_TRIES = 2
 
 
@@ -162,7 +162,7 @@ class GradingProcess:
 
     def _ask(self, task: Message) -> Any:
         if self._is_ended:
-            raise ChannelError("closed", "the class is no longer graded")
+            raise ChannelError("closed", "the class run has ended")
         if self._worker is None:
             self._worker = WorkerProcess(
                 [sys.executable, "-m", "mini_vllm_labs.classroom.judge.grader"], max_bytes=MAX_MESSAGE_BYTES
@@ -219,7 +219,7 @@ class ClassRun:
         try:
             result = grader.grade(handed_in, known)
         except GraderError as error:  # not recorded, so that the next run tries again
-            from mini_vllm_labs.classroom.judge.judge import Judge  # loads the graded tests' cases, and pytest
+            from mini_vllm_labs.classroom.judge.judge import Judge  # loads pytest and the cases of the graded tests
 
             ungraded = Judge(self._settings, Jail()).grade(Submission(handed_in.name, error=str(error)))
             text = f"{handed_in.name}: {error}\n"

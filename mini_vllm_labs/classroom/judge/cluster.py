@@ -14,7 +14,7 @@ from mini_vllm_labs.classroom.judge.submission import HandedIn
 from mini_vllm_labs.runs.dask_client import dask_client
 from mini_vllm_labs.runs.sandbox.channel import Message
 
-LEAST_AT_ONCE = 16  # so that a cluster that grows with its load sees that there is work
+LEAST_AT_ONCE = 16  # so that an autoscaling cluster sees that there is work
 POLL_SECONDS = 2.0
 
 
@@ -37,7 +37,8 @@ class ClusterGrader:
         self._course = course_digest()
         self._refused: dict[str, str] = {}
         self._lock = threading.Lock()
-        # The last reader is used first, so that only as many start as are busy at once. They load no learner's code.
+        # The last reader is used first, so that no more readers start than are busy at the same time. They load no
+        # learner's code.
         self._readers = [GradingProcess(replace(settings, jailed=False)) for _ in range(os.cpu_count() or 1)]
         self._idle: LifoQueue[GradingProcess] = LifoQueue()
         for reader in self._readers:
@@ -92,9 +93,11 @@ class ClusterGrader:
                         future.cancel()
                         return None
         except KilledWorker as error:
-            raise GraderError(f"it could not be graded: {1 + error.allowed_failures} workers died with it") from None
+            raise GraderError(
+                f"it could not be graded: {1 + error.allowed_failures} workers died while they graded it"
+            ) from None
         except (Exception, CancelledError) as error:
-            raise ClusterError(f"the cluster at {self._address}: {error or type(error).__name__}") from error
+            raise ClusterError(f"the cluster at {self._address} failed: {error or type(error).__name__}") from error
         if "refused" not in answer:
             return answer
         with self._lock:

@@ -79,7 +79,7 @@ class Desk:
 
     def _end(self, process: GradingProcess) -> None:
         with self._lock:
-            is_idle = self._idle.get(process) is threading.current_thread()  # otherwise it was taken just now
+            is_idle = self._idle.get(process) is threading.current_thread()  # otherwise it was taken just before
             if is_idle:
                 del self._idle[process]
         if is_idle:

@@ -100,7 +100,7 @@ def interrupted_after(seconds: float) -> Iterator[None]:
     """Raise `TimeoutError` in the block after `seconds`, because a stranger's file may keep the judge busy."""
 
     def interrupt(number: int, frame: object) -> None:
-        raise TimeoutError("the judge was still busy with it when the time ran out")
+        raise TimeoutError("the judge was still grading it when the time ran out")
 
     before = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -26,7 +26,7 @@ def tensors(name: str, module: str = "tensors") -> Draw:
     return lambda rng: getattr(importlib.import_module(f"mini_vllm_labs.classroom.judge.questions.{module}"), name)(rng)
 
 
-# Phase -> title of the group -> function that draws its situations.
+# Maps a phase to its groups: each title with the function that draws its situations.
 SITUATIONS: dict[int, dict[str, Draw]] = {
     1: {
         "clamp": Cases(1, 1),

@@ -26,7 +26,7 @@ ENVIRONMENT = {
     "LANG": "C",  # so that `locale.setlocale(LC_ALL, "")` works: other locales need files, which are absent
     "PYTHONUTF8": "1",
     "PYTHONHASHSEED": "0",
-    "PYTHONBREAKPOINT": "0",  # as in `mini-vllm grade`, which names a forgotten breakpoint
+    "PYTHONBREAKPOINT": "0",  # as in `mini-vllm grade`, which reports a forgotten breakpoint
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
     "TORCHINDUCTOR_CACHE_DIR": "/tmp",  # otherwise torch looks for a writable folder, which does not exist

@@ -19,7 +19,7 @@ SEEN = (
     "mini_vllm_labs/runs/sandbox",
     "mini_vllm_labs/classroom/__init__.py",
     "mini_vllm_labs/classroom/worker",
-    "mini_vllm_labs/grading/plays",  # public by definition: nothing in it knows a right answer
+    "mini_vllm_labs/grading/plays",  # public by definition, because this folder contains no right answers
 )
 WHOLE_ENGINE = 0  # for phases 1 to 5 in one engine, without points: the whole engine
 ONLY_TOGETHER = "mini_vllm_labs/classroom/worker/scenario.py"
@@ -37,7 +37,7 @@ def copy_course(phase: int, target: Path) -> None:
             if source.exists():
                 copy = target / source.relative_to(CHECKOUT)
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, copy)  # with its time, by which Python knows what is compiled
+                shutil.copy2(source, copy)  # with its modification time, which Python compares with the bytecode's
 
 
 @cache

@@ -88,7 +88,7 @@ def require_jail(jail: Jail) -> None:
             raise JailError(f"the jail does not start: {error}. {WITHOUT}") from error
     if possible is None:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise JailError(f"the jail does not start here: {reason}. {advice(reason)}{WITHOUT}")
+        raise JailError(f"the jail does not start on this machine: {reason}. {advice(reason)}{WITHOUT}")
     if possible:
         raise JailError(f"the jail leaks; a submission could {', '.join(possible)}. {WITHOUT}")
 

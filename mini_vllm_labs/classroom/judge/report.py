@@ -107,7 +107,7 @@ def require_writable(files: Iterable[Path | None], folder: Path | None = None) -
     """Raise `ValueError` if a file cannot be written, before hours of work and not after."""
     named = list(filter(None, files))
     if len({file.resolve() for file in named}) < len(named):
-        raise ValueError("several results need several files: name one for each")
+        raise ValueError("several results need several files: give a name for each")
     for file in named:
         if file.is_dir():
             raise ValueError(f"{file} is a folder: name a file")

@@ -104,7 +104,7 @@ class ArgumentWriter(TensorWriter):
         kind = thing if isinstance(thing, type | FunctionType) else type(thing)
         if not kind.__module__.startswith(("solutions.", "mini_vllm_labs.grading.")):
             return super().reducer_override(thing)
-        raise TypeError(f"{kind.__name__} of the reference must not enter a worker")
+        raise TypeError(f"a worker must not receive {kind.__name__} of the reference")
 
 
 def shown(value: Any) -> str:

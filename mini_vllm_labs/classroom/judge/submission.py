@@ -64,10 +64,10 @@ def read_submission(path: Path, name: str) -> Submission:
         starters, notes = one_per_phase(files_of(path))
         return Submission(name, starters, notes=list(map(printable, notes)))
     except TimeoutError:
-        raise  # it is not the file's fault
+        raise  # the file is not at fault
     except SubmissionError as error:
         return Submission(name, error=printable(str(error)))
-    except Exception as error:  # readers of archives raise various errors for broken ones
+    except Exception as error:  # archive readers raise various errors for damaged files
         return Submission(name, error=printable(f"{path.name} cannot be read: {error or type(error).__name__}"))
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from mini_vllm_labs.classroom.packages import top_level
 
-SYSTEM_LINKS = ("/bin", "/lib", "/lib32", "/lib64")  # into /usr, on most systems
+SYSTEM_LINKS = ("/bin", "/lib", "/lib32", "/lib64")  # points into /usr on most systems
 LINKER_CACHE = "/etc/ld.so.cache"
 LINKED = re.compile(r"(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
-# Binaries that Python (without `_tkinter`, which needs a screen), numpy and torch load.
+# Binaries that numpy, torch and Python load (without `_tkinter`, which needs a screen).
 BINARIES = ("lib-dynload/[!_]*.so", "lib-dynload/_[!t]*.so", "numpy/**/*.so", "torch/_C*.so", "torch/lib/*.so*")
-UNWINDER = "libgcc_s.so.1"  # glibc loads it when a thread exits
+UNWINDER = "libgcc_s.so.1"  # glibc loads this library when a thread exits
 
 
 @cache

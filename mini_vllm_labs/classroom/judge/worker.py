@@ -109,7 +109,7 @@ class JailedWorker:
         A file could answer for its successor. In a jail, therefore, the last process must be a different one.
         """
         self.set_deadline(FRESH_SECONDS)
-        word = secrets.token_hex(8)  # rules out an answer that the old process left in the pipe
+        word = secrets.token_hex(8)  # excludes an answer that the old process left in the pipe
         *_, old = family(self.process.pid)
         with suppress(ChannelError, StarterRaisedError):
             if self.ask({"fresh": True}) is True and self.ask({"echo": word}) == word:

@@ -81,7 +81,7 @@ def compose(checkout: Path = CHECKOUT) -> dict[str, bytes]:
     for template in sorted(path for path in templates.rglob("*") if path.is_file()):
         edition[template.relative_to(templates).as_posix()] = template.read_bytes()
     if found := leaks(edition, secret_lines(checkout)):
-        raise ReleaseError(f"nothing was written: code of a solution is in {', '.join(found)}")
+        raise ReleaseError(f"nothing was written, because {', '.join(found)} has code of a solution")
     return edition
 
 

@@ -71,7 +71,7 @@ class Describer:
             return self(sorted(value), depth)
         if isinstance(value, float):
             return value if isfinite(value) else str(value)
-        if hasattr(value, "tolist"):  # numbers and arrays of numpy
+        if hasattr(value, "tolist"):  # numbers and arrays from numpy
             return self(value.tolist(), depth + 1)
         if isinstance(value, Iterable):
             items = list(islice(value, MAX_ITEMS + 1))
@@ -99,7 +99,7 @@ def checked(value: Json, depth: int = 0) -> Json:
         raise AnswerError("a number is out of range")
     if isinstance(value, str):
         if len(value) > MAX_TEXT:
-            raise AnswerError(f"a text of {len(value):,} characters; at most {MAX_TEXT:,} are read")
+            raise AnswerError(f"a text has {len(value):,} characters, but at most {MAX_TEXT:,} are read")
         return printable(value)
     if isinstance(value, list):
         is_plain = depth < MAX_DEPTH and set(map(type, value)) == {int}

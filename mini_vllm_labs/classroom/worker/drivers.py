@@ -36,7 +36,7 @@ def rejection_sample(
             draws = [(keep, choice if row == last_row else 0.5) for row, keep in enumerate(keeps)]
             tokens = list(on_a_device(files[7].rejection_sample, drafts, *tensors, draws))
             if any(isinstance(token, torch.Tensor) for token in tokens):
-                raise UnusableAnswerError("Your code returned tensors, but token ids are plain numbers.")
+                raise UnusableAnswerError("Your code returned tensors, but token ids must be plain numbers.")
             found = tuple(map(operator.index, tokens))
             if 0 < choice < 1 - 2**-53:
                 counts[found] += 1
@@ -50,7 +50,8 @@ def rejection_sample(
 
 def table(files: Mapping[int, Any], phase: int, cases: list[tuple[str, Sequence[Any]]]) -> list[Json]:
     """Return the observations of each case, (play, its arguments), as in the graded tests of a phase."""
-    # Imported here, because phase 9's plays load numpy, a third of a worker's start, and few workers need it.
+    # Imported here, because phase 9's plays load numpy, which few workers need and which takes a third of a worker's
+    # start.
     plays = importlib.import_module(f"mini_vllm_labs.grading.plays.phase{phase}_plays")
     return [described(getattr(plays, play)(files[phase], *given)) for play, given in cases]
 

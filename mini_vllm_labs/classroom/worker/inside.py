@@ -25,11 +25,11 @@ from mini_vllm_labs.runs.sandbox.explain import explain
 from mini_vllm_labs.runs.sandbox.limits import Limits, limit_resources
 from mini_vllm_labs.runs.sandbox.source_text import newer_syntax
 
-MEMORY_BYTES = 1536 * 2**20  # in addition to the memory already mapped for Python, its libraries and torch
+MEMORY_BYTES = 1536 * 2**20  # on top of the memory that Python, its libraries and torch have already mapped
 LIMITS = Limits(2 * 2**30, stack_bytes=2**23, file_bytes=2**20, num_open_files=64, cpu_seconds=300, num_signals=64)
 MAX_PROCESSES = 32
-CAN_FORK = sys.platform == "linux"  # on macOS, system libraries that torch uses do not survive a fork
-FRESH = 75  # exit status of a process that a fresh one replaces
+CAN_FORK = sys.platform == "linux"  # on macOS, torch uses system libraries that do not survive a fork
+FRESH = 75  # exit status of a process that must be replaced by a fresh one
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 
 
@@ -55,7 +55,7 @@ def main() -> None:
 
 def confine(user: int, no_processes: bytes) -> None:
     """Permanently give up the rights and resources that no starter needs."""
-    # Only in a jail is the uid, and so the process count, exclusive to this worker.
+    # Only in a jail does the worker have a uid, and so a process count, to itself.
     limit_resources(replace(LIMITS, num_processes=MAX_PROCESSES) if user else LIMITS)
     give_up_root(user)
     if no_processes:
@@ -70,7 +70,7 @@ def install_filter(program: bytes) -> None:
 
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(Program(len(program) // 8, program)), 0, 0):
-        raise OSError(ctypes.get_errno(), "the filter of system calls is refused")
+        raise OSError(ctypes.get_errno(), "the filter of system calls cannot be installed")
 
 
 def answer_all(channel: Channel, *, stays: bool) -> NoReturn:

@@ -13,7 +13,7 @@ from mini_vllm_labs.classroom.worker.answers import BY_CONTRACT, Describer, Json
 from mini_vllm_labs.classroom.worker.device import device_tensors, on_a_device
 from mini_vllm_labs.classroom.worker.leeway import tokens_drawn
 
-Call = tuple[str, bytes]  # the name and the arguments
+Call = tuple[str, bytes]  # the method's name and its arguments
 CALLED_BY: Mapping[str, Callable[..., Any]] = {
     "paged_attention": on_a_device,
     "write_kv": on_a_device,
@@ -36,7 +36,7 @@ class ScriptReplay:
         function = getattr(self.file, name)
         found = CALLED_BY[name](function, *positional, **named) if name in CALLED_BY else function(*positional, **named)
         observed = [*positional, *named.values()]
-        if name == "paged_attention":  # it may change the query, but not the caches
+        if name == "paged_attention":  # the call may change the query but not the caches
             observed = [float(cache.sum()) for cache in positional[1:3]]
         return {
             "returns": "an iterator" if isinstance(found, Iterator) else self.describe(found),

@@ -42,7 +42,7 @@ def bench_int8(
     """
     team = lineup_to_run(lineup, make_console(stderr=as_json))
     if team.runner == "absent":
-        raise ValueError(f"lineup {team}: int8 needs phase 6, which runs the real model")
+        raise ValueError(f"lineup {team}: bench int8 needs phase 6, which runs the real model")
     batch_sizes = [int(size) for size in numbers("--batch", batch, 1, is_whole=True)]
     chosen, facts, closing = chosen_peers(peers, PEERS), dict[str, Any](), list[str | Table]()
 

@@ -53,7 +53,7 @@ def bench_scheduler(
         if (reason := peer_process.why_missing(peer_process.VLLM, peer_version)) is not None:
             raise ValueError(reason)
         if peer_version != RELEASES[0] and team.year == "absent":
-            team = replace(team, year="solution" if solutions_exist() else "starter")  # its rules are phase 14
+            team = replace(team, year="solution" if solutions_exist() else "starter")  # phase 14 implements its rules
         if team.kv_cache == "absent":
             raise ValueError(f"lineup {team}: --peer vllm needs phase 2, because vLLM's memory also comes in blocks")
         why = (

@@ -58,7 +58,7 @@ def bench_throughput(
     batch_sizes = [int(size) for size in numbers("--batch", batch, 1, is_whole=True)]
     team = lineup_to_run(lineup, make_console(stderr=as_json))
     if team.runner == "absent":
-        raise ValueError(f"lineup {team}: throughput needs phase 6, which runs the real model")
+        raise ValueError(f"lineup {team}: bench throughput needs phase 6, which runs the real model")
     facts: dict[str, Any] = {"model": model}
     closing: list[str | Table] = []
 

@@ -23,7 +23,7 @@ def collect(
     Exit code 0: all files are sorted. 1: some were left out. 2: bad usage, or an unknown kind of download.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} must be a new or an empty folder")
+        raise ValueError(f"{folder} must be a new or empty folder")
     handed_in, roster = folder / "handed_in", folder / "roster.csv"
     try:
         handed_in.mkdir(parents=True)

@@ -22,7 +22,7 @@ from mini_vllm_labs.grading.results import EngineCheck, PhaseGrade, TaskGrade
 from mini_vllm_labs.grading.view import handout, heading, show_check, show_failure, show_text, why_not_graded
 from mini_vllm_labs.pictures.terminal.step_view import FAINT, STRONG, render_step
 
-ESCAPE = "\x1b"  # arrows and function keys begin with it
+ESCAPE = "\x1b"  # the codes of arrows and function keys begin with it
 Read = Callable[[float], str]
 HEADING = re.compile(r"^### Task (\d+\.\d)[ ,:]*(.*)$", re.MULTILINE)
 STYLES = {"passed": "green", "stale": "yellow", "open": "dim"}
@@ -53,7 +53,7 @@ def keys() -> Iterator[Read | None]:
     before = termios.tcgetattr(0)
     try:
         tty.setcbreak(0)
-        # A shell gives its own settings to a program that continues after Ctrl-Z.
+        # A shell restores its own settings for a program that continues after Ctrl-Z.
         signal.signal(signal.SIGCONT, lambda *_: tty.setcbreak(0))
         yield pressed
     finally:
@@ -69,7 +69,7 @@ def pressed(seconds: float) -> str:
     if not select.select([0], [], [], seconds)[0]:
         return ""
     read = os.read(0, 64).decode(errors="ignore")
-    return "" if read.startswith(ESCAPE) else read or "q"  # nothing to read: the terminal is gone
+    return "" if read.startswith(ESCAPE) else read or "q"  # nothing can be read, because the terminal is gone
 
 
 def title(phase: PlannedPhase, number: int) -> str:

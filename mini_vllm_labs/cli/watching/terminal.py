@@ -18,7 +18,7 @@ from mini_vllm_labs.pictures.terminal.step_table import totals
 from mini_vllm_labs.pictures.terminal.step_view import FAINT
 
 QUIET_SECONDS = 0.15
-MISSING_SECONDS = 1.0  # after this the file is really deleted, not between two steps of a save
+MISSING_SECONDS = 1.0  # after this time the file was really deleted, and is not between two steps of a save
 Stamp = tuple[int, int, int] | None
 TICK_SECONDS = 0.1
 
@@ -28,7 +28,7 @@ class Job(NamedTuple):
 
     work: Callable[[Event], Any]
     show: Callable[[Any, float], None]
-    is_verdict: bool  # about one version of a file, so a new version makes it worthless
+    is_verdict: bool  # describes one version of a file, so a new version makes it useless
 
 
 class Jobs:

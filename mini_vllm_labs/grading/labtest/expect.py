@@ -14,7 +14,7 @@ MAX_LINES = 12
 MAX_COLUMNS = 120
 MAX_ENTRIES = 60
 MAX_CHARACTERS = 600
-MAX_CALL, ENDING = 400, 40  # characters of one call: its beginning and its answer
+MAX_CALL, ENDING = 400, 40  # maximum characters of one call: its beginning and its answer
 MAX_CALLS, LAST_CALLS = 40, 10
 QUEUE = "StrictQueue"
 QUEUE_METHODS = "the methods of `RequestQueue` (mini_vllm/core/interfaces.py) and nothing else."
@@ -133,7 +133,8 @@ def _report(yours: object, expected: object, **told: Unpack[Told]) -> Report:
     parts = [told["rule"], "", *(f"  {line}" for line in lines), "", *comparison]
     if calls:
         parts += ["", "  your calls, in order:", *(f"    {call}" for call in _without_the_middle(calls))]
-    text = "\n".join([*parts, f"Hint: {told['hint']}"]).replace("\u0301", "\\u0301")  # a combining accent is invisible
+    # a combining accent alone is invisible
+    text = "\n".join([*parts, f"Hint: {told['hint']}"]).replace("\u0301", "\\u0301")
     text = text.replace(LONG_START, "x...x")
     return Report.of(text, Failure(told["rule"], list(lines), rows, list(calls), told["hint"], told.get("shares")))
 

@@ -124,7 +124,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     except Exception as error:
         arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
         if isinstance(answers := arguments.get("answers"), Answers):
-            answers.restart()  # the second run begins with the first case
+            answers.restart()  # the second run starts with the first case
         explanation = unusable_answer(error, lambda: pyfuncitem.obj(**arguments))
         if explanation is None:
             raise
@@ -139,7 +139,8 @@ def all_kept(item: pytest.Function) -> Iterator[None]:
         [getattr(one, "__name__", "") for one in item.funcargs.values()],
     )
     earlier = next((every[name] for name in names if name in every), None)
-    if earlier is None or item.path.name.endswith("_in_an_engine.py"):  # the engine may change answers that it received
+    if earlier is None or item.path.name.endswith("_in_an_engine.py"):
+        # the engine may change the answers that it received
         yield
         return
     try:
@@ -201,7 +202,7 @@ def runs_a_test(frame: FrameType | None) -> bool:
     """Return whether a graded test is on the stack of `frame`."""
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(FOLDER) and file != str(Path(FOLDER, "conftest.py")):  # conftest has fixtures and hooks
+        if file.startswith(FOLDER) and file != str(Path(FOLDER, "conftest.py")):  # conftest contains fixtures and hooks
             return True
         frame = frame.f_back
     return False

@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[results_key] = {}
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # outermost, so that it sees the reworded report
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # the outermost hook, so that it sees the reworded report
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:

@@ -28,7 +28,7 @@ READERS = ("inspect", "dis", "marshal", "subprocess", "multiprocessing", "socket
 class TestsGrade:
     """The result of a test file: the caught mistakes of each rule, and why a fair solution was refused."""
 
-    __test__ = False  # pytest collects no class of this name
+    __test__ = False  # pytest collects no class with this name
 
     phase: int
     tests: int
@@ -63,7 +63,9 @@ class TestsGrade:
 def graded(path: Path, phase: int) -> TestsGrade:
     """Grade a test file. Raises `ValueError` with a sentence if it cannot be graded."""
     if not hasattr(os, "fork"):
-        raise ValueError("grade-tests forks a process for each mistake, which this system cannot: use Linux or macOS")
+        raise ValueError(
+            "grade-tests forks a process for each mistake, which this system does not support: use Linux or macOS"
+        )
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -19,8 +19,8 @@ from mini_vllm_labs.runs.sandbox.limits import limit_resources
 
 ENDED_EARLY = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
 KEY_SECONDS = 20.0
-SECONDS = 4.0  # for a run of the file; a mistake that loops takes all of them
-MOST_CPU_SECONDS, MOST_SECONDS = 0.6, 3.0  # on a right implementation, so that all of them end in 20 s on two cores
+SECONDS = 4.0  # for a run of the file; a mistake that causes an endless loop uses all of them
+MOST_CPU_SECONDS, MOST_SECONDS = 0.6, 3.0  # on a right implementation, so that all runs end within 20 s on two cores
 
 
 def serve() -> None:
@@ -83,11 +83,11 @@ def require_right(ended: Ended, when: str = "") -> None:
     if found and found["failed"]:
         raise ValueError(f"on a right implementation {found['failed']} fails{when}: {found['why']}")
     if found is None or found["code"] in ENDED_EARLY:
-        raise ValueError(f"your tests end Python itself on a right implementation{when}: remove the call that exits")
+        raise ValueError(f"your tests exit Python on a right implementation{when}: remove the call that exits")
     if not found["tests"]:
         raise ValueError("your file has no tests: pytest runs functions whose names begin with test_")
     if not found["passed"]:
-        raise ValueError(f"no test of yours has passed on a right implementation{when}, although none fails")
+        raise ValueError(f"none of your tests passes on a right implementation{when}, although none fails")
     if ended.cpu_seconds > MOST_CPU_SECONDS or ended.seconds > MOST_SECONDS:
         raise ValueError(
             f"your tests take {ended.cpu_seconds:.1f} s of CPU time and {ended.seconds:.1f} s in all, more than "

@@ -18,11 +18,12 @@ from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
 from mini_vllm_labs.runs.sandbox.frames import short
 
-NUM_KEPT = 3  # answers per function: if two lists are filled in turn, the third call changes the first answer
+NUM_KEPT = 3  # answers per function: if a function fills two lists in turn, its third call changes the first answer
 PLAIN = (str, bytes, range, frozenset, type, Request, KVCacheBlock)  # immutable, or not owned by the answer
 ATOMS = frozenset((int, float, str, bytes, bool, type(None)))
-LIVE = ("PagedKVCacheManager.block_ids",)  # a block table belongs to the manager and grows while its request lives
-FREES = "PagedKVCacheManager.free"  # may not change the table, because the engine needs it to send blocks elsewhere
+LIVE = ("PagedKVCacheManager.block_ids",)  # a block table belongs to the manager, and grows while its request lives
+# must not change the table, because the engine needs it to send blocks to another process
+FREES = "PagedKVCacheManager.free"
 
 
 class Changed(NamedTuple):
@@ -52,7 +53,7 @@ class EarlierAnswers:
         """Watch the calls in the `with` block, starting without earlier answers."""
         self.changed, self.is_watching = None, True
         limit = sys.getrecursionlimit()
-        # A recursive method passes through its wrapper each time, and should still reach its usual depth.
+        # A recursive method enters its wrapper at every level, and should still reach its usual depth.
         sys.setrecursionlimit(2 * limit)
         try:
             yield

@@ -10,7 +10,7 @@ from mini_vllm.core.request import Request
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm_labs.runs.sandbox.frames import short
 
-if TYPE_CHECKING:  # the judge's jail has this file but not `expect.py`
+if TYPE_CHECKING:  # the judge's jail contains this file but not `expect.py`
     from mini_vllm_labs.grading.labtest.expect import Told
 
 NOTHING_KEPT = "Each answer depends only on the arguments at that moment; nothing is kept from earlier calls."

@@ -20,7 +20,7 @@ spec.loader.exec_module(file := importlib.util.module_from_spec(spec))
 calls = pickle.load(sys.stdin.buffer)
 sys.stdout.buffer.write(pickle.dumps([getattr(file, sys.argv[2])(*call) for call in calls]))
 """
-# The effects of a restart, for places that cannot start a process.
+# The effects of a restart, for environments that cannot start a process.
 AFTER_A_RESTART: dict[str, Callable[[Any], int]] = {
     "hash": lambda value: hash((value, SEED)),
     "id": lambda value: id(value) + int(SEED),

@@ -17,7 +17,7 @@ Calls = Sequence[Sequence[Any]]
 ENDS = ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED", "FINISHED_ABORTED", "FINISHED_ERROR")
 NUM_CACHES, NUM_BLOCKS = 4, 8
 MAX_SHOWN = 40
-PREFIX = "req-"  # of all ids
+PREFIX = "req-"  # share of all ids
 
 
 def hash_of(name: str) -> bytes:
@@ -54,7 +54,8 @@ def stores(phase10: ModuleType, max_bytes: int, calls: Calls) -> Seen:
     for number, (what, given, size) in enumerate(calls, start=1):
         names |= set(given)
         if what == "put":
-            block = torch.full((size // 4, 2), ord(given), dtype=torch.int16)  # its bytes are neither rows nor numbers
+            # its number of bytes equals neither rows nor elements
+            block = torch.full((size // 4, 2), ord(given), dtype=torch.int16)
             answer: object = store.put(hash_of(given), block)
         elif what == "lookup":
             hashes = [hash_of(name) for name in given]
@@ -163,7 +164,7 @@ def loads(phase10: ModuleType, block_size: int, stored: Sequence[str], calls: Ca
             seen[f"{number}. allocate {name}"] = _unless_changed(None, table, table_of(given))
         else:
             seen[f"{number}. step"] = connector.build_connector_meta()
-    # Read at the end, because a step in flight needs its metadata while others are planned.
+    # Read at the end, because a step in flight needs its metadata while later ones are planned.
     return {label: _shown(one.loads) if isinstance(one, KVConnectorMetadata) else one for label, one in seen.items()}
 
 
@@ -202,7 +203,7 @@ def leaves(phase10: ModuleType, num_requests: int) -> Seen:
         if name[-1] in "02468":
             connector.update_state_after_alloc(request, [7, 5, 9], 0)
             request.num_computed_tokens, request.status = 11, RequestStatus.FINISHED_STOPPED
-        else:  # it never ran
+        else:  # the request never ran
             request.status = RequestStatus.FINISHED_ABORTED if name[-1] in "135" else RequestStatus.FINISHED_ERROR
         connector.request_finished(request, [7, 5, 9])
         connector.build_connector_meta()
@@ -293,7 +294,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
             for _ in range(20):
                 what = rng.choice(("put", "put", "put", "lookup", "get"))
                 names = rng.sample("abcdefg", 3 if what == "lookup" else 1)
-                sizes = {"b": 12, "d": 20, "f": 4, "g": 16}  # the same hash is the same block
+                sizes = {"b": 12, "d": 20, "f": 4, "g": 16}  # equal hashes mean the same block
                 calls.append((what, names if what == "lookup" else names[0], sizes.get(names[0], 8)))
             return rng.choice((16, 36, 48)), calls
         case 2:

@@ -14,7 +14,7 @@ from mini_vllm_labs.grading.plays.support import changed, fields_of, ids, make_r
 from mini_vllm_labs.grading.plays.work import LONG, ROOM, SHORT, left_behind, work_of
 
 Seen = dict[str, object]  # plain JSON
-Steps = Iterator[str | Seen]  # a call, then the observations after it
+Steps = Iterator[str | Seen]  # a call, followed by observations
 Ints = Sequence[int]
 ALLOCATE = re.compile(r"(\S+) (\d+)(?: hits ([\d -]+?))?(?: lookahead (\d+))?(?: keeps (\d+))?(?: x(\d+))?")
 NUM_RANDOM = 200
@@ -376,7 +376,7 @@ def _random_use(rng: Random, name: str, tokens: Mapping[str, int], num_usable: i
     if rng.random() < 0.1:
         return f"look {name} {' '.join(str(rng.randint(1, num_usable)) for _ in range(rng.randrange(3)))}"
     num_hits = min(rng.choice((0, 1, 2, 3, 7 * (num_usable > 50))), (tokens[name] - 1) // block_size, num_usable)
-    hits = rng.sample(range(1, min(num_usable, 45) + 1), num_hits)  # of many blocks all requests share the first
+    hits = rng.sample(range(1, min(num_usable, 45) + 1), num_hits)  # all requests share the first of many blocks
     most = tokens[name] - num_hits * block_size
     num_new = min(most, rng.choice((1, 1, 1, 2, block_size, block_size + 1, rng.randint(1, most))))
     told = f"{name} {num_new}" + f" hits {' '.join(map(str, hits))}" * bool(hits)

@@ -25,18 +25,18 @@ from mini_vllm_labs.grading.plays.support import (
 from mini_vllm_labs.grading.plays.work import left_behind
 
 Seen = dict[str, object]  # plain JSON
-Steps = Iterator[str | Seen]  # a call, then the observations after it
+Steps = Iterator[str | Seen]  # a call, followed by observations
 RANK = r"(?: rank (\S+) (\S+))?"  # priority and arrival time
 RUNS = re.compile(rf"(?:(\d+) times )?(\S+) (\d+)(?:\+(\d+))? at (\d+){RANK}(?: on ([\d -]+))?")
 WAITS = re.compile(rf"(\S+){RANK}")
 POLICIES: dict[int, Policy] = {4: "fcfs", 5: "priority"}
 RANKS: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...] = (
     ((0, 1, 2), (0.0, 1.0, 2.0)),
-    ((-10, -9, 9, 10), (0.5, 9.0, 10.0, 1e6)),  # sorting them as texts changes the order
+    ((-10, -9, 9, 10), (0.5, 9.0, 10.0, 1e6)),  # sorting them as strings changes the order
     ((999, 1000, 1001), (1.75e9 + 0.25, 1.75e9 + 0.5, 1.75e9 + 0.75)),  # seconds since 1970, as returned by time.time()
     ((0, 1), (5.0, 5.0001, 5.0002)),  # prompts sent together
     ((0, 1), (5.0, 5.0 + 2**-30, 5.0 + 2**-21)),  # a billionth of a second apart
-    ((0, 1), (1.75e9, 1.75e9 + 2**-22, 1.75e9 + 2**-21)),  # neighbouring floats at today's time
+    ((0, 1), (1.75e9, 1.75e9 + 2**-22, 1.75e9 + 2**-21)),  # neighbouring floats near the current time
     ((-(10**8), 0, 10**8, 10**8 + 1), (1.75e9, 1.75e9 + 1e-4, 1.75e9 + 5)),
 )
 NUM_RANDOM = 200
@@ -437,7 +437,7 @@ def _random_room(rng: Random, policy: Policy, many: int, rank_of: Callable[[], s
         num_prompt = rng.choice((rng.randint(2, 12), 40)) if many > 1 else rng.randint(2, 12)
         num_tokens = num_prompt + num_outputs
         computed = num_tokens - 1 if rng.random() < 0.5 else rng.randint(1, num_tokens - 1)
-        if rng.random() < 0.1:  # planned ahead: the tokens of a step are still in flight
+        if rng.random() < 0.1:  # planned ahead, while the tokens of a step are still in flight
             computed = num_tokens + 2
         table = [*(tables[-1] if tables and rng.random() < 0.3 else [])]
         table = table[: rng.randint(0, min(len(table), cdiv(computed, block_size)))]

@@ -19,9 +19,9 @@ from mini_vllm_labs.grading.plays.work import left_behind
 Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # a call, then the observations after it
 Settings = Mapping[str, int]  # of the policy: threshold, max_model_len, chunking, guard
-Choices = Mapping[tuple[bool, ...], int]  # the order of `clamp`'s numbers -> index of the one it returns
+Choices = Mapping[tuple[bool, ...], int]  # maps the order of `clamp`'s numbers to the index of the one it returns
 STATUSES = "WAITING", "RUNNING", "PREEMPTED"
-TOKENS = r"(\d+)(?:\+(\d+))?"  # of the prompt, and generated ones
+TOKENS = r"(\d+)(?:\+(\d+))?"  # tokens of the prompt, and generated ones
 ASKED = re.compile(rf"(\S+) ({'|'.join(STATUSES)}) {TOKENS} at (\d+) (budget|counter|chunks of) (\d+)(?: past (\d+))?")
 WAITS = re.compile(rf"(\S+) (WAITING|PREEMPTED) {TOKENS}(?: hits ([\d -]+?))?(?: beside (.+?))?(?: past (\d+))?")
 RUNS = re.compile(rf"(?:(\d+) times )?(\S+) {TOKENS} at (\d+) on ([\d -]+)")
@@ -31,7 +31,7 @@ NUM_RANDOM = 100
 
 def public_clamp() -> Clamp:
     from mini_vllm_labs.grading.labtest.public_clamp import (
-        make_clamp,  # imported here, because the judge's jail has no file that answers task 1.1
+        make_clamp,  # imported here, because the judge's jail must not contain an answer to task 1.1
     )
 
     return make_clamp()
@@ -180,7 +180,8 @@ class Moment:
         queue = [*idle, *(next(others) for _ in range(high - low))]
         while low < high:
             middle = (low + high) // 2
-            vars(kv).update(vars(FrozenKV(self.block_size, tables, queue[:middle])))  # the engine has one object
+            # the engine uses the same object every time
+            vars(kv).update(vars(FrozenKV(self.block_size, tables, queue[:middle])))
             hit_blocks, beside = [*self.hits], [*running]
             before = kv.contents()
             answer = yes_or_no(policy.admits(request, hit_blocks, beside, kv))

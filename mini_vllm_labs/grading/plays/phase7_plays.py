@@ -17,14 +17,14 @@ from mini_vllm_labs.grading.plays.support import numbers as numbers_in
 from mini_vllm_labs.grading.plays.work import left_behind, work_of
 
 Seen = dict[str, object]  # plain JSON
-Steps = Iterator[str | Seen]  # a call, then the observations after it
+Steps = Iterator[str | Seen]  # a call, followed by observations
 Ints = Sequence[int]
 Text = Ints | str
-KNOWN = 14  # tokens of a request, 10 of them prompt
+KNOWN = 14  # number of tokens of a request, 10 of them from the prompt
 SCHEDULE = re.compile(r"schedule \[(.*)\] at (\d+)(?: with (\d+))?")
 ROLL_BACK = re.compile(r"roll back (\d+) (\d+) at (\d+)(?: with (\d+))?")
 SMALL, LARGE = (2, 12, 21, 1, 122, 22, 0, 212, 11), (300, 151_643, 1_000_003, 1, 2**16 + 1, 257, 256, 43, 0)
-ALIKE = (5, 5 + 2**8, 5 + 2**16)  # in their last bytes
+ALIKE = (5, 5 + 2**8, 5 + 2**16)  # differ only in their last bytes
 SIZE = 1000
 LONG_TEXTS = {
     "all different": [*range(SIZE)],
@@ -238,8 +238,8 @@ def share_of(name: str, first: int, size: int, drafts: Ints | None = None, *, rn
         start, size = first - size, size + len(drafts)
         request.num_computed_tokens = start + size
         share = ScheduledRequest(request, start, size, [3, 4], needs_token=True, draft_token_ids=drafts)
-        share = share.with_drafts()  # as the runner passes it
-    if rng:  # the scheduler may already have planned the next step or preempted the request
+        share = share.with_drafts()  # in the form that the runner passes
+    if rng:  # the scheduler may already have planned the next step, or preempted the request
         with_a_past(rng, share.request).num_computed_tokens += rng.choice((0, 1, 6, -share.request.num_computed_tokens))
     return share
 

@@ -15,10 +15,10 @@ from mini_vllm_labs.grading.plays.support import changed, fields_of, make_reques
 from mini_vllm_labs.grading.plays.work import left_behind
 
 Seen = dict[str, object]  # plain JSON
-Steps = Iterator[str | Seen]  # a call, then the observations after it
+Steps = Iterator[str | Seen]  # a call, followed by observations
 Share = tuple[
     int, int, int, int, Sequence[int], bool
-]  # start, known tokens, stand-ins, rejected, drafts, needs a token
+]  # start, known tokens, placeholders, rejected, drafts, needs a token
 CALL = re.compile(
     r"(take|fill|over) ?(\d*): (\S+) (\d+)(?:\+(\d+))?(?: of (\d+))? at (\d+)(?: with (\d+))?(?: past (\d+))?"
 )
@@ -26,7 +26,7 @@ METHODS = {"take": "take_placeholders", "fill": "fill_placeholders", "over": "is
 MAY_CHANGE = {"take": ("num_output_placeholders", "spec_token_ids"), "fill": ("num_output_placeholders",), "over": ()}
 ASKED_ABOUT = ("num_output_placeholders", "spec_token_ids", "sampling_params")
 NUMBERS = ("num_computed_tokens", "num_scheduled_tokens", "draft_token_ids")
-BLOCKS, OTHER_TABLE = [7, 3, 9], [0, 4, 9]  # the second one of another group of layers, as phase 12 has them
+BLOCKS, OTHER_TABLE = [7, 3, 9], [0, 4, 9]  # the second table belongs to another group of layers, as in phase 12
 
 
 def scheduling_of(phase8: ModuleType, num_speculative_tokens: int) -> AsyncScheduling:
@@ -113,7 +113,7 @@ def shares(phase8: ModuleType, calls: Sequence[Share], past: int = 0) -> Steps:
     for place, call in enumerate(calls):
         start, num_known, num_stand_ins, num_rejected, drafts, _ = call
         num_tokens = start - num_rejected + num_known
-        computed = start + num_known + num_stand_ins + 3 * (place % 2)  # the step after it may also be planned
+        computed = start + num_known + num_stand_ins + 3 * (place % 2)  # the step after it may also be planned already
         counters = (min(3, num_tokens), max(0, num_tokens - 3), 0, computed, num_stand_ins)
         moments = [request_at("A", *counters, drafts=[-1] * num_stand_ins) for _ in range(3)]
         odd = [with_odd_fields(one, f"{past} {place}" if past else None) for one in moments[:2]]
@@ -192,7 +192,7 @@ def _random_step(rng: Random, most: int) -> str:
     num_outputs, num_drafts = rng.choice((0, rng.randint(1, 40))), rng.randint(0, most)
     places = rng.choice((0, 1, 1 + most))
     computed = num_prompt + num_outputs + places + num_drafts
-    if not num_drafts and not places:  # only known tokens are computed in parts
+    if not num_drafts and not places:  # only known tokens are split into parts
         computed = rng.choice((computed, computed - 1, num_prompt, rng.randint(1, computed)))
     what = f"take {num_drafts}"
     if rng.random() < 0.3:

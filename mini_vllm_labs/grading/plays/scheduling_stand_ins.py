@@ -133,7 +133,7 @@ class ScriptedChunks:
         return is_admitted
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        return False  # no step calls this
+        return False  # steps do not call this
 
 
 class ScriptedPreemption:

@@ -9,8 +9,8 @@ from mini_vllm.config import Policy
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.sampling_params import SamplingParams
 
-LONG_START = "x" * 300  # of ids that differ only at their ends
-# Ids of a family are easily confused: "10" starts with "1", and "é" may be one character or two.
+LONG_START = "x" * 300  # ids that differ only at their ends
+# Ids of a family that are easily confused: "10" starts with "1", and "é" may be one character or two.
 FAMILIES_OF_IDS = (
     ("A", "B", "C", "D", "9", "10", "r7", "Ä"),
     ("1", "10", "100", "1-0", "1:0", "01", "0", "11"),

@@ -74,7 +74,7 @@ def setup_of(title: str) -> ClaimSetup:
     """Return the requests and the config of a claim's first run. Raises `ValueError` for a title without a run."""
     setups = {claim.title: setup for claim in all_claims() for setup in [*claim.setups.values()][:1]}
     if title not in setups:
-        raise ValueError(f"there is no card {title!r} with a run of requests; there are {', '.join(setups)}")
+        raise ValueError(f"there is no card {title!r} with a run of requests; choose from {', '.join(setups)}")
     return setups[title]
 
 
@@ -137,7 +137,7 @@ def play_seats(lineup: Lineup) -> dict[str, Played]:
 def play_claim(claim: Claim, lineup: Lineup) -> Played:
     try:
         return [play_workload(setup.arrivals, setup.config, lineup) for setup in claim.setups.values()]
-    except Exception as error:  # a failing claim leaves the others in the deck
+    except Exception as error:  # a claim that fails leaves the others in the deck
         return describe(error)
 
 

@@ -31,7 +31,7 @@ from mini_vllm_labs.serving.settings import ServerSettings
 SETTINGS = ServerSettings(port=0, shutdown_timeout=0)  # a notebook that is shutting down does not wait for answers
 SETTLE_SECONDS = 10.0
 NOT_NOTED = "/notebook/"
-RUN = "/notebook/run"  # its answer is shown, so records must include it
+RUN = "/notebook/run"  # the cell shows the request's answer, so records must include it
 
 
 class RequestWatcher(StepObserver):
@@ -182,7 +182,7 @@ def end_with_parent(channel: Channel, server: Server) -> None:
         while True:
             channel.receive()
     except ChannelError:
-        server.should_exit = server.force_exit = True  # no reader is left
+        server.should_exit = server.force_exit = True  # nobody reads the answer any more
 
 
 def main() -> None:

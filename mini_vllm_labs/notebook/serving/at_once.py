@@ -81,7 +81,7 @@ def ask_at_once(
     their pieces. Raises the error that an engine's failure causes in a client.
     """
     order = list[str]()
-    with ThreadPoolExecutor(max(1, len(talks)), "client") as threads:  # it refuses to have 0 threads
+    with ThreadPoolExecutor(max(1, len(talks)), "client") as threads:  # OpenMP does not accept 0 threads
         asking = dict[str, Future[str | Refused]]()
         try:
             for name, talk in talks.items():
@@ -90,7 +90,7 @@ def ask_at_once(
                 while not asking[name].done() and num_arrived() == before and time.monotonic() < end:
                     time.sleep(0.005)
         finally:
-            resume()  # also after an error, because `threads` waits for the engine's answers
+            resume()  # also runs after an error, because `threads` waits for the engine's answers
         return {name: answer.result() for name, answer in asking.items()}, order
 
 

@@ -94,7 +94,7 @@ def bill_in(run: ServedRun, label: str) -> Bill:
     request_id = next((each for each in info.titles if info.label(each) == label), None)
     if request_id is None:
         known = ", ".join(map(info.label, info.titles))
-        raise ValueError(f"no request {label!r} has arrived; there are {known or 'none'}")
+        raise ValueError(f"no request {label!r} has arrived; choose from {known or 'none'}")
     num_prompt_tokens = info.num_prompt_tokens[request_id]
     steps, end = its_steps(run, request_id)
     shares = [share for record in steps for share in record["scheduled"] if share["id"] == request_id]

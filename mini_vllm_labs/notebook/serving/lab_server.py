@@ -35,7 +35,7 @@ COMMAND = (
     "faulthandler",
     "-m",
     "mini_vllm_labs.notebook.serving",
-)  # reports the line of a crash
+)  # reports the line at which the process crashes
 
 
 class LabServerProcess:

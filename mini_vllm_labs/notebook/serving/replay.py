@@ -107,7 +107,7 @@ class RecordedServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self._config, self._lineup = config, lineup
         self._seen = Counter[tuple[str, str, str]]()
-        self._lock = threading.Lock()  # requests run in separate threads
+        self._lock = threading.Lock()  # each request runs in a separate thread
         threading.Thread(target=self.serve_forever, name="replay", daemon=True).start()
 
     @property
@@ -139,7 +139,7 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
         status, headers, text = cast(RecordedServer, self.server).find(self.command, self.path, body)
         content = text.encode()
-        with suppress(ConnectionError):  # a client that hangs up
+        with suppress(ConnectionError):  # the client hangs up here
             self.send_response(status)
             for name, value in [*headers.items(), ("Content-Length", str(len(content)))]:
                 self.send_header(name, value)

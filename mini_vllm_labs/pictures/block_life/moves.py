@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mini_vllm_labs.pictures.time_machine.queues import record_of
 from mini_vllm_labs.runs.traces.run_state import RunInfo, RunState
 
-ByRequest = Sequence[tuple[str, Sequence[int]]]  # requests, each with some of its blocks
+ByRequest = Sequence[tuple[str, Sequence[int]]]  # requests, with some of each one's blocks
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ KNOBS = (
     Menu("workload", "workload", "mixed", ("mixed", "documents", "burst", "chat")),
 )
 AXIS, GAP, FROM_TITLE, BELOW = 50, 30, 44, 34
-NARROW = 620  # below this width, one chart is below the other
+NARROW = 620  # below this width, the charts are drawn one below the other
 LATENCIES = {"request": "Time to first token", "token": "Inter-token latency"}
 COLOUR = OKABE_ITO[4][0]
-MAX_NAMED = 2  # knobs that a sentence names; it only counts a larger number
+MAX_NAMED = 2  # number of knobs that a sentence names; it only counts a larger number
 
 
 def chunking_dial(gpu: str = "H100", model: str = "Llama-3.1-8B", num_requests: int = 2_000) -> "Panel":
@@ -44,7 +44,7 @@ def chunking_dial(gpu: str = "H100", model: str = "Llama-3.1-8B", num_requests: 
 
     def draw(*, width: float = WIDTH, before: dict[str, Any] | None = None, **values: Any) -> Picture:
         now, earlier = try_setting(Setting(**values), deployment), None
-        with suppress(ValueError):  # the previous setting may have been refused
+        with suppress(ValueError):  # the previous setting may have been invalid
             earlier = try_setting(Setting(**before), deployment) if before else None
         return chunking_picture(now, earlier, width)
 

@@ -15,7 +15,7 @@ MARKED = (50.0, 95.0, 99.0)
 LADDER = tuple(sorted({1.0, *(float(p) for p in range(2, 90, 2)), *(p / 2 for p in range(180, 200))}))
 """The percentiles that a curve goes through, including the marked ones."""
 
-Percentiles = dict[float, float]  # seconds by percentile
+Percentiles = dict[float, float]  # maps a percentile to seconds
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,8 @@ def chains_of(
             content = (salt, *token_ids[: start + block_size])
             found = None
             if hash_block is not None:
-                found = hash_block(parent, tokens, () if links else (salt, None))  # once: every later hash includes it
+                # computed once, because every later hash includes it
+                found = hash_block(parent, tokens, () if links else (salt, None))
                 if not isinstance(found, bytes):
                     raise ValueError(f"hash_block returned {found!r:.60}, but a hash is bytes")
                 parent = found

@@ -94,5 +94,5 @@ def chosen_phases(text: str | None, num_phases: int) -> range:
         raise ValueError(f"--phase {text}: give a phase, 1 to {num_phases}, or a range such as 1-3")
     chosen = range(int(first), int(last) + 1)
     if not chosen or chosen[0] < 1 or chosen[-1] > num_phases:
-        raise ValueError(f"--phase {text}: there are phases 1 to {num_phases}")
+        raise ValueError(f"--phase {text}: the phases are 1 to {num_phases}")
     return chosen

@@ -60,7 +60,7 @@ class Timeline:
         ]
         hidden = len(info.titles) - len(self.shown) if shown is None else num_hidden
         self.caption = counted(hidden, "more request") if hidden else ""
-        self.foot = 20 if self.caption or num_hidden is not None else 8  # constant while `num_hidden` changes
+        self.foot = 20 if self.caption or num_hidden is not None else 8  # constant even if `num_hidden` changes
 
     def part(self, state: RunState, step: int, *, with_axis: bool = True) -> Part:
         below = self.height + TOP
@@ -88,7 +88,8 @@ class Timeline:
             "axis": svg.joined([rule, axis.numbers()]),
             "cursor": svg.Markup(""),
             "mark": self._mark(axis),
-            "names": self._names(scale),  # above the lines of cursor and mark, which would cross the letters
+            # drawn above the lines of cursor and mark, because these would cross the letters
+            "names": self._names(scale),
             "columns": axis.columns(-3, self.height + 3 + AXIS),
         }
         return {name: svg.group(content, class_=f"mv-in-{scale}") for name, content in drawn.items()}

@@ -51,7 +51,7 @@ class EventWatch:
         self._before: Any = None
 
     def start(self) -> None:
-        self.join()  # an interrupted cell may have left one running
+        self.join()  # an interrupted cell may have left a clock running
         self._before = signal.signal(signal.SIGINT, self._on_signal)
         _set_interrupt_buffer(importlib.import_module("pyodide.code").run_js(CLOCK))
 
@@ -103,7 +103,7 @@ class EventWatch:
 
 
 def _monitoring() -> Any:
-    return vars(sys)["monitoring"]  # absent from the types of Python 3.11, which the project uses
+    return vars(sys)["monitoring"]  # missing in the type stubs of Python 3.11, which the project uses
 
 
 def _set_interrupt_buffer(buffer: object) -> None:

@@ -46,7 +46,7 @@ class Channel:
             raise ValueError(
                 f"an answer of {len(content):,} bytes is too long: at most {self._max_bytes:,} can be sent"
             )
-        # The leading line break ends a line that was cut short.
+        # The leading line break completes a line that was cut off.
         rest = memoryview(b"\n" + self._mark + content + b"\n")
         while rest:
             try:
@@ -105,7 +105,7 @@ class Channel:
         waiting = select.poll()  # `select.select` refuses descriptors over 1023
         waiting.register(self._write_fd, select.POLLOUT)
         if not waiting.poll(left):
-            raise ChannelError("timeout", "the process does not read what it is sent")
+            raise ChannelError("timeout", "the process does not read its input")
 
 
 def take_stdio(max_bytes: int = MAX_BYTES) -> Channel:

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator
 from functools import lru_cache
 
 REFUSED = ("mini_vllm_labs", "solutions", "tests")
-# A sorted queue is task 3.1.
+# A sorted queue is the subject of task 3.1.
 ANSWERS = ("mini_vllm.electives.policy.policy_queue", "mini_vllm.electives.policy.policy_step")
 NAMED = re.compile(rf"({'|'.join(REFUSED)}|mini_vllm\.electives\.policy|labs)(\.\w+)*")
 STARTER = re.compile(r"labs\.phase\d+_\w+\.starter(_\w+)?(\.|$)")
@@ -55,7 +55,7 @@ def _imported(node: ast.AST, importers: Container[str]) -> Iterator[str]:
         case ast.ImportFrom(level=0, module=str() as module, names=names):
             yield from (f"{module}.{alias.name}" for alias in names)
         case ast.ImportFrom(level=1 | 2 as level, module=module, names=names):
-            package = "labs.phase0_own" if level == 1 else "labs"  # any phase will do
+            package = "labs.phase0_own" if level == 1 else "labs"  # any phase works here
             yield from (".".join(filter(None, [package, module, alias.name])) for alias in names)
         case ast.ImportFrom():
             yield "labs"

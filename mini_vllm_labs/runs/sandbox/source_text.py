@@ -93,7 +93,7 @@ def whereabouts(error: BaseException) -> str:
     return f"This is {HERE}; a newer version may have it." if module.partition(".")[0] in LIBRARY else ""
 
 
-LIBRARY = sys.stdlib_module_names | {"annotationlib", "compression"}  # the second set came with Python 3.14
+LIBRARY = sys.stdlib_module_names | {"annotationlib", "compression"}  # the second set is new in Python 3.14
 
 
 def written_for_newer(content: bytes) -> str:

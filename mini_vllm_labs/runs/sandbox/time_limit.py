@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mini_vllm_labs.runs.sandbox.browser import EventWatch
 
 SECONDS = 10.0
-SECONDS_OF_PHASE = {6: 60.0}  # its tests compute with torch
+SECONDS_OF_PHASE = {6: 60.0}  # the tests of this phase compute with torch
 WAITING_FACTOR = 10.0
 PAUSE = 0.5
 MAX_TRIES = 5
@@ -119,7 +119,7 @@ class TimeLimit:
         found = self._watched(frame)
         if found is not None and found[0] is self._key:
             raise self._error
-        self._key = None  # the call has just ended, or a debugger holds it: restart its time
+        self._key = None  # the call has just ended, or a debugger has stopped it: restart its time
 
 
 def in_main_thread() -> bool:

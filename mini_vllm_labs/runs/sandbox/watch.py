@@ -21,10 +21,10 @@ class Watchdog:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab")  # appending, so that a record begins at 0 after `clear`
+        self._file = path.open("ab")  # opened for appending, so that a record begins at 0 after `clear`
         faulthandler.enable(self._file)
         if MEASURES_CPU:
-            faulthandler.register(signal.SIGPROF, self._file, chain=True)  # then the signal kills the process
+            faulthandler.register(signal.SIGPROF, self._file, chain=True)  # in that case the signal kills the process
 
     def clear(self) -> None:
         os.ftruncate(self._file.fileno(), 0)

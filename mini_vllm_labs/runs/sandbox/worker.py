@@ -17,7 +17,7 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.runs.sandbox.channel import CHUNK, MAX_BYTES, Channel, ChannelError, Message
 
 OUTPUT_BYTES = 4000
-MAX_QUEUED = 16  # further messages wait in the pipe and take no memory here
+MAX_QUEUED = 16  # further messages stay in the pipe and use no memory here
 POLL_SECONDS = 0.05  # `receive` waits on a queue, which does not show that the process has exited
 GRACE_SECONDS = 1.0
 
@@ -112,8 +112,8 @@ class WorkerProcess:
             with contextlib.suppress(Empty):
                 return self._next(min(left, POLL_SECONDS))
             if not self.is_running:
-                self.kill()  # its children may hold the pipe open, which hides its end
-                with contextlib.suppress(Empty):  # its last message may still arrive
+                self.kill()  # its children may keep the pipe open, so the end of the file never comes
+                with contextlib.suppress(Empty):  # its last message may still be on its way
                     return self._next(GRACE_SECONDS)
                 raise ChannelError("closed", "the process has exited")
 
@@ -154,7 +154,7 @@ class WorkerProcess:
         return item
 
     def _open_channel(self, max_bytes: int) -> Channel:
-        # The mark is secret, so that output of the code cannot pass for a message.
+        # The mark is secret, so that the code's output cannot imitate a message.
         stdin, stdout, mark = self._process.stdin, self._process.stdout, secrets.token_hex(8)
         assert stdin is not None
         assert stdout is not None

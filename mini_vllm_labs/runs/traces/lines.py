@@ -141,7 +141,7 @@ class LineRecorder:
         for step, record in enumerate(steps):
             for name, found in record.get("reasons", {}).items():
                 if "preempted" in found["reason"]:
-                    continue  # its preemption is an event
+                    continue  # its preemption is recorded as an event
                 if event := self._refusals.get((step, name)):
                     yield event
                 elif step in self._ends and found["reason"] in PASSED and name in record["waiting_after"]:
@@ -153,7 +153,8 @@ class LineRecorder:
         file, name = place_of(frame.f_code.co_filename), frame.f_code.co_name
         if PHASE_OF_STEP in file and name == "schedule_step":
             self._decision = None
-        if PHASE_OF_BLOCKS in file and name in ("touch", "free_blocks"):  # now: the call may change its argument
+        if PHASE_OF_BLOCKS in file and name in ("touch", "free_blocks"):
+            # copied now, because the call may change its argument
             self._note(OF_BLOCKS[name], numbers_in(argument(frame)), frame.f_back)
         return self._on_line if file else None
 

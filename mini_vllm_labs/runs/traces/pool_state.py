@@ -57,7 +57,7 @@ class PoolState:
     def _fill(self, share: ScheduledRecord, num_tokens: int) -> None:
         if self.prefix_caching:
             end = min(share["computed"] + share["n"], num_tokens)
-            first = 0 if share["kind"] == "running" else share["computed"]  # accepted drafts have also filled some
+            first = 0 if share["kind"] == "running" else share["computed"]  # accepted drafts have filled some slots too
             self.cached.update(share["blocks"][first // self.block_size : end // self.block_size])
 
     def _free(self, request_id: str, held: dict[str, list[int]], reach: Mapping[str, int]) -> None:

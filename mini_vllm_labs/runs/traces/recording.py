@@ -134,7 +134,7 @@ def require_whole(steps: Sequence[StepRecord]) -> None:
     """Raise `ValueError` unless the steps are numbered 0, 1, 2, ...: drawing a step needs all steps before it."""
     for place, record in enumerate(steps):
         if record["step"] != place:
-            raise ValueError(f"record {place} is step {record['step']}, but a trace must be whole, from step 0 on")
+            raise ValueError(f"record {place} is step {record['step']}, but a trace must be complete, from step 0 on")
 
 
 def titles_of(steps: Sequence[StepRecord]) -> dict[str, str]:
@@ -161,7 +161,8 @@ def prompt_lengths(steps: Sequence[StepRecord]) -> dict[str, int]:
 def likely_block_size(steps: Sequence[StepRecord]) -> int:
     """Return a block size consistent with all block tables, a power of two if possible."""
     shares = [share for record in steps for share in record["scheduled"] if share["blocks"]]
-    # A table keeps the blocks of rejected drafts. A drafter with a KV cache also needs slots beyond its last draft.
+    # A block table keeps the blocks of rejected drafts. A drafter with a KV cache also needs slots beyond its last
+    # draft.
     beyond = max((len(share.get("drafts", [])) for share in shares), default=0)
     ends = [(share["computed"] + share["n"], len(share["blocks"])) for share in shares]
     least = max((cdiv(end, num_blocks) for end, num_blocks in ends), default=1)

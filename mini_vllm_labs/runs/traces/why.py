@@ -41,7 +41,7 @@ ENDS = {"stop": "it ends at a stop token", "length": "it ends at its maximum len
 def require_reasons(steps: Sequence[StepRecord]) -> None:
     """Raise `ValueError` if no step has reasons."""
     if not any("reasons" in step for step in steps):
-        raise ValueError("this trace has no reasons: only traces of this engine have some, and vLLM's have none")
+        raise ValueError("this trace has no reasons: only this engine's traces contain reasons, vLLM's do not")
 
 
 def tokens_of(num_tokens: int) -> str:
@@ -70,7 +70,7 @@ def life_of(steps: Sequence[StepRecord], request_id: str) -> list[str]:
     """
     if not any(request_id in step["added"] for step in steps):
         names = ", ".join(name for step in steps for name in step["added"])
-        raise ValueError(f"the trace has no request {request_id!r}; it has {names}")
+        raise ValueError(f"the trace has no request {request_id!r}; its requests are {names}")
     stages = [(kind, text, step) for step in steps for kind, text in _stages(step, request_id)]
     sentences = []
     for kind, group in groupby(stages, key=lambda stage: stage[0]):

@@ -122,4 +122,5 @@ class Crowd:
         draw = self._random.choice
         text = f"{draw(NOTES)}Tell me a story about {draw(NAMES)} and a {draw(THINGS)}."
         token_ids = self._llm.tokenizer.apply_chat_template([{"role": "user", "content": text}])
-        return token_ids[-(self._llm.config.max_model_len or len(token_ids)) // 2 :]  # half is left for the answer
+        # half of the budget is left for the answer
+        return token_ids[-(self._llm.config.max_model_len or len(token_ids)) // 2 :]

@@ -127,13 +127,14 @@ class RecentSteps(StepRecorder):
         for request_id, drafts in result.scheduler_output.scheduled_spec_decode_tokens.items():
             if request_id in result.sampled_token_ids:
                 self._totals.drafts += len(drafts)
-                self._totals.accepted += max(0, len(result.sampled_token_ids[request_id]) - 1)  # the last was sampled
+                # the last token was sampled
+                self._totals.accepted += max(0, len(result.sampled_token_ids[request_id]) - 1)
         for request in result.ended:
             self._request_ended(request.request_id)
         self._end_step(dict(result.sampled_token_ids))
 
     def _count_step(self, request_id: str, num_blocks: int) -> None:
-        if request_id not in self.unfinished:  # it arrived before this observer
+        if request_id not in self.unfinished:  # the request arrived before this observer
             return
         _, totals = self.unfinished[request_id]
         if not totals.num_steps:
@@ -198,7 +199,7 @@ def pool_of(scheduler: Scheduler) -> "tuple[array[int], array[int]]":
     return array("I", scheduler.kv.free_block_ids()), array("I", scheduler.prefix_cache.cached_blocks())
 
 
-# The server calls these functions in the engine's process, which may differ from its own.
+# The server calls these functions in the engine's process, which may be a different process.
 
 
 def keep_recent_steps(engine: LLMEngine) -> None:

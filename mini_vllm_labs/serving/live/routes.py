@@ -98,7 +98,7 @@ def require_own_page(request: Request) -> None:
     A page of another site sends no `Origin` with a plain GET, but every browser names the relation of the sites.
     """
     if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-        raise ApiError(403, "only the page of this server may open its stream", code="host_not_allowed")
+        raise ApiError(403, "only a page from this server may open its stream", code="host_not_allowed")
     if request.scope["http_version"] == "1.0":
         raise ApiError(505, "a stream needs HTTP/1.1", code="http_version_not_supported")
 

@@ -18,7 +18,7 @@ from mini_vllm_labs.serving.limits import KnownHosts, ended_by_disconnect, read_
 from mini_vllm_labs.serving.router.policies import Router, prefix_of_bytes
 from mini_vllm_labs.serving.router.replicas import SECONDS_TO_ANSWER, Replica, Replicas
 
-# Headers that concern one connection, that each side writes anew, or that are already checked here.
+# Headers that describe a single connection, that each side writes itself, or that are already checked here.
 HOP_BY_HOP = {"connection", "content-length", "date", "host", "keep-alive", "origin", "server", "transfer-encoding"}
 logger = logging.getLogger(__name__)
 GENERATING = ("/v1/completions", "/v1/chat/completions")
@@ -110,7 +110,7 @@ class Front:
 
     async def _send(self, request: Request, body: bytes, prefix: list[int] | None) -> Response:
         if self.replicas.is_shutting_down:
-            raise unavailable("the server is shutting down and takes no more requests", "shutting_down")
+            raise unavailable("the server is shutting down and accepts no more requests", "shutting_down")
         # The page names the replica that it shows, so that its chats appear in the picture.
         engine = request.query_params.get("engine")
         untried = {one.index: one for one in self.replicas.usable if engine in (None, str(one.index))}
@@ -142,7 +142,7 @@ class Front:
             if answer is None:
                 replica.num_unfinished -= 1
         if answer is None:
-            return Response(status_code=499)  # the client has gone and sees no answer
+            return Response(status_code=499)  # the client has disconnected and will not see an answer
         kept = {name: value for name, value in answer.headers.items() if name not in HOP_BY_HOP}
         if answer.status_code == 503:
             replica.num_unfinished -= 1
@@ -155,7 +155,8 @@ class Front:
     async def _bytes_of(self, answer: httpx.Response, replica: Replica) -> AsyncIterator[bytes]:
         """Yield the answer as it arrives. The request ends with this generator, however that ends."""
         try:
-            async for part in answer.aiter_raw():  # not decoded, because the header with the encoding is also relayed
+            async for part in answer.aiter_raw():
+                # not decoded, because the header that names the encoding is also relayed
                 yield part
         except httpx.HTTPError:
             if "text/event-stream" not in answer.headers.get("content-type", ""):
@@ -163,7 +164,7 @@ class Front:
             error = engine_error(f"replica {replica.index} has ended in the middle of the answer")
             yield f"data: {json.dumps(error.body)}\n\ndata: [DONE]\n\n".encode()
         finally:
-            replica.num_unfinished -= 1  # first, because `aclose` may be cancelled
+            replica.num_unfinished -= 1  # must come first, because `aclose` may be cancelled
             await answer.aclose()
 
     async def _get(self, replica: Replica, path: str) -> str | None:

@@ -77,7 +77,7 @@ def tokenize_router(served: ServedModel) -> APIRouter:
         served.require(body.model)
         try:
             return JSONResponse({"prompt": await asyncio.to_thread(tokenizer.decode, body.tokens)})
-        except Exception as error:  # a tokenizer of transformers may raise anything for an unknown id
+        except Exception as error:  # a transformers tokenizer may raise any error for an unknown id
             raise invalid(f"tokens cannot be decoded: {error}", "tokens") from error
 
     return router

@@ -75,7 +75,7 @@ def _section(slide: Slide, folder: Path) -> str:
 def _figure(path: Path) -> str:
     found = TITLE.search(path.read_text(encoding="utf-8")) if path.suffix == ".svg" else None
     if found is None:
-        raise ValueError(f"{path.name}: a slide shows an SVG that has a title and a description")
+        raise ValueError(f"{path.name}: an SVG on a slide needs a title and a description")
     words = f"{found[1]}. {found[2]}".replace('"', "&quot;")
     return f'<figure><img alt="{words}" src="{_address("image/svg+xml", path)}"></figure>'
 

@@ -30,7 +30,7 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.upkeep.incidents.injected import HEALTHY, Site, sites
 
 OPERATE = CHECKOUT / "mini_vllm_labs" / "serving" / "operate"
-WINDOW = "20s"  # Grafana's choice for $__rate_interval
+WINDOW = "20s"  # the value that Grafana chooses for $__rate_interval
 SECONDS_TO_START = 60
 SECONDS = 30.0
 Fired = dict[tuple[str, str], float]
@@ -44,7 +44,7 @@ def program(name: str) -> str:
     """Return the path of `prometheus` or `promtool`. Raises `NoPrometheusError`."""
     found = shutil.which(name, path=f"{CHECKOUT / '.prometheus/usr/bin'}{os.pathsep}{os.environ['PATH']}")
     if found is None:
-        raise NoPrometheusError(f"{name} is not installed: mini_vllm_labs/upkeep/install_prometheus.sh fetches it")
+        raise NoPrometheusError(f"{name} is not installed: run mini_vllm_labs/upkeep/install_prometheus.sh")
     return found
 
 
@@ -72,7 +72,7 @@ class Prometheus:
 
     def get(self, path: str, **params: str) -> Any:
         response = httpx.get(f"{self.address}/api/v1/{path}", params=params, timeout=30)
-        if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:  # it is starting, and answers in plain text
+        if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:  # Prometheus is starting, and answers in plain text
             response.raise_for_status()
         answer = response.json()
         if answer["status"] != "success":

@@ -19,7 +19,7 @@ from mini_vllm_labs.serving.server import RunningServer, running_server
 
 HEALTHY = "nothing"
 ROOMY = EngineConfig(num_gpu_blocks=400)
-SMALL = EngineConfig(num_gpu_blocks=21)  # 20 blocks for requests
+SMALL = EngineConfig(num_gpu_blocks=21)  # 20 blocks are left for requests
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ def record(scenario: Scenario) -> dict[str, Any]:
 
 if __name__ == "__main__":
     paths = list(map(Path, sys.argv[2:]))
-    make_scheduler(next(read_scenarios(paths[0])).line["config"])  # what vLLM prepares once is then in every fork
+    # after this call, every fork has what vLLM prepares only once
+    make_scheduler(next(read_scenarios(paths[0])).line["config"])
     gc.freeze()
     for scenario in (scenario for path in paths for scenario in read_scenarios(path)):
         outcome = bounded(partial(record, scenario), float(sys.argv[1]))

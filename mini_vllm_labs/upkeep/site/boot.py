@@ -49,13 +49,13 @@ def boot() -> None:
 
 def unpack(course: Path = COURSE, drive: Path = DRIVE) -> None:
     """Put the course where Python finds it first. Files that its notebooks write go to the drive."""
-    sys.dont_write_bytecode = True  # after two edits within a second, the older bytecode would look current
+    sys.dont_write_bytecode = True  # after two edits within the same second, the old bytecode would look current
     with zipfile.ZipFile(Path(__file__).with_name("mini_vllm_course.zip")) as archive:
         archive.extractall(course)
     (course / "notebooks").symlink_to(drive / "notebooks")
     sys.path.insert(0, str(course))
     vars(concurrent.futures)["ThreadPoolExecutor"] = ExecutorHere
-    os._exit = ended  # the real one would stop the kernel and lose the whole page
+    os._exit = ended  # the original would stop the kernel and lose the whole page
 
 
 class ExecutorHere(concurrent.futures.Executor):
@@ -96,7 +96,7 @@ def run_command(line: str) -> None:
                 load(words[1], f"mini_vllm_labs.cli.{words[1]}:{words[1]}").main(
                     words[2:], prog_name=" ".join(words[:2])
                 )
-        except SystemExit:  # the error is already printed
+        except SystemExit:  # the error was already printed
             pass
     else:
         print(ELSEWHERE.format(line.strip()))
@@ -115,7 +115,7 @@ def bring_edits(course: Path = COURSE, drive: Path = DRIVE) -> list[str]:
         name = starter.relative_to(course)
         try:
             yours = (drive / name).read_bytes()
-        except OSError:  # no drive, or the learner has moved the file
+        except OSError:  # there is no drive, or the learner has moved the file
             continue
         if yours != starter.read_bytes():
             starter.write_bytes(yours)

@@ -21,7 +21,7 @@ PYODIDE = "314.0.6"  # the version for which jupyterlite-pyodide-kernel in build
 PYODIDE_SHA512 = "BKDTJyIqFxC4BExLqeRS3f5xvXZIjOt8C3zGLN/Cc7tFxSwvKVhVkchQQ2AGLOtR4YrVOIFxbV8poyDOOmWwxQ=="
 PYTHON = "3.14"  # inside that Pyodide
 EXTENSIONS = "share/jupyter/labextensions"
-# Used wheels of the kernel's extension: the kernel, and stand-ins for packages that a browser does not need.
+# Wheels of the kernel's extension that are used: the kernel, and stand-ins for packages that a browser does not need.
 KERNEL_WHEELS = ("ipykernel-6", "piplite-", "pyodide_kernel-", "widgetsnbextension-4")
 NO_JEDI = {
     "jedi.py": 'raise ImportError("left out of the browser")\n',  # IPython then completes from existing objects
@@ -31,11 +31,11 @@ NO_JEDI = {
 }
 BOOT = Path(__file__).with_name("boot.py")
 NAME = "mini_vllm_course"
-LEFT_OUT = (  # only a local installation or the build of the site uses these
+LEFT_OUT = (  # only local installations and the build of the site use these
     "mini_vllm/embedded_model/model.safetensors",
     "mini_vllm/embedded_model/draft/",
     "mini_vllm/embedded_model/adapter/",
-    "mini_vllm_labs/runs/parity/traces",  # and those of later releases
+    "mini_vllm_labs/runs/parity/traces",  # and the packages of later releases
     "labs/phase6_gpu_runner/test_",
 )
 # IPython reads this from the wheel's data when a kernel starts, so start-up code needs no cell.

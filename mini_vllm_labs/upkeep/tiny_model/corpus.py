@@ -158,7 +158,7 @@ class Mixture:
     one_kind_share: float = 0.0
 
 
-# Few notes, many questions, and answers that name several notes, so that most of the loss is on looking up notes.
+# Few notes, many questions, and answers that name several notes, so that most of the loss comes from looking up notes.
 LOOKING_UP = Mixture(0.9, (2, 3, 4, 4, 6, 8, 12, 16), (4, 6, 8), chat_share=0.9, recital_share=0.5)
 
 

@@ -15,7 +15,7 @@ def workshop_minutes() -> int:
     rows = [(int(start), int(length)) for start, length in ROW.findall(text)]
     for (start, length), (following, _) in pairwise(rows):
         if start + length != following:
-            raise ValueError(f"a part ends at minute {start + length}, and the next one begins at {following}")
+            raise ValueError(f"a part ends at minute {start + length}, but the next one begins at {following}")
     return sum(rows[-1])
 
 

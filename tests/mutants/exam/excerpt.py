@@ -29,7 +29,8 @@ def excerpt(reference: str, changed: str) -> list[str]:
             return []
         first, last = around[-1]
         shown |= {first, *range(max(first, start - AROUND), min(last + 1, end + AROUND))}
-    shown -= {number for number in shown if lines[number].strip() == '"""'}  # the end of a docstring says nothing
+    # the end of a docstring carries no information
+    shown -= {number for number in shown if lines[number].strip() == '"""'}
     found, right = _with_gaps(lines, sorted(shown)), reference.splitlines()
     whole = ["\n".join(right[first : last + 1]) for first, last in functions_in(reference)]
     return [] if any(one in "\n".join(found) for one in whole) else found

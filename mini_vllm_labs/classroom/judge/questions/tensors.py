@@ -26,7 +26,7 @@ from mini_vllm_labs.grading.plays.phase6_plays import batch_of, random_step, row
 
 MIN_MARGIN = 1e-3
 MAX_DRAWS = 50
-RECORD_EVERY = 5  # steps, because each recorded call carries a whole KV cache
+RECORD_EVERY = 5  # number of steps: few, because each recorded call carries a whole KV cache
 IN_A_STEP = ("flatten_tokens", "compute_slot_mapping", "pad_block_tables", "select_logits_rows", "write_kv")
 
 
@@ -173,7 +173,7 @@ def fine_draws(script: Script, rng: Random) -> None:
     probabilities = [1 / (1 + math.exp(-logit / temperature)) for logit, _ in rows]
     draws = [float(torch.tensor(one, dtype=torch.float32)) for one in probabilities]
     below = [(*row, draw) for row, draw, one in zip(rows, draws, probabilities, strict=True) if one - draw > 1e-9]
-    for top_p in (0.9995, 1 - 2**-20):  # the likelier token crosses it
+    for top_p in (0.9995, 1 - 2**-20):  # the likelier token crosses the limit
         cut = SamplingParams(temperature=1.0, top_p=top_p)
         below += [(-math.log((1 + top_p) / (1 - top_p)), cut, draw) for draw in (0.0, largest)]
     for dtype in (torch.float32, torch.bfloat16):

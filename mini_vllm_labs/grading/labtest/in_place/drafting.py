@@ -8,7 +8,7 @@ from mini_vllm.electives.speculation import SpeculationFunctions
 from mini_vllm.runner.fake_model_runner import FakeModelRunner, fake_continuation
 from mini_vllm_labs.grading.labtest.in_place.neighbours import drawn
 
-LETTERS = b"\0ab"  # few, so that texts repeat themselves and lookup finds drafts
+LETTERS = b"\0ab"  # few letters, so that texts repeat themselves and lookup finds drafts
 NUM_SHARES = 8
 
 
@@ -82,7 +82,8 @@ class RowsRunner(FakeModelRunner):
             return list(self.functions.accept_drafts(drafts, sampled))
         ends = range(len(one.request.all_token_ids) - len(drafts), len(one.request.all_token_ids) + 1)
         target = shares_of([one.request.all_token_ids[:end] for end in ends], 1)
-        # A surplus over two letters leaves one; the last row makes one certain, because letters may be in any order.
+        # A surplus over two letters leaves one. The last row makes one letter certain, because letters may be in any
+        # order.
         target[-1] = 0
         target[-1, LETTERS[len(drafts) % 2]] = 1
         draws = [(drawn(name, end, "keep") / 2**32, drawn(name, end, "choose") / 2**32) for end in ends]

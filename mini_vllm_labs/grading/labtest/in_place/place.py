@@ -79,7 +79,7 @@ class Place:
         for new in due:
             if new.request_id not in states:
                 self._arriving.remove(new)
-                # Pairs arrive at the same time, in reverse order, long after the machine has started.
+                # Pairs arrive at the same time, in reverse order, long after the machine started.
                 now = 1e5 + self.scenario.gap * (len(self._arriving) // 2)
                 self.engine.clock = lambda now=now: now  # type: ignore[misc]
                 self.engine.add_request(new.request_id, list(new.prompt), new.params, **new.named)

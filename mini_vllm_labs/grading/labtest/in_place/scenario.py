@@ -69,7 +69,8 @@ def draw_scenario(phase: int, seed: int) -> EngineInput:
     ends = [min(len(new.prompt) + new.params.max_tokens, max_model_len) for new in arrivals]
     most, is_tight = cdiv(max(ends) + 4, block_size), rng.random() < 0.8
     is_chunked = rng.random() < (0.6 if phase == 5 else 0.8)
-    largest = max_model_len if is_large else 64 if phase == 3 else 34  # one share may need several victims' memory
+    # one share may need the memory of several victims
+    largest = max_model_len if is_large else 64 if phase == 3 else 34
     config = EngineConfig(
         max_num_seqs=rng.choice((2, 3, 5, 16)),
         max_num_batched_tokens=rng.randrange(3, largest) if is_chunked else max_model_len + rng.randrange(9),
@@ -139,6 +140,6 @@ def with_tokens_ahead(rng: Random, phase: int, config: EngineConfig) -> EngineCo
         config,
         speculative_config=drafts if has_drafts else None,
         async_scheduling=is_async,
-        # The guard's rule does not cover slots that a running request holds ahead of its tokens.
+        # The guard's rule ignores slots that a running request holds ahead of its tokens.
         admission_guard=config.admission_guard and not has_drafts and not is_async,
     )

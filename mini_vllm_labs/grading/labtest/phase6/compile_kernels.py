@@ -25,7 +25,7 @@ SIZES = {
     "dim_tile": 128,
 }
 KERNELS = ("reshape_and_cache_kernel", "paged_attention_kernel", "combine_kernel")
-CHOICES = [  # the dtype of the cache, the keys of a tile, the parts
+CHOICES = [  # the dtype of the cache, the keys per tile, the number of parts
     ("fp32", 32, 1),
     ("bf16", 64, 1),
     ("bf16", 64, 4),

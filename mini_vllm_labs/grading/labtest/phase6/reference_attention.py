@@ -72,13 +72,13 @@ class AttentionSteps:
         self.generator = torch.Generator().manual_seed(seed)
         self.block_size = block_size
         self.num_kv_heads, self.num_heads, self.head_dim = num_kv_heads, num_kv_heads * group, head_dim
-        self.scale = self.random.choice([0.3, 0.4, 0.9])  # never 1 / sqrt(head_dim): the argument counts
-        self.loudness = self.random.choice([1, 1, 300])  # 300: exp of a score is not finite in float32
+        self.scale = self.random.choice([0.3, 0.4, 0.9])  # never assume 1 / sqrt(head_dim): use the argument
+        self.loudness = self.random.choice([1, 1, 300])  # with 300, exp of a score is not finite in float32
         chosen = [self.random.choice([*lengths, block_size, block_size + 1, 2 * block_size]) for _ in "ABCDE"]
         tables = [cdiv(length, block_size) + self.random.choice([0, 1]) for length in chosen]
         num_blocks = sum(tables) + 4
         shape = (num_blocks, block_size, num_kv_heads, head_dim)
-        # Leftovers of earlier requests, different in each layer.
+        # Leftovers of earlier requests, which differ from layer to layer.
         self.key_caches = [self.numbers(*shape) * 5 for _ in range(NUM_LAYERS)]
         self.value_caches = [self.numbers(*shape) * 50 for _ in range(NUM_LAYERS)]
         for cache in self.value_caches:

@@ -14,7 +14,7 @@ from mini_vllm_labs.runs.traces.drafts import Verdict, verdicts_of
 from mini_vllm_labs.runs.traces.run_state import RunInfo, RunState
 from mini_vllm_labs.serving.live.packed_steps import MAX_STEPS, Chunk, Keyframe, PackedStep, Totals
 
-RECENT = 150  # more steps than the widest timeline shows: each of its requests needs a colour
+RECENT = 150  # more steps than the widest timeline shows, because each of its requests needs a colour
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,8 @@ class LiveRun:
             return self._state
         first = max(place for place in self._keyframes if place <= step)
         at = -1 if self._replayed is None or self._replayed.record is None else self._replayed.record["step"]
-        if self._replayed is None or not first <= at <= step:  # else continue: a playing page requests step after step
+        if self._replayed is None or not first <= at <= step:
+            # otherwise continue, because a playing page requests step after step
             self._replayed, at = self._copy(self._keyframes[first]), first - 1
         for later in range(at + 1, step + 1):
             self._replayed.advance(self.records[later])
@@ -138,10 +139,10 @@ class LiveRun:
         return [verdict for verdict in verdicts if verdict.drafts and verdict.sampled]
 
     def _copy(self, state: RunState) -> RunState:
-        return deepcopy(state, {id(state.info): state.info})  # all states share the info of all requests
+        return deepcopy(state, {id(state.info): state.info})  # all states share the same info about requests
 
     def _restart(self, first: int, keyframe: Keyframe) -> None:
-        if first != self.newest + 1:  # after a gap, the state before it is useless
+        if first != self.newest + 1:  # after a gap, the previous state is useless
             self._state = RunState(self.info)
             self._keyframes.clear()
             self._drop_records(first)

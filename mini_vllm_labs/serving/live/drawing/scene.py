@@ -27,7 +27,7 @@ from mini_vllm_labs.serving.live.waits import told
 STEP_WIDTH, AHEAD = 8, 0.3
 MIN_MEMORY, MAX_MEMORY, SHARE_OF_MEMORY = 40, 210, 0.45
 BELOW_TIMELINE, MIN_ROWS, MAX_ROWS = 46, 3, 24
-NEAR = 3  # steps: as far as "Show me a preemption" goes
+NEAR = 3  # number of steps until "Show me a preemption" gives up
 MAX_CHARACTERS = 40
 ROWS = (MAX_ROW_HEIGHT, MIN_ROW_HEIGHT_FOR_TEXT)
 HIGH, MARK, APART, GAP, TILE = 20, 14, 16, 12, 30
