@@ -14,11 +14,11 @@ INTEGERS = ("max_tokens", "top_k", "seed", "min_tokens", "logprobs")
 
 @dataclass(frozen=True, slots=True)
 class StructuredOutputsParams:
-    """The format that a text must have, with vLLM's names; exactly one must be set.
+    """The format that a text must have, under vLLM's names; exactly one must be set.
 
-    `json` is a JSON schema (as text or as a mapping), `json_object` allows any JSON object, `regex` matches the whole
+    `json` is a JSON schema (a string or a mapping), `json_object` allows any JSON object, `regex` must match the whole
     text. `choice` lists whole texts; `grammar` is in Lark's format. Generated JSON has no white space outside strings,
-    so `disable_any_whitespace` changes nothing.
+    so `disable_any_whitespace` has no effect.
     """
 
     json: str | Mapping[str, Any] | None = None
@@ -49,13 +49,13 @@ class StructuredOutputsParams:
 class SamplingParams:
     """The sampling settings of one request, named as in vLLM.
 
-    `temperature=0` is greedy; between 0 and 0.01 it counts as 0.01, as in vLLM. `top_k=0` and `top_p=1` filter nothing.
-    `seed` makes the draws repeatable in any batch. `max_tokens` and `min_tokens` count output tokens. The penalties and
-    `logit_bias` (token id to the number added) change the logits before sampling. Presence and frequency penalties
-    count a token's uses in the output, the repetition penalty those in the whole text (None: the value in the model's
-    generation_config.json). `logprobs` returns each token's log probability, and those of that many likeliest tokens.
-    `structured_outputs` allows only tokens that keep the text in the required format. `skip_reading_prefix_cache`
-    computes every token, even if it is cached.
+    `temperature=0` is greedy; a value between 0 and 0.01 counts as 0.01, as in vLLM. `top_k=0` and `top_p=1` filter
+    nothing. `seed` makes the draws repeatable in any batch. `max_tokens` and `min_tokens` count output tokens. The
+    penalties and `logit_bias` (which maps a token id to a number to add) change the logits before sampling. Presence
+    and frequency penalties count a token's uses in the output, the repetition penalty those in the whole text (None:
+    the value in the model's generation_config.json). `logprobs` returns each token's log probability, and those of this
+    many of the likeliest tokens. `structured_outputs` allows only tokens that keep the text in the required format.
+    `skip_reading_prefix_cache` computes every token, even if it is cached.
     """
 
     max_tokens: int = 16
@@ -77,7 +77,8 @@ class SamplingParams:
     structured_outputs: StructuredOutputsParams | None = None
 
     def __post_init__(self) -> None:
-        """Convert other number types, such as numpy's, to Python's, and integers to floats in float settings."""
+        """Convert other number types, such as numpy's, to Python's, and convert integers to floats in float
+        settings."""
         for name in FLOATS:
             if _is_number(value := getattr(self, name)):
                 is_low = name == "temperature" and 0 < value < MIN_TEMPERATURE
@@ -135,6 +136,6 @@ class SamplingParams:
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether a value is a finite number that fits a float; True and False do not count."""
+    """Return whether a value is a finite number that fits in a float; True and False do not count."""
     is_real = isinstance(value, Real) and not isinstance(value, bool)
     return is_real and abs(value if isinstance(value, int) else float(value)) <= sys.float_info.max

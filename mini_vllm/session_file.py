@@ -1,4 +1,5 @@
-"""A session on disk: one JSON object with a checksum. Every fault of a file raises an error that explains it."""
+"""A session on disk, stored as one JSON object with a checksum. Every fault in a file raises an error that explains
+it."""
 
 import json
 import os
@@ -42,7 +43,7 @@ def write_session(path: Path, model_id: str, turns: Sequence[Mapping[str, Any]])
 def read_session(path: Path, model_id: str, vocab_size: int) -> list[dict[str, Any]]:
     """Read a file and return its turns as fields of `Turn`.
 
-    Raises `ValueError` naming the file and its fault: unreadable, not a session, truncated, modified, of a different
+    Raises `ValueError` with the file and its fault: unreadable, not a session, truncated, modified, from a different
     version or model, or with impossible turns.
     """
     try:

@@ -189,7 +189,7 @@ def release_functions_for(impl: Impl, config: EngineConfig) -> "ReleaseFunctions
 
 @dataclass(frozen=True)
 class Electives:
-    """Phases 7 to 14 of one engine. Each is imported once, on first use; None if the config does not need it."""
+    """Phases 7 to 14 of one engine. Each is imported on first use; it is None if the config does not need it."""
 
     lineup: Lineup
     config: EngineConfig

@@ -1,4 +1,4 @@
-"""Defines lineups, which name whose code runs in each phase.
+"""Defines lineups, which choose an implementation of each phase.
 
 `LAB_IMPL` names a lineup: `solution`, `starter`, or ranges such as `starter:1-3,solution:4-6`. A phase that is not
 listed is absent. `solution` and `starter` without numbers mean phases 1 to 6. Electives, from phase 7 on, must be
@@ -91,7 +91,8 @@ class Lineup:
 
 
 def default_lineup_text() -> str:
-    """Return the default of `LAB_IMPL`: the reference solutions if this checkout has them, else the starters."""
+    """Return the default of `LAB_IMPL`: the reference solutions if this checkout contains them, otherwise the
+    starters."""
     return "solution" if solutions_exist() else "starter"
 
 

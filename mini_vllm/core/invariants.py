@@ -36,7 +36,7 @@ def check_step(scheduler: Scheduler, scheduler_output: SchedulerOutput) -> None:
 
 
 def check_state(scheduler: Scheduler, policy: Policy = "fcfs") -> None:
-    """Check queues, counters and blocks. The checks hold at any time between two steps."""
+    """Check queues, counters and blocks. The checks are valid at any time between two steps."""
     check_queues(scheduler, policy)
     for request in scheduler.requests.values():
         check_request(request, scheduler)
@@ -165,7 +165,7 @@ def leak_of(scheduler: Scheduler) -> str:
 
 
 def check_drained(scheduler: Scheduler) -> None:
-    """Check that the last request has left nothing: no request, no holder, every block free."""
+    """Check that the last request has left nothing behind: no request, no holder, every block free."""
     require(not scheduler.requests, f"unfinished: {list(scheduler.requests)}")
     require(not scheduler.running and not len(scheduler.waiting), "a queue is not empty")
     kv = scheduler.kv
@@ -175,7 +175,7 @@ def check_drained(scheduler: Scheduler) -> None:
 
 
 def _held_blocks(scheduler: Scheduler, request_id: str) -> list[int]:
-    """Return the blocks in all tables of a request, without the null blocks of windows."""
+    """Return the blocks in all tables of a request, without the windows' null blocks."""
     tables = scheduler.block_tables(request_id)
     has_windows = scheduler.has_windows
     return [block_id for table in tables for block_id in table if block_id != NULL_BLOCK_ID or not has_windows]

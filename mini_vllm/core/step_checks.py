@@ -1,4 +1,5 @@
-"""Comparisons within one step that are cheap enough to run always. Each raises `InvariantError` with the numbers."""
+"""Comparisons within one step that are cheap enough to run in every step. Each raises `InvariantError` with the
+numbers."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -11,7 +12,7 @@ from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
 class InvariantError(AssertionError):
     """The engine's state is inconsistent: a bug in one of its parts, not in the input.
 
-    `request_ids` are the requests that it concerns; none if it may concern every request of the step.
+    `request_ids` are the requests that the error concerns; empty if it may concern every request of the step.
     """
 
     def __init__(self, message: str, request_ids: Sequence[str] = ()) -> None:
@@ -25,9 +26,9 @@ def check_batch(
     kv: KVCacheManager,
     has_stand_ins: Collection[str],
 ) -> None:
-    """Check that a batch is its plan: each request's next tokens, in its blocks.
+    """Check that a batch matches its plan: each request's next tokens, in its blocks.
 
-    The shares of requests in `has_stand_ins` are shorter than planned, because their drafts are stand-ins.
+    The shares of requests in `has_stand_ins` are shorter than planned, because their drafts are placeholders.
     """
     planned, block_ids = scheduler_output.num_scheduled_tokens, kv.block_ids
     if len(batch) != len(planned):
@@ -64,9 +65,9 @@ def check_kept(
     *,
     may_drop: bool,
 ) -> None:
-    """Check an update: every answer's tokens, up to a stop, were appended to its request and returned as kept.
+    """Check an update: the tokens of every answer, up to a stop, were appended to its request and returned.
 
-    With `may_drop` a preempted request may lose the whole answer: newer releases drop tokens after a reset.
+    With `may_drop` a preempted request may lose the whole answer, because newer releases drop tokens after a reset.
     """
     for request_id, before in num_tokens_before.items():
         request, answer = requests[request_id], sampled[request_id]

@@ -12,13 +12,14 @@ class Speculation(Protocol):
     """Phase 7: the scheduler's part of speculative decoding."""
 
     def num_lookahead_tokens(self, request: Request) -> int:
-        """Return how many slots a request needs beyond those of its scheduled tokens."""
+        """Return how many slots a request needs in addition to those of its scheduled tokens."""
 
     def usable_hit_blocks(self, hit_blocks: list[int]) -> list[int]:
         """Return the blocks of a prefix hit that the drafter can also use."""
 
     def schedule_drafts(self, request: Request) -> list[int]:
-        """Return the request's scheduled drafts and clear `spec_token_ids`; its counter has already advanced."""
+        """Return the request's scheduled drafts and clear `spec_token_ids`; the request's counter has already
+        advanced."""
 
     def roll_back(self, request: Request, num_draft_tokens: int, num_sampled_tokens: int) -> None:
         """Subtract rejected drafts from the request's counters."""

@@ -16,7 +16,7 @@ def require_acceptable(
 ) -> None:
     """Raise `ValueError` if this engine can never serve the request, `QueueFullError` if the queue is full.
 
-    `adapters` are the engine's adapters; None: the fake model, which accepts any adapter and image.
+    `adapters` are the engine's adapters; None means the fake model, which accepts any adapter and image.
     """
     require_types(request)
     require_adapter(request.adapter_id, adapters)
@@ -46,7 +46,8 @@ def require_servable(
 ) -> None:
     """Raise `ValueError` with the reason and numbers if the model or the pool is too small for the request.
 
-    `max_held_blocks` maps a length in tokens to the most blocks that a request holds at once on the way there.
+    `max_held_blocks` maps a length in tokens to the maximum number of blocks that a request holds at once on its way
+    there.
     """
     if not request.prompt_token_ids:
         raise ValueError("the prompt is empty: it must have at least 1 token")

@@ -31,12 +31,12 @@ logger = logging.getLogger(__name__)
 
 
 class AsyncLLM:
-    """Serves asyncio tasks on any number of loops. One thread owns the engine; `shutdown` stops that thread.
+    """Serves asyncio tasks on any number of event loops. One thread owns the engine; `shutdown` stops that thread.
 
     If `engine` is an engine, the thread is in this process. If it is a function that opens an engine, the engine gets a
     separate process, so that the readers' Python never delays a step. That function, and those passed to `call` and
-    `call_during_step`, must then be picklable. `watch` is called in the engine's process. `notice` describes a call
-    that is taking long; otherwise it is empty.
+    `call_during_step`, must then be picklable. `watch` is called in the engine's process. `notice` describes a slow
+    call that is in progress; otherwise it is empty.
     """
 
     def __init__(self, engine: LLMEngine | OpenEngine, watch: Watch | None = None) -> None:
@@ -56,7 +56,7 @@ class AsyncLLM:
 
     @property
     def num_unfinished_requests(self) -> int:
-        """The number of requests whose last output is unread, or whose reader has left before the engine ended them."""
+        """The number of requests whose last output is unread, or whose reader left before the engine ended them."""
         return len(self._collectors)
 
     @property
@@ -151,7 +151,7 @@ class AsyncLLM:
         return await asyncio.wrap_future(self._host.call_during_step(function))
 
     def pause(self) -> None:
-        """Take no further step until `resume`. Requests may still be added and aborted."""
+        """Take no more steps until `resume`. Requests may still be added and aborted."""
         self._host.pause()
 
     def resume(self) -> None:
@@ -169,7 +169,7 @@ class AsyncLLM:
         await asyncio.wrap_future(self._host.step_once())
 
     async def shutdown(self, timeout: float = 30.0) -> None:
-        """Refuse new requests, let running ones finish for `timeout` seconds, abort the rest and end the thread.
+        """Refuse new requests, let running ones finish for `timeout` seconds, abort the rest and stop the thread.
 
         If the last step does not end within `SECONDS_FOR_LAST_STEP`, all readers get `EngineDeadError`, and the thread
         is abandoned or the process killed.
@@ -215,7 +215,8 @@ class AsyncLLM:
             self._deliver([output])
 
     def _deliver(self, outputs: list[RequestOutput]) -> None:
-        """Pass outputs to their readers' loops, with one call per loop. Runs on the thread that delivers outputs."""
+        """Pass outputs to their readers' event loops, with one call per loop. Runs on the thread that delivers
+        outputs."""
         by_loop = defaultdict[asyncio.AbstractEventLoop, list[tuple[OutputCollector, RequestOutput]]](list)
         for output in outputs:
             collector = self._collectors.get(output.request_id)

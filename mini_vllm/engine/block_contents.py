@@ -1,4 +1,4 @@
-"""Checks each batch against the contents of the blocks: what every earlier step has written into which block."""
+"""Checks each batch against the contents of the blocks, which it derives from every earlier batch."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ Content = int  # a hash of a full block's tokens, all earlier tokens, and everyt
 
 @dataclass(slots=True)
 class Progress:
-    """A running request: its tables and the end of its last share, and the contents of its blocks so far."""
+    """A running request: its tables, the end of its last share, and the contents of its blocks so far."""
 
     request: Request
     tables: Sequence[list[int]] = ()
@@ -26,10 +26,11 @@ class Progress:
 
 
 class ContentsChecker(StepObserver):
-    """Raises `InvariantError` if a batch would read a block that holds other tokens, or leave out or repeat a token.
+    """Raises `InvariantError` if a batch would read a block that contains other tokens, or would omit or repeat a
+    token.
 
-    Contents follow only from the batches, not from what the scheduler's parts say about them. With a connector a block
-    may be filled from outside, so the hits of an admission are trusted.
+    Contents are derived only from the batches, not from what the scheduler's parts report about them. With a connector
+    a block may be filled from outside, so hits at admission are trusted.
     """
 
     def __init__(self, scheduler: Scheduler, *, results_are_late: bool) -> None:
@@ -91,7 +92,7 @@ class ContentsChecker(StepObserver):
     def _check_hit(
         self, request: Request, tables: Sequence[list[int]], contents: Sequence[Content], begin: int
     ) -> None:
-        """Check the blocks with which a request was admitted: each holds exactly the request's own tokens."""
+        """Check the blocks that a request had at its admission: each must contain exactly the request's own tokens."""
         size = self.scheduler.kv.block_size
         if self.scheduler.gates.has_connector:
             self._contents |= {
@@ -135,7 +136,7 @@ class ContentsChecker(StepObserver):
                     self._contents[group, table[index]] = content
 
     def _write(self, own: Progress, begin: int) -> None:
-        """Enter the blocks that a share fills with known tokens; a block that it fills in part holds no prefix."""
+        """Enter the blocks that a share fills with known tokens; a block that it fills only partly holds no prefix."""
         size = self.scheduler.kv.block_size
         del own.contents[begin // size :]
         num_known = min(own.end, own.request.num_tokens)
@@ -150,7 +151,8 @@ class ContentsChecker(StepObserver):
                     self._contents.pop(place, None)
 
     def _blocks(self, own: Progress, num_tokens: int, first: int = 0) -> Iterator[tuple[int, Content]]:
-        """Yield index and content of each block, from block `first` on, that the first `num_tokens` tokens fill."""
+        """Yield the index and content of each block that the first `num_tokens` tokens fill, starting at block
+        `first`."""
         request, size = own.request, self.scheduler.kv.block_size
         parent = own.contents[first - 1] if first else hash((request.cache_salt, request.adapter_id))
         for index in range(first, num_tokens // size):
@@ -162,7 +164,7 @@ class ContentsChecker(StepObserver):
             yield index, parent
 
     def _leave_all(self, requests: Iterable[Request]) -> None:
-        """Forget requests that lost their blocks, whose contents stay."""
+        """Forget requests that lost their blocks; the blocks' contents stay."""
         for request in list(requests):
             if (own := self._progress.pop(request, None)) is not None:
                 self._settle(own)

@@ -1,4 +1,4 @@
-"""Stop strings that are control tokens, such as `<|im_end|>`: text never contains them, so match token ids instead."""
+"""Finds stop strings that are control tokens, such as `<|im_end|>`, by their ids, because texts never contain them."""
 
 from collections.abc import Mapping
 from dataclasses import replace

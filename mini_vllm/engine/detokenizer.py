@@ -55,7 +55,7 @@ class IncrementalDetokenizer:
         return self._accept(final=True)
 
     def stable_text(self) -> str:
-        """Return the text so far, except an end that could become part of a stop string."""
+        """Return the text so far, without an end that could become part of a stop string."""
         return self.text[: max(0, len(self.text) - self._num_held_back)]
 
     def _begin(self, token_ids: list[int]) -> None:
@@ -90,7 +90,7 @@ class IncrementalDetokenizer:
         return self._append(new_text) if new_text else None
 
     def _settled(self, whole: str) -> str:
-        """Return the text that the last `MAX_CHARACTER` tokens, the most in one character, left unchanged."""
+        """Return the text that the last `MAX_CHARACTER` tokens, the maximum per character, left unchanged."""
         if whole not in self._before[-1:]:
             self._before = [*self._before[1 - MAX_CHARACTER :], whole]
         return _common([*self._before, whole[:-1]]) if len(self._before) == MAX_CHARACTER else ""
@@ -104,7 +104,7 @@ class IncrementalDetokenizer:
         return max(len(_common([text, one])) for one in known)
 
     def _shorten(self, whole: str) -> None:
-        """Shorten a window in which no character ends, because every token decodes the window again."""
+        """Shorten a window in which no character ends, because every token decodes the whole window again."""
         num_tokens, num_new = len(self._window), len(whole) - len(self._accepted)
         if num_new == 0 and num_tokens - self._num_read > MAX_CHARACTER and not whole.endswith(INCOMPLETE):
             context, new = self._window[: self._num_read], self._window[self._num_read :]
@@ -140,7 +140,7 @@ class IncrementalDetokenizer:
 
 
 def context_of(tokenizer: Tokenizer, prompt_token_ids: Sequence[int]) -> list[int]:
-    """Return the last tokens of a prompt, beginning with a whole character if possible.
+    """Return the last tokens of a prompt, starting at a whole character if possible.
 
     With byte fallback a partial character would corrupt all bytes after it.
     """

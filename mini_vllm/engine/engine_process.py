@@ -44,7 +44,8 @@ logger = logging.getLogger(__name__)
 
 
 class EngineProcess:
-    """Starts a process with an `EngineThread` and offers the same methods. Functions passed to them must be picklable.
+    """Starts a process with an `EngineThread`, and offers the same methods. Functions passed to these methods must be
+    picklable.
 
     `deliver`, `on_death` and `notify` are called on a thread of this process. Raises the errors of `open_engine`, and
     `EngineDeadError` if the process exits before the engine is open.
@@ -118,11 +119,11 @@ class EngineProcess:
         self._send_unless_ended(SetPaused(False))
 
     def end(self) -> None:
-        """Let the process exit after the calls made so far."""
+        """Let the process exit after all calls made so far."""
         self._send_unless_ended(EndProcess())
 
     def abandon(self) -> None:
-        """Kill the process and its children at once, even during a step."""
+        """Kill the process and its children immediately, even during a step."""
         kill_group(self._process)
 
     def give_up(self, reason: str) -> None:
@@ -179,7 +180,8 @@ class EngineProcess:
         self._complete_pending()
 
     def _listen(self) -> None:
-        """Give up the process if its heartbeat stops. Checks are counted, not seconds: the machine may have slept."""
+        """Give up on the process if its heartbeat stops. This counts checks instead of seconds, because the machine may
+        have slept."""
         last, num_silent = 0.0, 0
         while not self._over.wait(1.0):
             if not self._process.is_alive():
@@ -190,7 +192,7 @@ class EngineProcess:
                 self.give_up(f"the engine's process has not answered for {num_silent} seconds; the log shows its stack")
 
     def _join_process(self) -> None:
-        """Wait for the process, which exits after it closes its pipe; kill it after `SECONDS_TO_EXIT`."""
+        """Wait for the process, which exits after closing its pipe; kill it after `SECONDS_TO_EXIT`."""
         self._process.join(SECONDS_TO_EXIT)
         self.abandon()
         self._process.join()
@@ -218,7 +220,7 @@ class EngineProcess:
             self._deliver([output for output in outputs if output is not None])
 
     def _complete_pending(self) -> None:
-        """Fail all pending calls after the end of the process, and report its death."""
+        """Fail all pending calls after the process has ended, and report its death."""
         if self._error is None and not self._is_ending:
             self._note_death(self._death_error())
         elif self._error is None:

@@ -41,7 +41,7 @@ SWITCH_INTERVAL = 0.0005
 def run_engine(
     open_engine: OpenEngine, watch: Watch | None, connection: "Connection[Any, Any]", step: StepClock, beat: StepClock
 ) -> None:
-    """Open the engine, then execute calls from the pipe until an `EndProcess` message or the pipe's closure.
+    """Open the engine, then execute calls from the pipe until an `EndProcess` message arrives or the pipe closes.
 
     The clock `beat` is updated twice a second, unless native code holds the interpreter's lock.
     """

@@ -1,4 +1,4 @@
-"""The only thread that uses an engine. It takes steps while there is work and runs calls between them."""
+"""The only thread that uses an engine. It takes steps while there is work, and runs calls between them."""
 
 import logging
 import threading
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class EngineThread:
-    """Owns an engine and calls `deliver` on this thread with the outputs of every step.
+    """Owns an engine, and calls `deliver` on this thread with the outputs of every step.
 
     A step that raises ends its requests. If ending a request raises twice in a row, the thread stops and calls
     `on_death` last.
@@ -84,7 +84,7 @@ class EngineThread:
         return future
 
     def call_during_step(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
-        """Call `function`, which must only read the engine, at once on the caller's thread."""
+        """Call `function`, which must only read the engine, immediately on the caller's thread."""
         future: Future[Result] = Future()
         complete(future, lambda: function(self.engine))
         return future
@@ -98,7 +98,7 @@ class EngineThread:
         return self.call(lambda engine: self.step() if engine.has_unfinished_requests() else None)
 
     def pause(self) -> None:
-        """Take no further step until `resume`, except by `step_once`."""
+        """Take no more steps until `resume`, except through `step_once`."""
         self.is_paused = True
 
     def resume(self) -> None:
@@ -121,7 +121,7 @@ class EngineThread:
         self.deliver(outputs)
 
     def end(self) -> None:
-        """End the thread after the calls made so far."""
+        """Stop the thread after all calls made so far."""
         with self._ending:
             self.is_ending = True
         self._interrupt_wait()
@@ -183,7 +183,7 @@ class EngineThread:
         return not self.is_paused and self.engine.has_unfinished_requests()
 
     def _run_calls(self) -> bool:
-        """Run queued calls, for `SECONDS_OF_CALLS` if a step is due; wait for one if there is nothing else to do.
+        """Run queued calls, for `SECONDS_OF_CALLS` if a step is due; if there is no other work, wait for a call.
 
         Returns False at the end, when no call is left.
         """

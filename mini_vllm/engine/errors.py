@@ -7,7 +7,7 @@ from mini_vllm.core.scheduler import Scheduler
 
 
 class StalledError(RuntimeError):
-    """Deadlock: every request with blocks waits for more, or has ended and its blocks are never reported as sent."""
+    """Deadlock: every request with blocks waits for more, or has ended but its blocks are never reported as sent."""
 
     @classmethod
     def of(cls, scheduler: Scheduler) -> "StalledError":
@@ -34,7 +34,7 @@ class RunnerError(RuntimeError):
 
 
 class ShuttingDownError(RuntimeError):
-    """The engine takes no more requests."""
+    """The engine accepts no more requests."""
 
 
 class EngineDeadError(RuntimeError):
@@ -62,4 +62,4 @@ class ContextLengthError(ValueError):
 
 
 class QueueFullError(ValueError):
-    """`max_num_waiting` requests are waiting already. Try again after some have been admitted."""
+    """`max_num_waiting` requests are already waiting. Try again after some have been admitted."""

@@ -47,7 +47,7 @@ def prepare(schema: Any) -> str | None:
 
 @lru_cache
 def _is_known(name: str) -> bool:
-    """Return whether llguidance knows a format."""
+    """Return whether llguidance supports a format."""
     schema = {"type": "string", "format": name}
     return not llguidance().LLMatcher.validate_grammar(llguidance().LLMatcher.grammar_from_json_schema(schema))
 
@@ -70,7 +70,8 @@ def _subschemas(node: Any, place: str = "#") -> Iterator[tuple[str, dict[str, An
 
 
 def _endless(schema: Any) -> list[str]:
-    """Return the `$ref`s that require themselves, so that no value is finite; return [] if values can end."""
+    """Return the `$ref`s that require themselves, so that every value would be infinite; return [] if values can
+    end."""
     refs = {node["$ref"] for _, node in _subschemas(schema) if isinstance(node.get("$ref"), str)}
     if len(refs) > MAX_REFS:
         return []

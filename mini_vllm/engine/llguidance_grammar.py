@@ -18,7 +18,7 @@ def llguidance() -> Any:
 
 
 def reason_of(error: str) -> str:
-    """Shorten an llguidance error to one line: its first line and, for a regex, the cause from a later line."""
+    """Shorten an llguidance error to one line: its first line and, for a regex, the cause on a later line."""
     head, *more = error.splitlines()
     if head.startswith("NoExtension"):
         return "the grammar allows no text"

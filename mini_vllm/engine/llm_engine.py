@@ -62,7 +62,7 @@ class LLMEngine:
         raise ValueError("this engine records no steps: build it with record=True")
 
     def explain_steps(self) -> None:
-        """Make the records of later steps say why requests got no token. Raises `ValueError` without a recorder."""
+        """Make the records of later steps state why requests got no tokens. Raises `ValueError` without a recorder."""
         # imported here, because few engines need these two modules
         from mini_vllm.engine.step_reasons import StepReasons
 
@@ -93,7 +93,7 @@ class LLMEngine:
         """Queue a prompt (text or token ids), with an optional adapter, and images in place of some tokens.
 
         Raises `ValueError` if the request could never be served or `request_id` belongs to an unfinished request.
-        Raises `QueueFullError` if `max_num_waiting` requests are waiting. The engine is unchanged after an error.
+        Raises `QueueFullError` if `max_num_waiting` requests are waiting. An error leaves the engine unchanged.
         """
         params = params or SamplingParams()
         params.validate()
@@ -208,7 +208,8 @@ class LLMEngine:
         return scheduler_output
 
     def _require_sent(self, names: Sequence[str]) -> None:
-        """Raise `StalledError` if idle steps never report these requests as sent: a worker sends within its step."""
+        """Raise `StalledError` if idle steps never report that these requests were sent, because a worker sends within
+        its step."""
         self._idle_steps = self._idle_steps + 1 if names and names == self._held else 0
         self._held = names
         transfers = transfers_of(self.scheduler)

@@ -19,7 +19,7 @@ SWITCH_SECONDS = 0.0005
 
 
 class TokensInFlight:
-    """Holds the runner's copies of requests, with tokens that the scheduler does not know yet.
+    """Stores the runner's copies of requests, with tokens that the scheduler does not know yet.
 
     Each step is planned before the previous step ends. So the previous step's sampled and rejected tokens reach the
     runner through these copies, not through the scheduler. (vLLM: `InputBatch` in `v1/worker/gpu_input_batch.py`.)
@@ -89,5 +89,5 @@ class RunnerThread:
         return self._executor.submit(tokens.execute_model, runner, tokens.hand_over(batch))
 
     def forget(self) -> None:
-        """Drop the copies, so that steps started so far do not affect later steps."""
+        """Drop the copies, so that steps started so far do not affect later ones."""
         self._tokens = TokensInFlight(self.correct_share)

@@ -1,4 +1,5 @@
-"""Checks requests' grammars at once and compiles them in the background. (vLLM: `v1/structured_output/__init__.py`.)"""
+"""Checks the grammars of requests immediately, and compiles them in the background. (vLLM:
+`v1/structured_output/__init__.py`.)"""
 
 import json
 import re
@@ -49,7 +50,7 @@ def drop_grammar(request: Request) -> None:
 class StructuredOutputManager:
     """Makes the grammars of requests. Requests with the same parameters share the compiled result.
 
-    Phase 9 handles `regex` and `choice`, llguidance everything else.
+    Phase 9 handles `regex` and `choice`; llguidance handles everything else.
     """
 
     def __init__(self, functions: StructuredOutputFunctions, tokenizer: Tokenizer, vocab_size: int) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # its modules are needed only by an engine that records
 
 
 class StepRecorder(StepObserver):
-    """Writes the `StepRecord` of each step. The subclass decides which parts to keep, and thus the cost."""
+    """Writes the `StepRecord` of each step. The subclass chooses which parts to store, and so determines the cost."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -121,10 +121,10 @@ class StepRecorder(StepObserver):
 
 
 class TraceRecorder(StepRecorder):
-    """Keeps the record of every step in `steps`, including the whole state of the pool.
+    """Stores the record of every step in `steps`, including the whole state of the pool.
 
     `evicted` is a list to which the scheduler's prefix cache appends the ids of evicted blocks
-    (`ObservedPrefixCache`); each step empties it. With `reasons` a record also says why requests got no token.
+    (`ObservedPrefixCache`); each step empties it. With `reasons` a record also states why requests got no tokens.
     """
 
     def __init__(self, scheduler: Scheduler, evicted: list[int], reasons: "StepReasons | None" = None) -> None:

@@ -101,7 +101,7 @@ def load_adapter(name: str, path: str | Path) -> Adapter:
 
 
 def rank_and_scale(config: Mapping[str, Any], path: str, rank: int, alpha: float) -> tuple[int, float]:
-    """Return a module's rank and its product's factor. Patterns that match its path override `rank` and `alpha`.
+    """Return a module's rank, and the factor of its product. Patterns that match its path override `rank` and `alpha`.
 
     peft: `get_pattern_key` and `update_layer`. Raises `ValueError` for values out of range, `re.error` for invalid
     patterns.

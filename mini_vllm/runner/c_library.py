@@ -1,4 +1,4 @@
-"""Compiles and loads C files for this processor; the engine's own files once per machine."""
+"""Compiles C files for this processor and loads them; the engine's own files are compiled once per machine."""
 
 import ctypes
 import os
@@ -98,7 +98,7 @@ def _keep(library: Path, kept: Path) -> None:
 
 
 def torch_threads() -> list[str]:
-    """Return the path of torch's OpenMP library if it is GCC's, else an empty list (macOS uses a different one)."""
+    """Return torch's OpenMP library in a list if it is GCC's, otherwise an empty list (macOS uses another)."""
     return sorted(map(str, (Path(torch.__file__).parent / "lib").glob("libgomp*")))[:1]
 
 

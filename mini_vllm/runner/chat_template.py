@@ -1,4 +1,4 @@
-"""Encodes chats with a model's template, and explains in an error if a message would be lost.
+"""Encodes chats with a model's template, and raises an explained error if a message would be lost.
 
 vLLM: `entrypoints/chat_utils.py`. vLLM infers from a template's syntax whether a message's content must be a string or
 a list of parts. This module tries both forms, with a mark before and after every text.

@@ -1,4 +1,4 @@
-"""The reference's sampler in C, used if there is a compiler."""
+"""The reference's sampler in C, which is used if there is a compiler."""
 
 from array import array
 from collections.abc import Callable, Sequence

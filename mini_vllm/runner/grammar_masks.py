@@ -1,6 +1,6 @@
 """Masks the logits of tokens that grammars forbid, also after drafts. (vLLM: `apply_grammar_bitmask`.)
 
-The runner advances grammars by the tokens in the requests. So they are correct with a step in flight, after a
+The runner advances grammars according to the tokens of the requests. So they are correct with a step in flight, after a
 preemption and after a failed step.
 """
 
@@ -16,7 +16,7 @@ MAX_KEPT_BYTES = 32 << 20  # enough for 5,457 masks of the embedded model's 1,53
 
 
 class GrammarMasks:
-    """Masks the logits of steps. Most masks recur, so each is cached as the row that it adds to the logits."""
+    """Masks the logits of steps. Most masks recur, so each is cached as a row to add to the logits."""
 
     def __init__(self, functions: StructuredOutputFunctions) -> None:
         self.functions = functions

@@ -1,6 +1,6 @@
 """Runs decode steps as CUDA graphs: records a forward pass's kernel launches once and replays them in each step.
 
-A graph replays the same kernels on the same addresses, so each graph has a fixed batch size and separate input tensors.
+A graph replays the same kernels on the same addresses, so each graph has a fixed batch size and its own input tensors.
 There is one graph per size in `bucket_sizes`; a batch is padded to the next size. (vLLM: `cudagraph_capture_sizes`.)
 """
 
@@ -99,7 +99,7 @@ class GraphedModel:
 
 
 def with_graphs(model: ForwardPass, max_num_seqs: int, longest_table: int) -> GraphedModel:
-    """Return the model with graphs. Raises `ValueError` if a part of the model cannot be recorded.
+    """Return the model with its graphs. Raises `ValueError` if a part of the model cannot be recorded.
 
     Running without graphs would be slow at small batches, and the reason would stay hidden.
     """

@@ -23,7 +23,7 @@ class RequestGroup:
     """A rectangle of N requests, or pieces of long chunks, with Q tokens each, over B blocks (S slots).
 
     `rows` [N, Q] int64 are the tokens' rows in the flat batch; a request with fewer than Q tokens repeats its last row.
-    `block_tables` [N, B] int64 are cut to the longest; shorter tables keep the padding of the batch's table. `mask`
+    `block_tables` [N, B] int64 are cut to the longest one; shorter tables keep the padding of the batch's table. `mask`
     [N, 1, Q, S] float32 is 0 where a token may attend and minus infinity elsewhere.
     """
 
@@ -67,7 +67,7 @@ def group_requests(
 
 
 def _cut(queries: Integers, seq_lens: Integers, block_size: int) -> _Pieces:
-    """Cut long chunks into pieces; a short chunk is one piece."""
+    """Split long chunks into pieces; a short chunk is a single piece."""
     counts = -(-queries // MAX_PIECE_QUERIES)
     owners = np.repeat(np.arange(len(queries)), counts)
     offsets = (np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)) * MAX_PIECE_QUERIES
@@ -77,7 +77,7 @@ def _cut(queries: Integers, seq_lens: Integers, block_size: int) -> _Pieces:
 
 
 def _similar(pieces: _Pieces, max_blocks: int, max_waste: float) -> Iterator[Integers]:
-    """Yield each group as indices of its pieces, longest first; a group takes pieces while padding is small."""
+    """Yield each group as indices of its pieces, longest first; pieces join a group while the padding is small."""
     order = np.lexsort((pieces.blocks, pieces.lengths))[::-1]
     while len(order):
         lengths, blocks = pieces.lengths[order], pieces.blocks[order]

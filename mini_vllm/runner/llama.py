@@ -1,8 +1,8 @@
 """A Llama's forward pass, written out to replace transformers' modules.
 
-transformers' modules support every architecture; their overhead costs as much as the arithmetic of a small batch.
-Llama, Mistral, Qwen2 and Qwen3 need the same few lines. (vLLM: `model_executor/models/llama.py`; nano-vLLM does the
-same.)
+transformers' modules support every architecture, but their overhead costs as much as the arithmetic of a small batch.
+Llama, Mistral, Qwen2 and Qwen3 need only the same few lines. (vLLM: `model_executor/models/llama.py`; nano-vLLM does
+the same.)
 """
 
 from collections.abc import Callable
@@ -160,6 +160,6 @@ def is_llama(model: Any) -> bool:
 
 
 def paged_model(loaded: LoadedModel, steps: RunnerSteps, num_blocks: int, block_size: int) -> PagedModel:
-    """Return a model with a KV cache: a `LlamaModel` for the Llama family, else transformers' modules."""
+    """Return a model with a KV cache: a `LlamaModel` for the Llama family, otherwise transformers' modules."""
     kind = LlamaModel if is_llama(loaded.model) else PagedModel
     return kind(loaded, steps.write_kv, steps.paged_attention, num_blocks, block_size, steps.windows)

@@ -1,4 +1,4 @@
-"""Loads a model and its tokenizer from a directory or hub; refuses models that the paged cache cannot serve."""
+"""Loads a model and its tokenizer from a directory or hub; rejects models that the paged cache cannot serve."""
 
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -30,7 +30,7 @@ NUM_COMPARED_WEIGHTS = 64
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A transformers model and the sizes that determine its KV cache. `digest` identifies its weights.
+    """A transformers model, and the sizes that determine its KV cache. `digest` identifies its weights.
 
     `repetition_penalty` is the default for requests.
     """
@@ -56,14 +56,14 @@ class LoadedModel:
 
 
 def pick_device() -> torch.device:
-    """Return the GPU if torch has one, else the CPU."""
+    """Return the GPU if torch finds one, otherwise the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def load_model(
     name_or_path: str | None = None, dtype: str = "float32", *, prepack_weights: bool = False
 ) -> tuple[LoadedModel, ModelTokenizer]:
-    """Load a decoder-only model and its tokenizer; None is the embedded model.
+    """Load a decoder-only model and its tokenizer; None means the embedded model.
 
     `prepack_weights` makes the model faster on a CPU, but it can then no longer be saved or trained. Raises
     `ValueError` if the model cannot be found, or if the paged cache does not support its attention.
@@ -100,16 +100,16 @@ def load_draft_model(config: EngineConfig) -> LoadedModel:
 
 
 def set_threads_for(model: Any) -> None:
-    """Run a small model on one thread and a larger one on all, unless OMP_NUM_THREADS is set.
+    """Run a small model on one thread and a larger one on all threads, unless OMP_NUM_THREADS is set.
 
-    The matrices of a small one are too small to split. `StepThreads` chooses again before each step.
+    The matrices of a small model are too small to split. `StepThreads` chooses again before each step.
     """
     if not NUM_THREADS.get():
         torch.set_num_threads(1 if is_small(model) else all_threads())
 
 
 def is_small(model: Any) -> bool:
-    """Return whether a model with plain weights has fewer than `SMALL_MODEL_PARAMETERS`."""
+    """Return whether a model with plain weights has fewer than `SMALL_MODEL_PARAMETERS` parameters."""
     num_parameters: int = sum(weight.numel() for weight in model.parameters())
     return num_parameters < SMALL_MODEL_PARAMETERS
 
@@ -145,7 +145,7 @@ def described(folder: ModelFolder, model: Any) -> LoadedModel:
 def describe_model(model: Any) -> LoadedModel:
     """Return a model with the sizes that the KV cache needs. Raises `ValueError` if the cache cannot serve it.
 
-    The model computes a few tokens, because a config does not show how the attention behaves. Without numbers (on the
+    The model computes a few tokens, because its config does not show how the attention behaves. Without numbers (on the
     device `meta`) only its sizes and function calls are checked.
     """
     config = model.config
@@ -178,7 +178,7 @@ def digest_of(model: Any) -> str:
 
 
 def layer_groups(config: Any, windows: list[int | None], longest: int) -> KVCacheGroups:
-    """Group layers by these observed windows. Raises `ValueError` if the windows contradict the config.
+    """Group the layers by these observed windows. Raises `ValueError` if the windows contradict the config.
 
     A window at least as long as the `longest` text counts as full attention.
     """

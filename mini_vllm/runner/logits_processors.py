@@ -1,7 +1,8 @@
-"""Changes logits before a token is sampled, and computes the distribution to draw from.
+"""Changes logits before a token is sampled, and computes the distribution from which it is drawn.
 
-`min_tokens`, `logit_bias` and the three penalties are implemented here; temperature, top-k and top-p are transformers'.
-Phase 6's sampler receives the result. (vLLM: `v1/sample/logits_processor/builtin.py` and `v1/sample/ops/penalties.py`.)
+`min_tokens`, `logit_bias` and the three penalties are implemented here; temperature, top-k and top-p use transformers'
+code. Phase 6's sampler receives the result. (vLLM: `v1/sample/logits_processor/builtin.py` and
+`v1/sample/ops/penalties.py`.)
 """
 
 import math

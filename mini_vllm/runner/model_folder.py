@@ -78,7 +78,8 @@ def open_folder(path: Path) -> ModelFolder:
 
 
 def open_tokenizer(folder: ModelFolder) -> Any:
-    """Return transformers' tokenizer of a folder. Raises `ValueError` if it is missing, damaged or needs code."""
+    """Return transformers' tokenizer of a folder. Raises `ValueError` if the tokenizer is missing, damaged or needs
+    code."""
     path = folder.path
     there = tokenizer_files(path)
     try:
@@ -95,7 +96,8 @@ def open_tokenizer(folder: ModelFolder) -> Any:
 
 
 def open_config(path: Path) -> tuple[dict[str, Any], Any]:
-    """Return a folder's config.json, unchanged and as transformers reads it. Raises `ValueError` like `open_folder`."""
+    """Return a folder's config.json, both unchanged and as transformers reads it. Raises `ValueError` like
+    `open_folder`."""
     raw, file = read_config(path), path / "config.json"
     try:
         with quiet():

@@ -1,6 +1,7 @@
-"""Recognises a folder's kind by its JSON files and names, and refuses all except text models.
+"""Recognises a folder's kind by its JSON files and names, and rejects all kinds except text models.
 
-Only `read_config` imports transformers: `mini-vllm info` calls `refuse_by_files` first, and is quick for these folders.
+Only `read_config` imports transformers: `mini-vllm info` calls `refuse_by_files` first, and is therefore quick for
+these folders.
 """
 
 from pathlib import Path
@@ -70,7 +71,8 @@ def refuse_by_files(folder: Path) -> dict[str, Any]:
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """Return a tokenizer's files. Raises `ValueError` if there are none, or one is empty, damaged or needs code."""
+    """Return the files of a tokenizer. Raises `ValueError` if there are no files, or one is empty, damaged or needs
+    code."""
     settings = {name: read_json(folder / name) for name in TOKENIZER_SETTINGS if (folder / name).exists()}
     code = names_code(settings.get("tokenizer_config.json", {}))
     if code and not (folder / "tokenizer.json").exists():
@@ -133,7 +135,7 @@ def _refuse_senses(folder: Path, config: dict[str, Any]) -> None:
 
 
 def _refuse_classes(folder: Path, config: dict[str, Any]) -> None:
-    """Raise `ValueError` for the class of a different task, or a type whose layers keep a state."""
+    """Raise `ValueError` for a class that serves a different task, or a model type whose layers keep a state."""
     file, kind, architectures = folder / "config.json", config.get("model_type"), config.get("architectures")
     if architectures is not None and not (
         isinstance(architectures, list) and all(isinstance(one, str) for one in architectures)

@@ -1,4 +1,4 @@
-"""Adapts a transformers tokenizer. Does not import torch, because a server's process needs no tensors."""
+"""Adapts a transformers tokenizer. It does not import torch, because a server's process needs no tensors."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -38,7 +38,7 @@ class ModelTokenizer:
         return str(self._decode(token_ids, skip_special_tokens=True))
 
     def _decode_known(self, token_ids: Sequence[int], **settings: bool) -> str:
-        """Decode with a Python tokenizer, which would raise for token ids that only the model has; omit those."""
+        """Decode with a Python tokenizer, omitting token ids that only the model has, because these raise an error."""
         known = [token_id for token_id in token_ids if token_id < len(self.tokenizer)]
         return str(self.tokenizer.decode(known, **settings))
 

@@ -30,7 +30,7 @@ def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 class PackedLinear(nn.Module):
-    """One product that replaces one or several `nn.Linear` layers with the same input and does not keep them."""
+    """A product that replaces one or several `nn.Linear` layers with the same input, and frees their weights."""
 
     def __init__(self, layers: Sequence[nn.Linear]) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class PackedLinear(nn.Module):
 
     @cached_property
     def weight(self) -> Tensor:
-        """The exact plain weights, kept after model code has first read them."""
+        """The exact plain weights, cached after model code has first read them."""
         return self.packed.to_dense() if self.plain is None else self.plain.t()
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class PackedLinear(nn.Module):
 
 
 class SharedProduct:
-    """Computes a product on the first `take` and drops it after every layer has taken its columns.
+    """Computes a product on the first `take`, and drops it after every layer has taken its columns.
 
     A `take` with a different input, or a second `take` for the same layer, recomputes the product, so the result always
     matches the input.
@@ -79,7 +79,7 @@ class SharedProduct:
 
 
 class SharedColumns(nn.Module):
-    """Replaces one of the layers of a shared product."""
+    """Replaces one layer of a shared product."""
 
     def __init__(self, shared: SharedProduct, index: int) -> None:
         super().__init__()
@@ -102,9 +102,9 @@ class SharedColumns(nn.Module):
 def pack_linear_layers(model: Any, kind: Any = None) -> int:
     """Replace a model's linear layers with packed ones, in place; return the number of products.
 
-    The plain weights are freed, except those tied to an embedding. `kind` is the class of the products, None for
-    `PackedLinear`. Without its operators, on a GPU or for unsupported dtypes, the model does not change and the result
-    is 0.
+    The plain weights are freed, except those tied to an embedding. `kind` is the class of the products; None means
+    `PackedLinear`. Without these operators, on a GPU or for unsupported dtypes, the model does not change and the
+    result is 0.
     """
     if kind is None and not can_pack(torch.device(model.device), model.dtype):
         return 0

@@ -85,9 +85,9 @@ class PagedModelRunner:
 
 
 def hide_unusable(logits: Tensor) -> Tensor:
-    """Zero non-finite rows of logits [S, vocab], in place; return whether each row was finite [S], on the host.
+    """Set non-finite rows of logits [S, vocab] to zero in place; return which rows were finite [S], on the host.
 
-    From a GPU the result is valid only after a later read from the GPU, for example of the tokens.
+    On a GPU the result is valid only after a later read from the GPU, for example of the tokens.
     """
     # The largest and smallest logits are finite only if all are, and finding them costs less than testing each.
     usable = torch.maximum(logits.amax(dim=-1), -logits.amin(dim=-1)).isfinite()

@@ -1,4 +1,4 @@
-"""Reads the tensors of a model's weight files, either their shapes only or their numbers."""
+"""Reads the tensors of a model's weight files, either only their shapes or their numbers."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,8 @@ from mini_vllm.runner.model_files import KNOWN_NUMBERS, StoredTensor, read_heade
 
 
 def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
-    """Return the headers of a folder's tensors by name. Raises `ValueError` with the file and reason if unreadable."""
+    """Return the headers of a folder's tensors by name. Raises `ValueError` with the file and reason if a header is
+    unreadable."""
     found: dict[str, StoredTensor] = {}
     for file in weight_files(folder):
         require_content(file)
@@ -29,7 +30,7 @@ def without_numbers(stored: StoredTensor) -> torch.Tensor:
 def load_pickled(file: Path, device: str) -> dict[str, torch.Tensor]:
     """Return the tensors of a `.bin` file. Only tensors are unpickled, so none of the file's code runs.
 
-    Raises `ValueError` if it holds anything else or is damaged.
+    Raises `ValueError` if the file contains other objects or is damaged.
     """
     try:
         found = torch.load(file, map_location=device, weights_only=True)

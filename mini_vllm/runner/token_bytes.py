@@ -1,4 +1,4 @@
-"""Finds the bytes that each token adds to a text by decoding it between others, with any kind of decoder."""
+"""Finds the bytes that each token adds to a text: decodes it between other tokens, with any kind of decoder."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -56,7 +56,7 @@ def _of_mistral_common(tokenizer: Any) -> Any:
 
 
 def _byte_level(name: str) -> bytes:
-    """Decode a GPT-2 name, which writes invisible bytes as characters from 256 on, in the order of the bytes."""
+    """Decode a GPT-2 name, which writes invisible bytes as characters from 256 on, in byte order."""
     return bytes(map(BYTE_OF.__getitem__, name)) if BYTE_OF.keys() >= set(name) else name.encode()
 
 

@@ -17,8 +17,8 @@ class ServedRound:
     """Each request's tokens, and the time of each token in seconds since the round began.
 
     Requests keep their order; a slow backend may have served only the first few. Only our engine fills `steps`.
-    `seconds_by_operator` is filled only if a stopwatch ran on every operator. `cpu_seconds` adds up all threads;
-    other work on the machine affects it least.
+    `seconds_by_operator` is filled only if a stopwatch ran on every operator. `cpu_seconds` sums over all threads, and
+    is the figure that other work on the machine affects least.
     """
 
     token_ids: list[list[int]]
@@ -39,7 +39,8 @@ class ServedRound:
 
 
 def require_complete(requests: Sequence[TimedRequest], served: ServedRound, name: str) -> None:
-    """Raise `RuntimeError` if a backend returned too few or too many tokens: its figures would be meaningless."""
+    """Raise `RuntimeError` if a backend returned too few or too many tokens, because its figures would be
+    meaningless."""
     for index, (request, tokens, times) in enumerate(zip(requests, served.token_ids, served.token_times, strict=False)):
         if not len(tokens) == len(times) == request.num_output_tokens:
             raise RuntimeError(
@@ -49,7 +50,7 @@ def require_complete(requests: Sequence[TimedRequest], served: ServedRound, name
 
 @dataclass(frozen=True, slots=True)
 class BackendSettings:
-    """The settings of all backends. An empty `model` means the embedded model, otherwise it is a directory."""
+    """The settings of all backends. An empty `model` means the embedded model; otherwise it is a directory."""
 
     model: str
     dtype: str = "float32"
@@ -84,14 +85,15 @@ class BackendSettings:
         )
 
     def environment(self) -> dict[str, str]:
-        """Return the environment that sets a process's compute threads, as far as it does not choose them."""
+        """Return the environment variables that set a process's compute threads, unless the settings leave them to the
+        backend."""
         chosen = {"OMP_NUM_THREADS": self.num_threads or None, "GOMP_SPINCOUNT": self.spin_count}
         return {name: str(value) for name, value in chosen.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How to serve the requests of a round: temperature and requests at once (None: all that have arrived)."""
+    """How to serve a round's requests: the temperature, and how many at once (None: all that have arrived)."""
 
     temperature: float = 0.0
     batch_size: int | None = None
@@ -159,8 +161,8 @@ class Arrivals:
     ) -> bool:
         """Record new tokens of a request; return whether it is finished.
 
-        With `finished=None` it is finished at its full length. `times` are seconds since the round began; the default
-        is now.
+        With `finished=None` it is finished when it reaches its full length. `times` are seconds since the round began;
+        the default is the current time.
         """
         self.token_ids[index] += new
         self.token_times[index] += times or [self.now] * len(new)

@@ -54,7 +54,8 @@ def questions(work: Work) -> list[TimedRequest]:
 
 
 def documents_among_chats(work: Work) -> list[TimedRequest]:
-    """Return chats with long outputs, and equally many documents of 1,536 tokens that arrive one by one meanwhile."""
+    """Return chats with long outputs, and the same number of documents of 1,536 tokens that arrive meanwhile one by
+    one."""
     rng, half = Random(f"chunked {work.round_number}"), work.size // 2
     length, output = round(1536 * work.scale), max(8, round(256 * work.scale))
     chats = [TimedRequest(0.0, f"chat {n}", rng.choices(VOCAB, k=16), output) for n in range(half)]
@@ -99,7 +100,7 @@ def drafts(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRou
 
 
 def own_gains(case: Case) -> list[str]:
-    """Describe how much transformers gains by its own drafts, if it was measured."""
+    """Describe how much transformers gains from its own drafts, if that was measured."""
     if PLAIN_PEER not in case.sides:
         return []
     lookup, assisted = (case.ratio(name, PLAIN_PEER) for name in (LOOKUP_PEER, ASSISTED_PEER))
@@ -107,7 +108,7 @@ def own_gains(case: Case) -> list[str]:
 
 
 def gaps(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound) -> Figures:
-    """Return the number of forward passes, the time between two, and the share of time outside them."""
+    """Return the number of forward passes, the time between two of them, and the share of time outside them."""
     span = side.clock.ended - side.clock.began
     between = span - side.clock.seconds
     gap = Quantity(between / max(1, side.clock.num_passes - 1), "s")
@@ -115,12 +116,12 @@ def gaps(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound
 
 
 def masks(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound) -> Figures:
-    """Return the share of time spent on grammar masks, if there are any."""
+    """Return the share of time spent on grammar masks if there are any."""
     return {MASKS: Quantity(side.mask_seconds / served.seconds, "share")} if side.mask_seconds else {}
 
 
 def has_grammar(name: str, side: EngineSide, model: str) -> bool:
-    """Return whether a side can sample this way: a grammar needs phase 9 and an end token, some need llguidance."""
+    """Return whether a side can sample so: a grammar needs phase 9, an end token and sometimes llguidance."""
     if name not in GRAMMARS:
         return True
     engine = side.engine

@@ -40,7 +40,7 @@ Peer = Callable[[list[TimedRequest]], Measured]
 
 @dataclass(frozen=True)
 class EngineSetting:
-    """One side: its changes to the engine's config and the requests' parameters, and its absent parts."""
+    """One side: its changes to the engine's config and to the requests' parameters, and its absent parts."""
 
     config: Mapping[str, Any] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -92,8 +92,8 @@ class EngineBenchmark:
     """A benchmark with one case for each combination of workload, batch size and model.
 
     `room` is the KV cache size as a share of the size that holds all requests at once. `figures` computes the figures
-    of a round besides tokens per second. `applies` decides whether a side can serve a model. `peers` are other
-    libraries' sides, at batch 1. `scale` multiplies lengths. `quick` holds the changes for a trial run.
+    of a round besides tokens per second. `applies` decides whether a side can serve a model. `peers` are the sides of
+    other libraries, at batch 1. `scale` multiplies lengths. `quick` contains the changes for a trial run.
     """
 
     settings: Mapping[str, EngineSetting]

@@ -34,8 +34,8 @@ REST_SECONDS = 0.5  # CPU time is not needed: the worker has imported everything
 def verdict_cases(numbers: Sequence[int], num_rounds: int, report: ProgressReport) -> Iterator[Case]:
     """Yield a case for each phase, measured on a copy of the course.
 
-    Its starters are the solutions where there are some, and otherwise the learner's. Raises `ValueError` for a phase
-    that is not written, `PeerError` if a first task does not pass.
+    Its starters are the solutions where they exist, and otherwise the learner's. Raises `ValueError` for an unwritten
+    phase, `PeerError` if a first task does not pass.
     """
     with TemporaryDirectory() as folder:
         for name in COPIED:
@@ -89,7 +89,7 @@ def measured(phase: PlannedPhase, num_rounds: int) -> dict[str, list[float]]:
 
 
 def wait_until_idle(spare: SpareWorker) -> None:
-    """Wait until the worker that waits uses no CPU time, as while a learner types."""
+    """Wait until the waiting worker uses no CPU time, as while a learner types."""
     process, spent = psutil.Process(spare.waiting_pid), None
     while (now := process.cpu_times()[:2]) != spent or sum(now) == 0:
         spent = now

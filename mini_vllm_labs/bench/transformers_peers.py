@@ -29,7 +29,7 @@ def sampling(temperature: float) -> dict[str, Any]:
 
 
 class TokenClock(StoppingCriteria):
-    """Notes the time of every token. transformers calls it after each token; it never stops generation."""
+    """Records the time of every token. transformers calls it after each token; it never stops generation."""
 
     def __init__(self, arrivals: Arrivals) -> None:
         self.arrivals = arrivals
@@ -43,7 +43,7 @@ class TokenClock(StoppingCriteria):
 class StaticBatches:
     """Calls `generate` on up to `batch_size` arrived requests, padded to the longest, until all have ended.
 
-    The batch size of a load takes precedence, except if requests are served one by one.
+    A load's batch size takes precedence, unless requests are served one by one.
     """
 
     def __init__(self, settings: BackendSettings, batch_size: int) -> None:

@@ -1,4 +1,4 @@
-"""`python -m mini_vllm_labs.cli` is `mini-vllm`."""
+"""`python -m mini_vllm_labs.cli` does the same as `mini-vllm`."""
 
 from mini_vllm_labs.cli.main import app
 

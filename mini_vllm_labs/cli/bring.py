@@ -1,4 +1,4 @@
-"""`mini-vllm bring`: puts the starters of a zip from the browser's lab into this checkout."""
+"""`mini-vllm bring` puts the starters of a zip from the browser's lab into this checkout."""
 
 import zipfile
 import zlib

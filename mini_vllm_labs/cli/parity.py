@@ -1,4 +1,4 @@
-"""`mini-vllm parity`: replays recorded decisions of vLLM and compares them with this engine's."""
+"""`mini-vllm parity` replays recorded decisions of vLLM and compares them with this engine's."""
 
 import gc
 import zlib
@@ -33,9 +33,9 @@ def parity(
     ] = None,
     lineup: LineupText = None,
 ) -> None:
-    """Replay recorded decisions of vLLM 0.13.0 and 0.33.0 and compare, block ids included.
+    """Replay recorded decisions of vLLM 0.13.0 and 0.33.0 and compare them, including block ids.
 
-    Exit code 0: all traces in scope agree. Exit code 1: one differs, an invariant was violated, or nothing was in
+    Exit code 0: all traces in scope agree. Exit code 1: one differs, an invariant was violated, or no trace was in
     scope. Exit code 2: a file cannot be read, or the lineup lacks a phase of the recorded scheduler.
     """
     console = make_console()

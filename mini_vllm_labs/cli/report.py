@@ -21,7 +21,7 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Return seconds as milliseconds; a dash for None."""
+    """Return seconds as milliseconds, or a dash for None."""
     return "-" if seconds is None else f"{1000 * seconds:.1f}"
 
 
@@ -35,7 +35,7 @@ def texts(state: RunState, outputs: Sequence[RequestOutput]) -> RenderableType:
 
 
 def per_request(state: RunState, outputs: Sequence[RequestOutput]) -> Table:
-    """Return one row of numbers per request. Times are milliseconds."""
+    """Return one row of numbers per request. Times are in milliseconds."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style=FAINT)
     for heading in ("", "prompt", "hit", "output", "first token", "per token", "preempted", "ended by"):
         table.add_column(heading, justify="left" if heading in ("", "ended by") else "right")

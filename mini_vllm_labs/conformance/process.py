@@ -1,4 +1,4 @@
-"""Talks to an engine's process by lines of JSON. Every way in which it can fail is a sentence."""
+"""Communicates with an engine's process through lines of JSON. Every possible failure is explained in a sentence."""
 
 import contextlib
 import json
@@ -19,17 +19,17 @@ MAX_SHOWN = 120
 
 
 class BrokenEngineError(Exception):
-    """The engine ended, answered too late, or answered with something else than what the message asks for."""
+    """The engine exited, answered too late, or sent something other than the requested answer."""
 
     step: int | None = None  # the exit code of the message, if it has one
 
 
 class RefusedError(Exception):
-    """The engine says that it does not support a setting or a message."""
+    """The engine reports that it does not support a setting or a message."""
 
 
 class EngineClient:
-    """An engine's command, started on the first question and again after it broke."""
+    """An engine's command, which is started for the first question and again after it breaks."""
 
     def __init__(self, command: Sequence[str], timeout: float) -> None:
         self.command, self.timeout = list(command), timeout
@@ -38,7 +38,8 @@ class EngineClient:
     def greet(self) -> Message:
         """Start the engine and return its greeting.
 
-        Raises `ValueError` if the command cannot start or the greeting is wrong, `BrokenEngineError` if none comes.
+        Raises `ValueError` if the command cannot start or the greeting is wrong, `BrokenEngineError` if no greeting
+        arrives.
         """
         try:
             self._start()
@@ -57,7 +58,7 @@ class EngineClient:
         return self._exchange(messages)
 
     def end(self, patience: float = 1.0) -> None:
-        """Close the engine's input, and kill what has not ended after `patience` seconds."""
+        """Close the engine's input, and kill the processes that have not ended after `patience` seconds."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -163,7 +164,8 @@ def _shown(text: bytes | bytearray) -> str:
 
 
 def _greeting(hello: Message) -> Message:
-    """Return the greeting with short names written out. Raises `ValueError` for what the protocol does not allow."""
+    """Return the greeting with abbreviations expanded. Raises `ValueError` for anything that the protocol does not
+    allow."""
     if hello.get("protocol") != PROTOCOL:
         raise ValueError(f"the engine speaks protocol {hello.get('protocol')!r}; this suite speaks {PROTOCOL}")
     for name in ("has", "offers", "defects"):

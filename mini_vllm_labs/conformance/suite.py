@@ -16,7 +16,8 @@ Draw = Callable[[Sequence[str], Sequence[str]], Iterable[Message]]
 
 @dataclass(frozen=True)
 class Options:
-    """What to ask. Without `releases` that which the engine follows, or all; without `kinds` all recorded ones.
+    """The selection of scenarios. Without `releases` it is the release that the engine follows, or all; without
+    `kinds`, all recorded ones.
 
     `draw` yields the lines of drawn scenarios for releases and kinds.
     """
@@ -39,7 +40,7 @@ def run(
     rules: Rules | None = None,
     draw: Callable[[ScenarioOutcome], object] = lambda verdict: None,
 ) -> int:
-    """Ask the engine, report by `say`, and return the exit code: 0 same, 1 failed or nothing asked.
+    """Run the scenarios, report through `say`, and return the exit code: 0 same, 1 failed or none run.
 
     `draw` shows the first failure as a picture. Raises `ValueError` for a bad option, trace or greeting.
     """

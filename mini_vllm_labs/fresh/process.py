@@ -3,7 +3,7 @@
 It also protects the notebook's kernel from `sys.exit`, crashes and, without torch, from running out of memory. An
 endless call into a starter is stopped and explained there.
 
-Functions, arguments and results are pickled because they are the course's types, any of which a result may contain.
+Functions, arguments and results are pickled, because a result may contain any of the course's types.
 A browser has no subprocesses: there, the call runs in the kernel, with the learner's files reloaded.
 
 Unpickling lets the sender run code, so it is safe only if the sender may do so anyway. Here the sender is the
@@ -45,7 +45,8 @@ WITH_MODEL = "with-model"
 
 
 class FreshError(Exception):
-    """Raised with an explanation if the function did not return. `unwritten`: it reached an unwritten task."""
+    """Raised with an explanation if the function did not return a value. `unwritten` means that it reached an unwritten
+    task."""
 
     def __init__(self, text: str, *, unwritten: bool = False) -> None:
         super().__init__(text)
@@ -62,7 +63,8 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def interruptible(what: str) -> Iterator[None]:
-    """Raise `Interrupted`, naming the stopped work, if the cell is interrupted; it also ends the following cells."""
+    """Raise `Interrupted` with the name of the stopped work if the cell is interrupted; this also ends the following
+    cells."""
     try:
         yield
     except KeyboardInterrupt:
@@ -136,7 +138,7 @@ def ending_here(function: Callable[..., object], arguments: Sequence[object]) ->
 
 
 class ReadyProcess:
-    """Provides a process that is already running, and starts the next one at once.
+    """Provides a process that is already running, and immediately starts the next one.
 
     Each process serves one call. A waiting process is discarded if a file of the course was saved after it started;
     starters are loaded by the call itself. The waiting process exits with this object and with the kernel.
@@ -164,7 +166,7 @@ class ReadyProcess:
 
 
 def saved_since(moment: float) -> bool:
-    """Return whether any file of the course that this process has loaded was saved after a moment."""
+    """Return whether any file of the course that this process has loaded was saved after a certain moment."""
     files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     paths = [Path(file) for file in files if file]
     return any(path.is_relative_to(CHECKOUT) and path.exists() and path.stat().st_mtime > moment for path in paths)
@@ -221,7 +223,7 @@ def unpack(text: str) -> Any:
 
 
 def describe(error: BaseException) -> str:
-    """Describe an exception. Only if it did not pass through the learner's file, include a traceback."""
+    """Describe an exception. Include a traceback only if it did not pass through the learner's file."""
     if isinstance(error, StalledError | ValueError) and not place_in(error):
         return str(error)
     if place_in(error) or isinstance(error, SystemExit | RecursionError):

@@ -22,8 +22,8 @@ def fork_patiently() -> int | None:
 def wait(child: int, seconds: float, num_passed: memoryview | None = None) -> int | None:
     """Wait for a child and return its exit status (negative for a signal), or None if it was killed here.
 
-    A child that disables its own limit of `seconds` is killed a little later, by the same two clocks. Each change of
-    `num_passed` begins another test.
+    A child that disables its own limit of `seconds` is killed a little later, according to the same two clocks. Each
+    change of `num_passed` starts another test.
     """
     cpu_clock = ~child << 3 | 2  # computed as clock_getcpuclockid(3) does
     seen, begun, spent, pause = 0, time.monotonic(), 0.0, 0.0005

@@ -119,7 +119,7 @@ def output_problem(
     lineup: Lineup,
     make_policy: Callable[[], SchedulingPolicy | None] = lambda: None,
 ) -> str:
-    """Run a workload and describe the first problem; return an empty text if there is none."""
+    """Run a workload and describe the first problem; return an empty string if there is none."""
     outputs: dict[str, list[int]] = {arrival.request_id: [] for arrival in arrivals}
     number = 0
     try:
@@ -206,7 +206,7 @@ def do(order: dict[str, Any]) -> EngineCheck:
 
 
 def not_loaded(channel: Channel, mine: Lineup) -> EngineCheck | None:
-    """Import a lineup's starters; return a check for the first that does not load, None if all do.
+    """Import a lineup's starters; return a check for the first that cannot be loaded, or None.
 
     An event precedes each import, so that the grader knows which file ended the process.
     """
@@ -220,7 +220,7 @@ def not_loaded(channel: Channel, mine: Lineup) -> EngineCheck | None:
 
 
 def complaint_about_starter(phase: PlannedPhase) -> str:
-    """Import the learner's file; return the reason why it cannot be used, or an empty text."""
+    """Import the learner's file; return why it cannot be used, or an empty string."""
     path = CHECKOUT / phase.starter
     if complaint := complaint_about_file(path):
         return complaint

@@ -1,6 +1,6 @@
-"""Makes the whole grade from tests and checks of whole engines, and names the phase at fault if they disagree.
+"""Computes the whole grade from tests and checks of whole engines, and names the phase at fault if they disagree.
 
-Two checks run a phase in whole engines: the oracle with the reference's other phases, the stack with the learner's.
+Two checks run a phase in whole engines: the oracle with the reference's other phases, and the stack with the learner's.
 """
 
 import os
@@ -58,7 +58,8 @@ def stack_of(impl: str, phase: int) -> Lineup:
 
 
 def find_culprits(phase: int, stop: threading.Event) -> list[int]:
-    """Replace one phase of a stack at a time by the reference's; return those that fix it. Needs `solutions/`."""
+    """Replace one phase of a stack at a time by the reference's; return those phases whose replacement fixes it. Needs
+    `solutions/`."""
     mine = stack_of("starter", phase)
     return [
         number
@@ -110,7 +111,7 @@ class Grader:
         self.stop = threading.Event()
 
     def grade(self, numbers: Sequence[int]) -> Grade:
-        """Grade the phases with these numbers. No worker is left when it returns or raises."""
+        """Grade the phases with these numbers. No worker is left when it returns or raises an error."""
         start = monotonic()
         plan = [phase for phase in load_whole_plan() if phase.number in numbers]
         with ThreadPoolExecutor(min(PHASES_AT_ONCE, os.cpu_count() or 1)) as pool:
@@ -139,7 +140,7 @@ class Grader:
         return grade
 
     def grade_in_stack(self, grade: PhaseGrade, grades: Sequence[PhaseGrade]) -> PhaseGrade:
-        """Run one phase with the phases before it, unless one of those is known not to load."""
+        """Run one phase together with the phases before it, unless one of those cannot be loaded."""
         number, total = grade.plan.number, len(grade.plan.tests)
         if grade.can_run:
             broken = sorted(other.plan.number for other in grades if other.error)
@@ -153,7 +154,7 @@ class Grader:
         return grade
 
     def name_culprits(self, grade: PhaseGrade, grades: Sequence[PhaseGrade]) -> PhaseGrade:
-        """Add the phase at fault to the grade of a phase that passes alone and fails in the stack."""
+        """Add the phase at fault to the grade of a phase that passes alone but fails in the stack."""
         if grade.alone != "passed" or grade.stack.status != "failed":
             return grade
         number = grade.plan.number
@@ -188,7 +189,7 @@ def grade_tests(
 ) -> PhaseGrade:
     """Run the tests of the tasks in `phase`, without engine checks. Raises `StoppedError`.
 
-    With `spare`, a worker that waits is used, and no test runs after an endless loop.
+    With `spare`, a waiting worker is used, and no more tests run after an endless loop.
     """
     if forks is None:
         forks = can_fork() and GRADE_FORK.get()
@@ -204,7 +205,7 @@ def grade_tests(
 
 
 def hinted(task: str, results: list[TestResult]) -> list[TestResult]:
-    """Replace the questions of failed tests by the hint for a known mistake, if the answers show one."""
+    """Replace the questions of failed tests by the hint for a known mistake, if the answers indicate one."""
     hint = hint_for(task, {result.id: result.answer for result in results if result.outcome != "passed"})
     return [
         result if result.outcome == "passed" else replace(result, message=with_hint(result.message, hint))

@@ -2,7 +2,7 @@
 
 `recorded_hints/phaseN.json` maps the task and the digest of those answers to the hint. It is recorded by running every
 known mistake on the graded tests. If two mistakes give the same answers but have different hints, neither is recorded.
-Without a hint, a failure keeps the question of its test.
+Without a hint, a failure keeps its test's question.
 """
 
 import json
@@ -51,7 +51,7 @@ def recorded(phase: int) -> dict[str, dict[str, str]]:
 
 
 def hint_for(task: str, answers: Mapping[str, str]) -> str:
-    """Return the hint for all the wrong answers to a task; empty if no known mistake gives them."""
+    """Return the hint for all the wrong answers to a task; empty if no known mistake gives these answers."""
     return recorded(int(task.partition(".")[0])).get(task, {}).get(digest_of_task(answers), "") if answers else ""
 
 

@@ -99,7 +99,7 @@ def cell_command(phase: int, task: int) -> str:
 
 
 def impl_prefix() -> str:
-    """Return the prefix that makes pytest grade the learner's file; empty where that is the default."""
+    """Return the prefix that makes pytest grade the learner's file, or an empty string if that is the default."""
     return "LAB_IMPL=starter " if solutions_exist() else ""
 
 
@@ -156,7 +156,7 @@ def collect() -> dict[str, list[str]]:
 
 
 def pytest_collection_finish(session: "pytest.Session") -> None:
-    """Write the ids of the collected tests with their markers to a file; a hook of pytest."""
+    """Write the ids of the collected tests with their markers to a file; a pytest hook calls this."""
     tests = {item.nodeid: sorted({marker.name for marker in item.iter_markers()}) for item in session.items}
     Path(COLLECT.get()).write_text(json.dumps(tests), encoding="utf-8")
 

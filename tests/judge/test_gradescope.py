@@ -20,7 +20,7 @@ from tests.grading.checkout import solution
 from tests.judge.summaries import HOSTILE, phase, result, submission
 
 SETTINGS = JudgeSettings("seed-of-the-class", situations=1, phases=(1,))
-# gradescope-autograders.readthedocs.io/en/latest/specs lists the fields; these are the ones that we use
+# gradescope-autograders.readthedocs.io/en/latest/specs lists all fields; we use only these
 VISIBILITY = {"hidden", "after_due_date", "after_published", "visible"}
 FORMAT = {"text", "html", "simple_format", "md", "ansi"}
 NUMBER, TEXT = (int, float), (str,)

@@ -17,14 +17,14 @@ class Prefill(Protocol):
         """Whether prefill has failed and delivers no more blocks."""
 
     def ask(self, token_ids: Sequence[int], block_hashes: Sequence[bytes]) -> Future[None]:
-        """Request that the blocks of a prompt be put into the store."""
+        """Ask the prefill process to put the blocks of a prompt into the store."""
 
 
 class PrefillConnector:
     """Wraps a `KVConnector` over a store into which `prefill` puts the blocks of prompts.
 
-    A request waits without blocks until its prompt's blocks are stored, for at most `timeout` seconds. After that the
-    blocks stored so far count.
+    A request waits without blocks until its prompt's blocks are stored, for at most `timeout` seconds. After that it
+    uses the blocks stored so far.
     """
 
     def __init__(self, inner: KVConnector, prefill: Prefill, block_size: int, timeout: float) -> None:

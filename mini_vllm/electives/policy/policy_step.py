@@ -39,7 +39,7 @@ class PolicyScheduling:
         )
 
     def new_queue(self) -> RequestQueue:
-        """Return an empty waiting queue and use this queue from now on."""
+        """Return an empty waiting queue, and use this queue from now on."""
         self.waiting = PolicyQueue(self.policy) if _decides(self.policy, "rank") else FCFSRequestQueue()
         return self.waiting
 
@@ -140,7 +140,7 @@ class OrderedPreemption:
 
 
 class LimitedChunks(WrappedChunks):
-    """Phase 5 under a policy: limits each request to the part of the budget that the policy grants."""
+    """Phase 5 under a policy: limits each request to the policy's part of the budget."""
 
     def __init__(self, inner: ChunkPolicy, policy: SchedulingPolicy, just_preempted: set[str]) -> None:
         super().__init__(inner)

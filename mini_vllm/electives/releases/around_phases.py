@@ -13,7 +13,7 @@ UNKNOWN = -1
 
 
 class NewerChunks(WrappedChunks):
-    """Phase 5 with a budget of rows, the interval between prompts, and the padding of single tokens."""
+    """Phase 5 with a limit on rows, the interval between prompts, and the padding of single tokens."""
 
     def __init__(self, inner: ChunkPolicy, step: StepState) -> None:
         super().__init__(inner)
@@ -87,11 +87,11 @@ class NewerPreemption:
 
 
 class StepInFlightError(Exception):
-    """A step in flight may still write the next victim's blocks, so they cannot be freed yet."""
+    """A step in flight may still write to the next victim's blocks, so they cannot be freed yet."""
 
 
 class NotInFlight(WrappedKVCache):
-    """Phase 2 for phase 3 where frees are deferred: refuses a victim in flight before anything has changed."""
+    """Phase 2 as phase 3 sees it under deferred frees: refuses a victim in flight before it changes any state."""
 
     def __init__(self, inner: KVCacheManager, step: StepState) -> None:
         super().__init__(inner)
@@ -109,7 +109,7 @@ def forget_in_flight(victim: Request) -> None:
 
 
 class SharesCounted(WrappedKVCache):
-    """Phase 2 for phase 1: records in `step` what phase 1 has planned so far."""
+    """Phase 2 as phase 1 sees it, which records in `step` what phase 1 has planned so far."""
 
     def __init__(self, inner: KVCacheManager, step: StepState) -> None:
         super().__init__(inner)
@@ -213,7 +213,7 @@ class NewerFunctions:
         max_num_seqs: int,
         plan: Callable[..., SchedulerOutput],
     ) -> None:
-        """Let phase 1 only admit requests, within the seats and the budget that the running ones have left."""
+        """Let phase 1 only admit requests, within the seats and the budget that the running requests have left."""
         admitted: list[Request] = []
         num_seats = max_num_seqs - len(running)
         more = plan(admitted, max_num_seqs=num_seats, max_num_batched_tokens=scheduler_output.token_budget)

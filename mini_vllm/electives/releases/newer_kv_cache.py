@@ -76,7 +76,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
             self.retained.junctions.pop(request.request_id, None)
 
     def free_leaving(self) -> None:
-        """Free the blocks of ended requests, oldest end first, once no step in flight can write them."""
+        """Free the blocks of ended requests, oldest end first, once no step in flight can write to them."""
         for name in [name for name, last in self.step.leaving.items() if last <= self.step.num_done]:
             del self.step.leaving[name]
             blocks = [block_id for table in self.tables.pop(name, ()) for block_id in table]
@@ -94,7 +94,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
         return self.freed_first.block_ids()
 
     def _fits(self, request: Request, num_tokens: int, hit_blocks: Sequence[int], *, is_load: bool) -> bool:
-        """Return whether phase 14 finds enough blocks free for a waiting request."""
+        """Return whether phase 14 finds enough free blocks for a waiting request."""
         tables = self.tables.get(request.request_id) or self._hit_tables(request, hit_blocks)
         is_held = request.request_id in self.tables
         num_free_hits = 0 if is_held else sum(map(self.pool.num_free_among, tables))
@@ -143,7 +143,8 @@ class NewerKVCacheManager(GroupedKVCacheManager):
 def allocate_table(
     tables: Tables, num_blocks: int, pool: GroupPool, pin: Callable[[list[int]], None] | None
 ) -> list[list[int]] | None:
-    """Extend the only table of a model without windows. Returns None if blocks are short. See `AllocateGroups`."""
+    """Extend the only table of a model without windows. Returns None if too few blocks are free. See
+    `AllocateGroups`."""
     (table,) = tables
     num_needed, num_free = max(0, num_blocks - len(table)), pool.num_free_blocks
     # As in phase 2, a hit's free blocks are counted only if the result depends on them.

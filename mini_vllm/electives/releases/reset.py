@@ -7,7 +7,7 @@ from mini_vllm.electives.releases.step_state import PauseState, StepState
 
 
 def set_pause_state(scheduler: Scheduler, pause_state: PauseState) -> None:
-    """Set what the next steps may plan: everything, no admissions of requests without blocks, or nothing.
+    """Set what the following steps may plan: everything, no admissions of requests without blocks, or nothing at all.
 
     Raises `ValueError` under the rules of 0.13.0.
     """
@@ -15,7 +15,7 @@ def set_pause_state(scheduler: Scheduler, pause_state: PauseState) -> None:
 
 
 def reset_prefix_cache(scheduler: Scheduler, *, reset_running_requests: bool = False) -> bool:
-    """Empty the prefix cache and return True. While a request holds a block, return False and change nothing.
+    """Empty the prefix cache and return True. If any request holds a block, return False and change nothing.
 
     `reset_running_requests` first preempts all running requests, last first. Their tokens in flight are dropped and
     sampled again. With it, raises `ValueError` under the rules of 0.13.0, and while a request still loads or sends K

@@ -25,10 +25,10 @@ class PauseState(Enum):
 class StepState:
     """One scheduler's state for the newer rules. All ids and keys are request ids.
 
-    `shares` holds this step's tokens per request, `in_flight` the tokens in steps in flight. `in_prompt` holds requests
-    in the middle of a prompt. `prompts` holds those that still need blocks: admitted with part of their tokens, or
-    loading. `deferred` requests were passed over and still wait. `dropped` holds a request's number of preemptions at
-    its reset: tokens from steps planned with fewer preemptions are dropped.
+    `shares` contains this step's tokens per request, `in_flight` the tokens in steps in flight. `in_prompt` contains
+    requests in the middle of a prompt. `prompts` contains those that still need blocks: requests admitted with part of
+    their tokens, or loading. `deferred` requests were skipped and still wait. `dropped` contains a request's number of
+    preemptions at its reset: tokens from steps planned with fewer preemptions are dropped.
     """
 
     def __init__(self, config: EngineConfig, functions: ReleaseFunctions) -> None:
@@ -79,7 +79,7 @@ class StepState:
         self.is_adaptive: bool = config.setting("long_prefill_token_threshold_adaptive")
 
     def start(self, running: list[Request], waiting: RequestQueue) -> None:
-        """Begin to plan a step."""
+        """Start planning a step."""
         self.running, self.waiting = running, waiting
         self.shares, self.admitted, self.padded, self.left, self.gone = {}, set(), set(), None, []
         self._num_rows = 0
@@ -95,7 +95,8 @@ class StepState:
     def can_skip_newer_rules(self, num_free_blocks: int) -> bool:
         """Return whether this step serves the running requests as 0.13.0 would.
 
-        Then nothing counts their tokens or holds them back, and none is preempted: the free blocks suffice for all.
+        If so, the new rules neither count nor limit their tokens, and no request is preempted, because enough blocks
+        are free.
         """
         # Each request needs at most one more block than its new tokens fill.
         num_blocks = (len(self.running) + self.most_tokens // self.config.block_size) * self.num_groups
@@ -103,7 +104,8 @@ class StepState:
 
     @property
     def num_rows_left(self) -> int:
-        """Rows of `max_num_batched_tokens` left for the next request's tokens, without its drafter's rows."""
+        """The rows of `max_num_batched_tokens` that are left for the next request's tokens, without its drafter's
+        rows."""
         return self.config.max_num_batched_tokens - self._num_rows - self.draft_slots
 
     @property
@@ -148,14 +150,14 @@ class StepState:
         self.drafts_are_used |= num_after >= request.num_tokens and not is_last
 
     def leaves(self, request: Request) -> None:
-        """Record that a request has lost its slots: it was preempted or has ended."""
+        """Record that a request has lost its slots, because it was preempted or has ended."""
         self.prompts.pop(request.request_id, None)
         num_tokens = self.shares.pop(request.request_id, None)
         if num_tokens is not None:
             self._num_rows -= num_tokens + self.draft_slots
 
     def pads(self, request: Request, num_computed_tokens: int) -> bool:
-        """Return whether to pad an admission with one token to compute to the size of a decode with drafts."""
+        """Return whether to pad an admission that computes one token to the size of a decode with drafts."""
         if not self.num_drafts or request.num_tokens - num_computed_tokens != 1:
             return False
         assert self.speculative is not None
@@ -206,7 +208,7 @@ class StepState:
         self.in_flight.pop(request_id, None)
 
     def is_in_flight(self, request: Request) -> bool:
-        """Return whether a step in flight may still write the request's blocks."""
+        """Return whether a step in flight may still write to the request's blocks."""
         return self.defers_frees and self.last_step.get(request.request_id, 0) > self.num_done
 
 

@@ -1,4 +1,4 @@
-"""KV cache for groups of layers over one pool: a block table per group, and freeing outside windows."""
+"""A KV cache for layer groups over one pool, with a block table per group; frees blocks outside windows."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -81,7 +81,7 @@ class GroupedKVCacheManager:
         return new_blocks[0]
 
     def _num_cached(self, request: Request, num_computed_tokens: int) -> int:
-        """Return how many of the request's first blocks the prefix cache has been given before this step."""
+        """Return how many of the request's first blocks had entered the prefix cache before this step."""
         return num_computed_tokens // self.block_size
 
     def _pin(self, request: Request, block_ids: list[int]) -> None:
@@ -93,7 +93,7 @@ class GroupedKVCacheManager:
         self.functions.free_outside_window(table, window, num_certain_tokens, self.block_size, self.pool)
 
     def num_wanted(self, request: Request, num_tokens: int, hit_blocks: Sequence[int]) -> int:
-        """Return how many free blocks a request takes to reach `num_tokens` tokens, those of its hit included."""
+        """Return how many free blocks a request needs to reach `num_tokens` tokens, including those of its hit."""
         held, num_blocks = self.tables.get(request.request_id), cdiv(num_tokens, self.block_size)
         tables = self._hit_tables(request, hit_blocks) if held is None else held
         num_free_hits = sum(map(self.pool.num_free_among, tables)) if held is None else 0
@@ -117,7 +117,7 @@ class GroupedKVCacheManager:
         return self.tables[request_id][0] if request_id in self.tables else []
 
     def block_tables(self, request_id: str) -> Tables:
-        """Return the request's table of each group; empty if the request holds no block."""
+        """Return the request's table of each group; empty if the request has no blocks."""
         return self.tables.get(request_id, ())
 
     def free_block_ids(self) -> list[int]:

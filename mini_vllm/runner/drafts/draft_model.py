@@ -20,8 +20,8 @@ class DraftModel:
     """A `Proposer` that runs a small model with the target's block tables; slots hold both models' K and V.
 
     Its first pass computes the target's latest tokens and the sampled token; each further pass computes the newest
-    draft. Wrong or missing K and V lower the acceptance rate here, but never make a token wrong. A text of more than
-    `longest` tokens, the small model's limit, gets no drafts.
+    draft. Wrong or missing K and V reduce the acceptance rate here, but never lead to a wrong token. A text of more
+    than `longest` tokens, the small model's limit, gets no drafts.
     """
 
     def __init__(self, runner: ModelRunner, block_size: int, longest: int = sys.maxsize) -> None:
@@ -32,7 +32,7 @@ class DraftModel:
         self._num_computed_tokens: dict[str, int] = {}
 
     def cost_of_a_draft(self, num_requests: int) -> float:
-        """Return the cost of one pass of the small model plus that of verifying its draft."""
+        """Return the cost of one pass of the small model plus the cost of verifying its draft."""
         return COST_OF_A_PASS + cost_of_a_row(num_requests)
 
     def propose(

@@ -1,4 +1,4 @@
-"""Accepts drafts that the model has also sampled, or that rejection sampling keeps."""
+"""Accepts drafts that the model has also sampled, or that rejection sampling accepts."""
 
 from collections.abc import Mapping, Sequence
 

@@ -27,8 +27,8 @@ class DiskBlockStore:
 
     All blocks have the shape and the dtype of `like`. Files are written under a temporary name, then renamed, so a
     crash never leaves a partial block. A file whose content does not match its name counts as missing and is deleted.
-    Files with foreign names are left alone. Several engines may share a folder: each counts all files once a second,
-    and may exceed the limit between counts. A full disk stops the writing, with one line in the log. (vLLM:
+    Files with other names are left alone. Several engines may share a folder: each counts all files once a second, and
+    may exceed the limit between two counts. A full disk stops the writing, and adds one line to the log. (vLLM:
     `ExampleConnector`.)
     """
 
@@ -93,7 +93,8 @@ class DiskBlockStore:
             self._delete(next(iter(self.num_bytes_of)))
 
     def _look(self) -> None:
-        """Update the list of files after other engines' changes, and delete unfinished files left by crashes."""
+        """Update the list of files after changes by other engines, and delete unfinished files that crashes left
+        behind."""
         self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
         found = list[tuple[float, str, int]]()
         with suppress(OSError):  # the folder or any file may vanish between two checks
@@ -114,6 +115,6 @@ class DiskBlockStore:
 
 
 def content_of(path: Path, block: Tensor) -> bytes:
-    """Return a block's file content. The checksum includes the name, so that swapped files are detected."""
+    """Return the content of a block's file. The checksum includes the name, so that swapped files are detected."""
     numbers = block.contiguous().view(torch.uint8).numpy().tobytes()
     return save({"kv": block}, {"crc32": str(crc32(numbers, crc32(path.name.encode())))})

@@ -30,13 +30,13 @@ class Peer:
         return tensor
 
     def send_prompt(self, token_ids: Sequence[int], block_hashes: Sequence[bytes]) -> None:
-        """Send a prompt and the hashes of its full blocks: at least one hash, all of the same length."""
+        """Send a prompt and the hashes of its full blocks: at least one hash, all with the same length."""
         self.send(torch.tensor([len(token_ids), len(block_hashes), len(block_hashes[0])]))
         self.send(torch.tensor(token_ids))
         self.send(torch.frombuffer(bytearray(b"".join(block_hashes)), dtype=torch.uint8))
 
     def receive_prompt(self) -> tuple[list[int], list[bytes]]:
-        """Wait for a prompt, practically without a time limit."""
+        """Wait for a prompt, with practically no time limit."""
         num_tokens, num_blocks, size = self.receive(torch.zeros(3, dtype=torch.int64), FOR_EVER).tolist()
         token_ids = self.receive(torch.zeros(num_tokens, dtype=torch.int64)).tolist()
         joined = bytes(self.receive(torch.zeros(num_blocks * size, dtype=torch.uint8)).tolist())
@@ -50,7 +50,8 @@ class Peer:
             self.send(block)
 
     def receive_num_blocks(self, like: Tensor, num_asked: int) -> int:
-        """Return the announced number of blocks. Raises `RuntimeError` for too many blocks or blocks unlike `like`.
+        """Return the announced number of blocks. Raises `RuntimeError` for too many blocks, or for blocks that differ
+        from `like`.
 
         The size is checked first, because gloo kills the receiving process if a message is too long.
         """

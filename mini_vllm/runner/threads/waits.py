@@ -8,11 +8,13 @@ from weakref import finalize
 
 
 class ShortWaits:
-    """While on, a waiting OpenMP thread gives up its CPU after about 1 us; otherwise after `GOMP_SPINCOUNT` looks.
+    """While this is on, a waiting OpenMP thread gives up its CPU after about 1 us, otherwise after `GOMP_SPINCOUNT`
+    polls.
 
-    libgomp reads that count once, when it is loaded. But it counts only to 100 while a process has more OpenMP threads
-    than CPUs (GCC's libgomp manual, "GOMP_SPINCOUNT"). So we keep a team of idle threads, one more than CPUs, which
-    costs no CPU time. `libraries` holds the path of torch's libgomp, or nothing where torch uses a different library.
+    libgomp reads that count only once, when it is loaded. But a thread polls only 100 times while a process has more
+    OpenMP threads than CPUs (GCC's libgomp manual, "GOMP_SPINCOUNT"). So we keep a team of idle threads, one more than
+    there are CPUs, which uses no CPU time. `libraries` contains the path of torch's libgomp, or is empty if torch uses
+    a different library.
     """
 
     def __init__(self, libraries: Sequence[str]) -> None:

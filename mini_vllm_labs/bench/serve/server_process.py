@@ -34,7 +34,7 @@ POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ServerCommand:
-    """How a server is started, and where it then answers."""
+    """How to start a server, and its address."""
 
     name: str
     arguments: Sequence[str]
@@ -43,7 +43,7 @@ class ServerCommand:
 
 
 def why_missing(name: str) -> str | None:
-    """Return why a server cannot run here; None if it can. Raises `ValueError` for an unknown name."""
+    """Return why a server cannot run here, or None if it can. Raises `ValueError` for an unknown name."""
     if name == OPENVINO:
         return peer_process.why_missing(OPENVINO)
     if name not in SERVERS:
@@ -54,7 +54,7 @@ def why_missing(name: str) -> str | None:
 
 
 def server_command(name: str, settings: BackendSettings) -> ServerCommand:
-    """Return how a server is started on a free port, with the model, threads and KV cache size of `settings`."""
+    """Return how to start a server on a free port, with the model, threads and KV cache size of `settings`."""
     port = free_port()
     match name:
         case "transformers-serve":
@@ -110,13 +110,14 @@ def transformers_arguments(settings: BackendSettings, port: int) -> list[str]:
 
 
 def openvino_arguments(settings: BackendSettings, port: int) -> list[str]:
-    """Return the command line of the front of OpenVINO GenAI, in its own environment."""
+    """Return the command line of OpenVINO GenAI's front end, in its own environment."""
     front = [str(peer_process.OPENVINO_PYTHON), "-m", "mini_vllm_labs.bench.serve.openvino_front"]
     return [*front, json.dumps(asdict(settings)), str(port)]
 
 
 class MeasuredServer:
-    """A running server. Its output is kept for the message if it fails. Raises `PeerError` if it never answers."""
+    """A running server. Its output is stored for the message in case of a failure. Raises `PeerError` if it never
+    answers."""
 
     def __init__(self, command: ServerCommand, start_timeout: float = START_TIMEOUT) -> None:
         self.name, self.endpoint = command.name, command.endpoint
@@ -136,7 +137,8 @@ class MeasuredServer:
             raise
 
     def get(self, path: str, timeout: float = 30.0) -> str:
-        """Return the body of a GET. Raises `OSError` if there is no answer, or one with an error status."""
+        """Return the body of the answer to a GET request. Raises `OSError` if there is no answer, or one with an error
+        status."""
         from urllib.request import urlopen  # imported here, because the import takes longer than printing `--help`
 
         with urlopen(self.endpoint.base_url + path, timeout=timeout) as answer:
@@ -144,7 +146,7 @@ class MeasuredServer:
         return text
 
     def stop(self) -> None:
-        """End the process, by force if it does not end by itself."""
+        """End the process, by force if it does not exit by itself."""
         self.process.terminate()
         try:
             self.process.wait(STOP_TIMEOUT)
@@ -175,7 +177,7 @@ class MeasuredServer:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nothing listens on."""
+    """Return a port of this machine on which no process listens."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Reads the histories in a folder of a class, and sums up what each learner did. Their content is untrusted."""
+"""Reads the histories in a class's folder, and summarises what each learner did. Their content is untrusted."""
 
 import json
 import zipfile
@@ -18,7 +18,7 @@ PAUSE = 20 * 60  # a longer gap between two events counts as this long: the lear
 
 @dataclass
 class TaskHistory:
-    """A learner's tries up to the first pass, minutes spent, hints seen, and the rules that a try broke first."""
+    """A learner's tries up to the first pass, minutes, hints, and the rules that a try broke first."""
 
     tries: int = 0
     minutes: float = 0.0
@@ -48,7 +48,7 @@ def read_class(folder: Path) -> list[Learner]:
 
 
 def events_in(entry: Path, tasks: set[str]) -> Iterator[dict[str, Any]]:
-    """Yield the events of a learner's folder, zip or file in order of time, without what no course wrote."""
+    """Yield the events of a folder, zip or file in order of time, without events that no course wrote."""
     events = []
     for line in text_of(entry).splitlines():
         try:
@@ -62,7 +62,7 @@ def events_in(entry: Path, tasks: set[str]) -> Iterator[dict[str, Any]]:
 
 
 def text_of(entry: Path) -> str:
-    """Return the history in a folder, a zip or a file; empty if there is none that can be read."""
+    """Return the history in a folder, a zip or a file, or an empty list if none can be read."""
     try:
         if entry.is_dir():
             paths = [path for path in sorted(entry.rglob(NAME)) if path.is_file() and not path.is_symlink()]
@@ -82,7 +82,7 @@ def text_of(entry: Path) -> str:
 
 
 def learner_of(name: str, events: list[dict[str, Any]]) -> Learner:
-    """Sum up a learner's events, which are in order of time."""
+    """Summarise a learner's events, which are in order of time."""
     learner, before = Learner(one_line(name)), int(events[0]["at"])
     for event in events:
         if event.get("what") == "missed":

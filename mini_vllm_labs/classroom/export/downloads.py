@@ -3,7 +3,7 @@
 Canvas puts all files in one folder: `lovelaceada_LATE_123_4567_phase1.py`, or `LATE_anon_kX3fa_4567_phase1.py` if
 graders do not see names. (Its source, `lib/content_zipper.rb`, removes `_digits_` from display names.) Moodle writes
 `Ada Lovelace_123_assignsubmission_file/...`, or appends the file's name if folders are switched off. Learners choose
-display names and file names, so an ambiguous name never takes the place of a clear one, and no name stops the sorting.
+display names and file names. So an ambiguous name never takes the place of a clear one, and no name stops the sorting.
 """
 
 import csv
@@ -61,7 +61,7 @@ class Reading(NamedTuple):
 
 @dataclass
 class Collected:
-    """The result of sorting: the platform, each learner's id by submission name, and the files left out.
+    """The result of sorting: the platform, each learner's id by submission name, and the skipped files.
 
     `warnings` concern files that the judge's Python cannot read, and ambiguous names.
     """
@@ -86,7 +86,7 @@ class Collected:
         return self._names[learner, number]
 
     def is_handed_in(self, reading: Reading) -> bool:
-        """Return whether a learner already has a file of the same phase, or either file may hold any phase."""
+        """Return whether a learner already has a file of the same phase, or either file may contain any phase."""
         return phase_or_archive(reading.file) & self._phases[reading.id] != set()
 
     def place(self, reading: Reading) -> str:
@@ -146,7 +146,8 @@ def collect(download: Path, folder: Path) -> Collected:
 
 
 def platform_of(names: Sequence[str], download: Path) -> str:
-    """Return the platform that named most of the files. Raises `SubmissionError` if there is none or a tie."""
+    """Return the platform whose format most of the file names have. Raises `SubmissionError` if there is no such
+    platform, or a tie."""
     # A file's name may contain Canvas's `_11_29_`, which display names never contain and Moodle's form never needs.
     counts = {
         platform: sum(
@@ -185,7 +186,7 @@ def num_learners(name: str, platform: str) -> int:
 def first_reading(name: str, collected: Collected) -> Reading:
     """Return the first reading of a path, because a file's name may contain a platform's separators.
 
-    Raises `SubmissionError` if there is none, or if the path is ambiguous and that learner has already handed in such a
+    Raises `SubmissionError` if there is none, or if the path is ambiguous and that learner has already handed in this
     file. A display name can imitate a different learner's.
     """
     require_inside(name)
@@ -240,7 +241,7 @@ def folded(name: str) -> str:
 
 
 def part_name(part: str) -> str:
-    """Make a name safe as a file name, but keep the ending that the judge looks at."""
+    """Make a name safe as a file name, but keep the extension that the judge checks."""
     ending = ENDINGS.search(part)
     return file_name(part[: ending.start()]) + ending[0] if ending and ending.start() else file_name(part)
 

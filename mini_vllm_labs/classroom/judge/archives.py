@@ -1,4 +1,4 @@
-"""Reads starters from an untrusted zip or tar within limits, and finds the phase of each.
+"""Reads starters from an untrusted zip or tar within limits, and determines the phase of each.
 
 Only starters are unpacked, and only in memory.
 """
@@ -59,7 +59,7 @@ def phase_of(path: PurePosixPath) -> int | None:
 
 
 def told_by_name(path: PurePosixPath) -> Starter | None:
-    """Return a file without its content if its name suggests that a learner meant it to be graded."""
+    """Return a file without its content if its name suggests that a learner wanted it to be graded."""
     is_ignored = IGNORED & set(path.parts) or path.name.startswith(("test_", "optional_", "._", "conftest"))
     return (0, path, None) if LOOKS_LIKE_ONE.search(path.name) and not is_ignored else None
 
@@ -75,14 +75,14 @@ def names_by_phase() -> dict[int, set[bytes]]:
 
 
 def phase_of_content(content: bytes) -> int:
-    """Return the phase whose functions and classes a file defines; 0 if there is none or several."""
+    """Return the phase whose functions and classes a file defines; 0 if there are none or several."""
     defined = set(DEFINED.findall(content))
     phases = [phase for phase, names in names_by_phase().items() if names & defined]
     return phases[0] if len(phases) == 1 else 0
 
 
 def one_per_phase(found: Iterable[Starter]) -> tuple[dict[int, bytes], list[str]]:
-    """Return phase to content, and notes on file names; stop at a phase's second file.
+    """Return the content by phase, and notes on file names; stop at a phase's second file.
 
     Raises `SubmissionError` if there is no starter, or a phase has two.
     """
@@ -107,7 +107,7 @@ def one_per_phase(found: Iterable[Starter]) -> tuple[dict[int, bytes], list[str]
 
 
 def limited(content: bytes, shown: str) -> bytes:
-    """Return the content unchanged. Raises `SubmissionError` if it is too long."""
+    """Return the content unchanged. Raises `SubmissionError` if the content is too long."""
     if len(content) > MAX_FILE_BYTES:
         raise SubmissionError(f"{one_line(shown)} is larger than {MAX_FILE_BYTES >> 20} MiB")
     return content
@@ -132,7 +132,7 @@ END_OF_DIRECTORY, NUM_END_BYTES, MAX_COMMENT_BYTES = b"PK\x05\x06", 22, 2**16
 
 
 def files_of_archive(path: Path) -> Iterator[Starter]:
-    """Yield the starters in a zip or a gzipped tar; the first bytes tell which it is."""
+    """Yield the starters in a zip or a gzipped tar; the first bytes distinguish them."""
     if not path.is_file():
         raise SubmissionError(f"{one_line(str(path))} is neither a folder nor a zip, a .tar.gz or a starter")
     if path.stat().st_size > MAX_ARCHIVE_BYTES:
@@ -142,7 +142,7 @@ def files_of_archive(path: Path) -> Iterator[Starter]:
 
 
 def files_of_zip(path: Path) -> Iterator[Starter]:
-    """Yield the starters in a zip. Raises `SubmissionError`, and `zipfile`'s errors for a broken file."""
+    """Yield the starters in a zip. Raises `SubmissionError`, and `zipfile`'s errors for a damaged file."""
     require_short_directory(path)
     with zipfile.ZipFile(path) as archive:
         for entry in entries_of(archive):
@@ -192,7 +192,8 @@ def is_zip_begun(path: Path) -> bool:
 
 
 def entries_of(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """Return the entries of a zip. Raises `SubmissionError` if there are too many, whatever its end states."""
+    """Return all entries of a zip. Raises `SubmissionError` if there are too many, whatever number the zip itself
+    states."""
     if len(archive.infolist()) > MAX_ENTRIES:
         raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in the zip")
     return archive.infolist()
@@ -228,7 +229,7 @@ class Unpacked(io.RawIOBase):
         self._left = MAX_TAR_BYTES
 
     def read(self, num_bytes: int = -1, /) -> bytes:
-        """Return up to `num_bytes`. Raises `SubmissionError` when the total is too long."""
+        """Return up to `num_bytes` bytes. Raises `SubmissionError` when the total is too long."""
         chunks: list[bytes] = []
         while num_bytes and not self._unzip.eof:
             packed = self._unzip.unconsumed_tail or self._packed.read(2**16)

@@ -1,6 +1,6 @@
-"""Grades a class with several processes at once; one that dies or hangs loses only its current submission.
+"""Grades a class with several processes at once; if one dies or hangs, only its current submission is lost.
 
-The record of a run has a line per submission, written once it is graded, so an interruption loses no results.
+The record of a run has a line per submission, written as soon as it is graded, so an interruption loses no results.
 """
 
 import base64
@@ -30,7 +30,7 @@ VERSION = 1
 
 
 class RecordedResult(TypedDict):
-    """The result of a graded submission. `digests` holds the SHA-256 of its files, by phase."""
+    """The result of a graded submission. `digests` contains the SHA-256 of its files, by phase."""
 
     summary: SubmissionResult
     feedback: str
@@ -43,7 +43,7 @@ class RecordError(ValueError):
 
 
 class Record:
-    """Keeps results by name in memory and, given a path, in a file with the settings of its run."""
+    """Stores results by name in memory and, given a path, in a file with the settings of its run."""
 
     def __init__(self, settings: JudgeSettings, path: Path | None = None) -> None:
         self._path = path
@@ -54,7 +54,7 @@ class Record:
             write_whole(path, json.dumps({"version": VERSION, "settings": asdict(settings)}) + "\n")
 
     def add(self, name: str, result: RecordedResult) -> None:
-        """Keep a result; when this returns, it is on disk."""
+        """Store a result; when this returns, it is on disk."""
         self.results[name] = result
         if self._path is not None:
             with self._path.open("ab", buffering=0) as file:
@@ -139,7 +139,7 @@ class GradingProcess:
         return found
 
     def answer(self, task: Message) -> Any:
-        """Return what the process makes of a task. Raises `GraderError` if it fails repeatedly."""
+        """Return the grading process's answer to a task. Raises `GraderError` if it fails repeatedly."""
         reason = ""
         for _ in range(NUM_TRIES):
             try:
@@ -184,7 +184,7 @@ class GradingProcess:
 
 
 def task_of(handed_in: HandedIn, known: RecordedResult | None) -> Message:
-    """Return the message that asks a grading process for a submission on this machine."""
+    """Return the message that tells a grading process to grade a submission on this machine."""
     path = base64.b64encode(os.fsencode(handed_in.path.absolute())).decode()
     return {"name": handed_in.name, "path": path, "known": known and known["digests"]}
 

@@ -1,4 +1,4 @@
-"""Grades a class on a Dask cluster: files are read here, and graded by workers whose jail works."""
+"""Grades a class on a Dask cluster: this process reads the files, and workers with a working jail grade them."""
 
 import os
 import threading
@@ -19,14 +19,14 @@ POLL_SECONDS = 2.0
 
 
 class ClusterError(ValueError):
-    """The cluster cannot go on; finished results are in the record."""
+    """The cluster cannot continue; finished results are in the record."""
 
 
 class ClusterGrader:
     """Grades submissions on the cluster whose scheduler is at `address`; safe to call from several threads.
 
-    Dask sends a submission to another worker if its worker dies. A worker that refuses work gets none in this run;
-    `on_refusal` receives its address and reason. Raises `ValueError` like `dask_client`.
+    Dask sends a submission to another worker if its worker dies. A worker that refuses work gets no more work in this
+    run; `on_refusal` receives its address and reason. Raises `ValueError` like `dask_client`.
     """
 
     def __init__(self, address: str, settings: JudgeSettings, on_refusal: Callable[[str], None]) -> None:
@@ -50,9 +50,9 @@ class ClusterGrader:
         return max(LEAST_AT_ONCE, 2 * sum(threads.values()))
 
     def grade(self, handed_in: HandedIn, known: RecordedResult | None = None) -> RecordedResult:
-        """Read a submission here and have it graded; return the known result if the files are unchanged.
+        """Read a submission here and send it for grading; return the known result if the files are unchanged.
 
-        Raises `GraderError` if several workers die with it, and `ClusterError` if no worker can grade.
+        Raises `GraderError` if several workers die while they grade it, and `ClusterError` if no worker can grade.
         """
         reader = self._idle.get()
         try:
@@ -71,13 +71,13 @@ class ClusterGrader:
         return result
 
     def end(self) -> None:
-        """Forget all submissions that are not graded yet. Workers finish what they have begun."""
+        """Forget all submissions that are not graded yet. Workers finish the submissions that they have started."""
         for reader in self._readers:
             reader.end()
         self._client.close()
 
     def _graded(self, task: Message) -> dict[str, Any] | None:
-        """Return a worker's answer, or None if it refused or if all workers that were named are gone."""
+        """Return a worker's answer, or None if it refused or if all named workers are gone."""
         from distributed import CancelledError, KilledWorker
 
         able = self._able()
@@ -118,9 +118,10 @@ class ClusterGrader:
 
 
 def call_on_worker() -> Callable[[dict[str, Any], str, Message], dict[str, Any]]:
-    """Return the function to send. It travels by value, because it is local, and its arguments are plain.
+    """Return the function that is sent to workers. It is pickled by value, because it is local, and its arguments are
+    plain.
 
-    A worker that lacks the course can therefore refuse. Dask closes one that cannot unpickle what it is sent.
+    So a worker without the course can refuse. Dask would close a worker that cannot unpickle what it receives.
     """
 
     def grade(settings: dict[str, Any], course: str, task: Message) -> dict[str, Any]:

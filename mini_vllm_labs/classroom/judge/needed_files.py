@@ -62,7 +62,7 @@ def needed_files(phase: int) -> frozenset[str]:
 
 
 def modules_in_jails() -> dict[str, list[str]]:
-    """Return the engine's modules in every phase's jail, and by number those that one phase's jail has in addition."""
+    """Return the engine's modules in every phase's jail, and, by number, those that a single phase's jail adds."""
     modules = {phase: {module_of(name) for name in needed_files(phase) if name.startswith(ENGINE)} for phase in LABS}
     everywhere = set.intersection(*modules.values())
     more = {str(phase): sorted(own - everywhere) for phase, own in modules.items() if own > everywhere}
@@ -88,7 +88,7 @@ def imported(path: Path, *, is_engine: bool) -> Iterator[str]:
 
 
 def files_of(modules: Iterable[str]) -> Iterator[str]:
-    """Yield the files that define modules of the course, with those of the packages around them."""
+    """Yield the files that define modules of the course, and those of the packages that contain them."""
     for module in modules:
         parts = module.split(".")
         for path in ("/".join(parts[:number]) for number in range(1, len(parts) + 1)):

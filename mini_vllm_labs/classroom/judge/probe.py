@@ -94,7 +94,7 @@ def require_jail(jail: Jail) -> None:
 
 
 def advice(reason: str) -> str:
-    """Return the usual remedy; empty if there is none."""
+    """Return the usual remedy, or an empty string if there is none."""
     if "namespace" in reason or "Permission" in reason or "permitted" in reason:
         return (
             "The system forbids user namespaces: containers need an option for them, and Ubuntu 24.04 an AppArmor "

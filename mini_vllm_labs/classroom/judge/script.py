@@ -108,7 +108,7 @@ class ArgumentWriter(TensorWriter):
 
 
 def shown(value: Any) -> str:
-    """Return an argument in a readable form for the learner."""
+    """Return an argument in a form that the learner can read."""
     match value:
         case Request():
             counted = f"{value.num_computed_tokens} of {value.num_tokens} tokens computed"

@@ -36,14 +36,14 @@ class Submission:
 
 @dataclass(frozen=True)
 class HandedIn:
-    """A file, folder or archive that has not been read yet, and the learner's name in all tables."""
+    """A file, folder or archive that has not been read yet, with the learner's name in all tables."""
 
     name: str
     path: Path
 
 
 def name_submissions(paths: Iterable[Path]) -> list[HandedIn]:
-    """Name submissions after their files or folders; prefix equal names with their folders' names.
+    """Name submissions after their files or folders; prefix equal names with the names of their folders.
 
     Raises `SubmissionError` if two names are still equal.
     """
@@ -82,7 +82,7 @@ def files_of(path: Path) -> Iterator[Starter]:
 
 
 def files_of_folder(folder: Path) -> Iterator[Starter]:
-    """Yield the starters in a folder. Links are refused, not followed."""
+    """Yield the starters in a folder. Links are rejected instead of followed."""
     num_entries = 0
     for parent, folders, files in os.walk(folder, followlinks=False):
         folders[:] = sorted(set(folders) - IGNORED)

@@ -1,4 +1,4 @@
-"""Finds the files that a worker needs: Python, its packages, and the shared libraries they link to."""
+"""Finds the files that a worker needs: Python, its packages, and the shared libraries that they use."""
 
 import os
 import re
@@ -62,7 +62,7 @@ def outer(paths: Iterable[str]) -> list[str]:
 
 
 def folders_above(path: str) -> list[str]:
-    """Return options that create the folders above a path, searchable by every user."""
+    """Return options that create the folders above a path, which every user can search."""
     options = []
     for folder in list(Path(path).parents)[-2::-1]:
         options += ["--perms", "0755", "--dir", str(folder)]

@@ -1,4 +1,4 @@
-"""Adapts texts for the student edition, which must not mention folders that it lacks."""
+"""Adapts texts for the student edition, which must not mention folders that it does not contain."""
 
 import json
 import re

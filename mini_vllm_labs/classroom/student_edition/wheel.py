@@ -23,7 +23,7 @@ BUILD = "import sys; from setuptools.build_meta import build_wheel; print(build_
 
 
 def build(edition: Mapping[str, bytes], folder: Path) -> Path:
-    """Build the wheel into a folder, created if missing, and return its path. Needs no network.
+    """Build the wheel into a folder, which is created if missing, and return its path. This needs no network.
 
     Raises `ReleaseError` with setuptools' last output if the build fails.
     """
@@ -67,7 +67,7 @@ def lay_out(edition: Mapping[str, bytes], tree: Path) -> None:
 
 
 def needed_by_learners(project: Mapping[str, Any]) -> list[str]:
-    """Return the requirements of the wheel: those of the project, and of its tests what grading needs."""
+    """Return the wheel's requirements: those of the project, and those of its tests that grading needs."""
     graded_with = tuple(f"{name}>" for name in GRADES)
     tools = (need for need in project["optional-dependencies"]["test"] if need.startswith(graded_with))
     return [*tools, *project["dependencies"]]

@@ -18,10 +18,10 @@ from mini_vllm_labs.runs.sandbox.errors import UnusableAnswerError
 def rejection_sample(
     files: Mapping[int, Any], cases: list[tuple[Sequence[int], list[Any], list[Any], list[float], int, int]]
 ) -> list[Json]:
-    """Count how often each case returns each list of tokens, over an even grid of draws for the last token.
+    """Count how often each case returns each list of tokens, over an even grid of numbers for the last token.
 
     A grid is needed because tokens may divide the interval from 0 to 1 in any order. Only the row of the last token
-    receives the grid's draws. The smallest and the largest draw may return any token that the grid returns.
+    receives the grid's numbers. The smallest and the largest number may return any token that the grid returns.
     """
     import torch
 
@@ -64,7 +64,7 @@ def play_together(files: Mapping[int, Any], *arguments: Any) -> list[Json]:
 
 
 def described(played: Json | Iterator[str | dict[str, Json]]) -> Json:
-    """Return the observations of a play; those of a play with several calls by the number of the call."""
+    """Return the observations of a play; a play with several calls has them by the number of the call."""
     if not isinstance(played, Iterator):
         return played
     steps = filter(lambda step: isinstance(step, dict), played)

@@ -1,7 +1,7 @@
-"""The worker's program: load the learner's files and answer the judge's questions.
+"""The worker's program, which loads the learner's files and answers the judge's questions.
 
 Everything here runs in the same process as the learner's code, which may change it, so the judge does not trust it.
-A worker only sends answers, and the judge compares them with its own. The worker does not know the right answers,
+A worker only sends answers, which the judge compares with its own. The worker does not know the right answers,
 except that a call should cost little and leave nothing behind (`grading/plays/work.py`).
 """
 
@@ -36,9 +36,9 @@ PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 def main() -> None:
     """Answer the judge's questions on stdin and stdout, in a fresh process whenever the judge requests one.
 
-    The first process loads shared modules but no learner's code; it forks the others and waits for them, one at a time.
-    `sys.argv` holds the module to import (may be empty), the filter against new processes in hexadecimal, and the uid
-    to use in a jail (0 without a jail).
+    The first process loads shared modules but no learner's code; it forks the others one at a time, and waits for each.
+    `sys.argv` contains the module to import (may be empty), the filter against new processes in hexadecimal, and the
+    uid to use in a jail (0 without a jail).
     """
     channel, (module, no_processes, user) = take_stdio(), sys.argv[1:]
     sys.modules["solutions"] = None  # type: ignore[assignment]  # only against accidents; the jail is the barrier
@@ -63,7 +63,7 @@ def confine(user: int, no_processes: bytes) -> None:
 
 
 def install_filter(program: bytes) -> None:
-    """Install a BPF program that filters system calls. Raises `OSError` if the system refuses it."""
+    """Install a BPF program that filters system calls. Raises `OSError` if the system rejects it."""
 
     class Program(ctypes.Structure):
         _fields_ = (("num_instructions", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
@@ -76,7 +76,7 @@ def install_filter(program: bytes) -> None:
 def answer_all(channel: Channel, *, stays: bool) -> NoReturn:
     """Answer questions until the judge requests a fresh process or closes the channel.
 
-    With `stays` this process continues on such a request, because loading torch again takes too long.
+    With `stays` this process continues after such a request, because loading torch again takes too long.
     """
     files: dict[int, Any] = {}
     try:
@@ -97,7 +97,7 @@ def send(channel: Channel, message: Message) -> None:
 
 
 def end_like(status: int) -> None:
-    """End with the status of a child, unless a fresh process replaces it."""
+    """Exit with the status of a child, unless a fresh process replaces it."""
     if os.WIFSIGNALED(status):
         os.kill(os.getpid(), os.WTERMSIG(status))
     if (code := os.waitstatus_to_exitcode(status)) != FRESH:
@@ -107,7 +107,7 @@ def end_like(status: int) -> None:
 def answer(files: dict[int, Any], message: Message, channel: Channel | None = None) -> Message:
     """Load a file or answer a question; return the answer, or an explanation of the exception.
 
-    The calls of a script follow on the channel, each after the answer to the one before it.
+    The calls of a script follow on the channel, each after the answer to the previous one.
     An echo returns the message itself, to show that the process responds and has no other output.
     """
     try:

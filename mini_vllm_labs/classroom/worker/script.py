@@ -22,7 +22,7 @@ CALLED_BY: Mapping[str, Callable[..., Any]] = {
 
 
 class ScriptReplay:
-    """Makes the calls of a script, and keeps the requests and batches that several calls share."""
+    """Makes the calls of a script, and stores the requests and batches that several calls share."""
 
     def __init__(self, file: Any) -> None:
         self.file = file
@@ -44,7 +44,7 @@ class ScriptReplay:
         }
 
     def number_of(self, request: Request) -> int:
-        """Return the number of a request of the script, -1 for any other."""
+        """Return the number of a request in the script, or -1 for any other request."""
         return next((number for number, one in self.requests.items() if one is request), -1)
 
 
@@ -77,7 +77,7 @@ class ArgumentReader(pickle.Unpickler):
 def replay(
     files: Mapping[int, Any], phase: int, calls: Iterable[Call], send: Callable[[Json], None] = lambda answer: None
 ) -> list[Json]:
-    """Make all calls, and send each answer before the next call is read. An exception is also an answer."""
+    """Make all calls, sending each answer before the next call is read. An exception is also an answer."""
     played, answers = ScriptReplay(files[phase]), list[Json]()
     for name, arguments in calls:
         try:

@@ -79,7 +79,7 @@ def bench_busy(
 
 
 def summary(cases: Sequence[Case]) -> Table:
-    """Return one row per case: tokens/s of each side, and the default over the best fixed choice."""
+    """Return one row per case: tokens/s of each side, and the ratio of the default to the best fixed choice."""
     names = list(cases[0].sides) if cases else []
     table = Table("Tokens/s", *names, f"{DEFAULT} / best of {len(FIXED)}", box=None)
     for case in cases:

@@ -1,4 +1,4 @@
-"""`mini-vllm bench router`: three routers on the same requests in simulated time."""
+"""`mini-vllm bench router` compares three routers on the same requests in simulated time."""
 
 from collections.abc import Callable, Iterator
 from typing import Annotated

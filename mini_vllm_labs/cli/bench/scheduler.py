@@ -1,4 +1,4 @@
-"""`mini-vllm bench scheduler`: the CPU time of scheduling, with `--peer vllm` next to vLLM's own."""
+"""`mini-vllm bench scheduler`: the CPU time of scheduling, and with `--peer vllm` also that of vLLM's scheduler."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -35,7 +35,7 @@ def bench_scheduler(
 ) -> None:
     """Measure the CPU time of scheduling, per request.
 
-    It covers schedule() and update_from_output().
+    The time covers schedule() and update_from_output().
     """
     team = replace(lineup_to_run(lineup, make_console(stderr=as_json)), runner="absent")
     num_rounds, num_admissions = (2, 100) if quick else (NUM_ROUNDS, NUM_ADMISSIONS)

@@ -131,10 +131,10 @@ def bench_serve(
 ) -> None:
     """Send requests at their planned times, without waiting for answers.
 
-    Prints what vLLM's `bench serve` prints.
+    Prints the same figures as vLLM's `bench serve`.
 
-    Without --base-url, start our server and its peers one after another. Find the highest request rate of each within
-    a bound on the time to the first token, and measure the cost of HTTP on top of LLM.generate.
+    Without --base-url, start our server and its peers one after another. Find the highest request rate of each that
+    keeps the time to the first token within a bound, and measure the cost of HTTP on top of LLM.generate.
     """
     # Imported here to keep `--help` quick.
     from mini_vllm_labs.bench.serve.comparison import ServingPlan, load_cases, server_cases
@@ -220,7 +220,7 @@ def closing_of(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def expected_seconds(load: "ServeLoad", search: "Search | None", num_servers: int, num_rounds: int) -> float:
-    """Return roughly how long the embedded model takes; a larger one cannot answer a probe in that time."""
+    """Return roughly how long this takes with the embedded model; a larger model cannot answer a probe in that time."""
     sending = 5.0 if load.request_rate == math.inf else load.num_requests / load.request_rate
     probing = search.num_probes * search.probe_seconds if search is not None else 0.0
     return num_servers * (10 + sending + probing) + (20 * (num_rounds + 1) if num_rounds else 0)

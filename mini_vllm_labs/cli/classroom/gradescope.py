@@ -1,4 +1,4 @@
-"""`mini-vllm gradescope`: packs the judge as a Gradescope autograder."""
+"""`mini-vllm gradescope` packs the judge as a Gradescope autograder."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Reports calls into a learner's code that do not end in a server, with line and variables."""
+"""Reports calls into a learner's code that never return in a server, with line and variables."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ IDLE, WAITING_FACTOR = 0.1, 10  # a call that used less CPU time has only waited
 
 @dataclass(eq=False)
 class WatchedCall:
-    """A call into a starter, its outermost frame, since it was first seen."""
+    """A call into a starter (its outermost frame), and the time since it was first seen."""
 
     outermost: FrameType
     cpu_start: float
@@ -30,7 +30,7 @@ class WatchedCall:
     next_notice: float = field(default_factory=lambda: NOTICE)
 
     def notice(self, thread: int) -> str:
-        """Return a report on a call that takes long; empty if none is due."""
+        """Return a report about a slow call, or an empty string if no report is due."""
         seconds = time.monotonic() - self.began
         if seconds < self.next_notice:
             return ""
@@ -41,7 +41,7 @@ class WatchedCall:
         )
 
     def verdict(self, thread: int) -> tuple[str, str] | None:
-        """Check the call again; return what is wrong with it and a hint, or None."""
+        """Check the call again; return the problem and a hint, or None."""
         self.num_looks += 1
         cpu_seconds = cpu_time(thread) - self.cpu_start
         if cpu_seconds >= LIMIT:
@@ -55,9 +55,9 @@ class WatchedCall:
 
 
 def watch_calls(give_up: Callable[[str], None], notify: Callable[[str], None]) -> None:
-    """Start a thread that calls `give_up` with an explanation once a call does not end.
+    """Start a thread that calls `give_up` with an explanation if a call does not return.
 
-    Before that, `notify` gets a report on a call that takes long, and an empty text if it ends after all.
+    Before that, `notify` receives a report about a slow call, and an empty string if the call returns after all.
     """
     threading.Thread(target=_watch, args=(give_up, notify), name="mini-vllm-calls", daemon=True).start()
 
@@ -89,7 +89,7 @@ def _watch(give_up: Callable[[str], None], notify: Callable[[str], None]) -> Non
 
 
 def cpu_time(thread: int) -> float:
-    """Return the CPU time of a thread, or of the whole process where the system does not tell them apart."""
+    """Return the CPU time of a thread, or of the whole process if the system does not distinguish them."""
     numbers = {each.ident: each.native_id for each in threading.enumerate()}
     try:
         fields = Path(f"/proc/self/task/{numbers.get(thread)}/stat").read_text().rpartition(")")[2].split()

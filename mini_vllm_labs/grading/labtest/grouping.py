@@ -1,6 +1,6 @@
 """Orders the failures on the screen: one message per mistake, with the first failure printed last.
 
-Tests count as "alike" if they fail with the same rule and question, or with the same exception at the same line.
+Tests count as "alike" if they fail with the same rule and question, or with the same exception on the same line.
 Random cases of a phase are shown only if none of its named tests fails.
 """
 

@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def leave_out_untouched_electives(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect electives that are not begun if `LAB_IMPL=starter`, unless the command names them."""
+    """If `LAB_IMPL=starter`, deselect electives that the learner has not begun, unless the command names them."""
     words = " ".join(config.invocation_params.args)
     quiet = {
         phase
@@ -79,7 +79,7 @@ def leave_out_untouched_electives(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
-    """Replace the timer of pytest-timeout, which would show all stacks."""
+    """Replace the timer of pytest-timeout, which would print the stacks of all threads."""
     if not phase_of(item.nodeid):
         return None
     from pytest_timeout import is_debugging
@@ -104,7 +104,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_timeout_cancel_timer(item: pytest.Item) -> bool | None:
-    """Stop the time limit of a test, if it has one."""
+    """Stop the time limit of a test if it has one."""
     limit = item.stash.get(time_limit_key, None)
     if limit is None:
         return None
@@ -114,9 +114,9 @@ def pytest_timeout_cancel_timer(item: pytest.Item) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Run a graded test within its memory limit; explain its errors by the last answer of the learner's code.
+    """Run a graded test within its memory limit, and explain its errors by the last answer of the learner's code.
 
-    If a call changed an earlier answer, that is reported instead of the consequences.
+    If a call changed an earlier answer, report that instead of the consequences.
     """
     try:
         with limited_memory(phase_of(pyfuncitem.nodeid)), all_kept(pyfuncitem):
@@ -232,7 +232,7 @@ def limited_memory(phase: int) -> Iterator[None]:
 
 
 def bytes_in_use() -> int | None:
-    """Return the size of the process's data segment; None if `/proc` does not show it."""
+    """Return the size of the process's data segment, or None if `/proc` does not show it."""
     try:
         lines = VM_STATUS.read_text(encoding="ascii").splitlines()
     except OSError:

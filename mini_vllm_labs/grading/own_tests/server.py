@@ -35,7 +35,7 @@ def serve() -> None:
 
 
 def judged(order: Mapping[str, Any]) -> Message:
-    """Run the tests of an order on all implementations. Raises `ValueError` if they are wrong about a right one."""
+    """Run the tests of an order on all implementations. Raises `ValueError` if they reject a right one."""
     phase, at_once = int(order["phase"]), int(order["at_once"])
     known = opened(phase, str(order["module"]))
     install(phase, known.reference)
@@ -62,13 +62,13 @@ def judged(order: Mapping[str, Any]) -> Message:
 
 
 def opened(phase: int, module: str) -> KnownMistakes:
-    """Open the known mistakes with a module's answers. Raises `ValueError` if they are not right."""
+    """Use a module's answers to open the known mistakes. Raises `ValueError` if the answers are not right."""
     [ended] = in_processes([partial(key_from, phase, module)], 1, KEY_SECONDS)
     return unlocked(phase, bytes.fromhex(ended.answer["key"] if ended.answer else ""))
 
 
 def key_from(phase: int, module: str) -> dict[str, str]:
-    """Return the key that a module's answers give; empty if the module cannot be imported."""
+    """Return the key that a module's answers give, or empty bytes if the module cannot be imported."""
     try:
         return {"key": inner_key(phase, keys_of(phase, importlib.import_module(module))).hex()}
     except Exception:
@@ -76,7 +76,7 @@ def key_from(phase: int, module: str) -> dict[str, str]:
 
 
 def require_right(ended: Ended, when: str = "") -> None:
-    """Raise `ValueError` unless the tests pass on a right implementation, and soon."""
+    """Raise `ValueError` unless the tests pass quickly on a right implementation."""
     found = ended.answer
     if ended.late:
         raise ValueError(f"your tests have not ended after {SECONDS:g} s on a right implementation{when}")
@@ -96,7 +96,7 @@ def require_right(ended: Ended, when: str = "") -> None:
 
 
 def refusal(ended: Ended) -> str:
-    """Return how the tests refuse an implementation, empty if they accept it."""
+    """Return how the tests reject an implementation, or an empty string if they accept it."""
     if (found := ended.answer) and found["failed"]:
         return f"{found['failed']}: {found['why']}"
     if found is None or found["code"] in ENDED_EARLY:

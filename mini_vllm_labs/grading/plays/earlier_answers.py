@@ -27,7 +27,7 @@ FREES = "PagedKVCacheManager.free"
 
 
 class Changed(NamedTuple):
-    """A function whose answer changed, the function called meanwhile, and the answer before and after."""
+    """A function whose answer changed, the function that was called meanwhile, and the answer before and after."""
 
     function: str
     by: str
@@ -98,14 +98,14 @@ def is_container(value: object) -> bool:
 
 
 def is_flat(value: Any) -> bool:
-    """Return whether a list, a dict or a set holds only numbers and texts."""
+    """Return whether a list, dict or set contains only numbers and strings."""
     if type(value) not in (list, dict, set):
         return False
     return ATOMS.issuperset(map(type, value.values() if isinstance(value, dict) else value))
 
 
 def snapshot(value: Any) -> Any:
-    """Copy the contents of a container, including tensors and arrays; return other values as they are."""
+    """Copy the contents of a container, including tensors and arrays; return other values unchanged."""
     if is_flat(value):  # a fast path for most answers
         return value.copy()
     if not is_container(value):
@@ -161,7 +161,7 @@ def earlier_answers(phase: ModuleType) -> Iterator[EarlierAnswers]:
 
 
 def watching(earlier: EarlierAnswers, name: str, thing: Any) -> Any:
-    """Return the watched version of a function or property of the phase; None for anything else."""
+    """Return the watched version of a function or property of the phase, or None for anything else."""
     if isinstance(thing, property) and thing.fget is not None:
         getter = watching(earlier, name, thing.fget)
         return getter and property(getter, thing.fset, thing.fdel, thing.__doc__)

@@ -28,7 +28,7 @@ AFTER_A_RESTART: dict[str, Callable[[Any], int]] = {
 
 
 def answers_elsewhere(phase: ModuleType, name: str, calls: Sequence[tuple[Any, ...]]) -> list[bytes] | str:
-    """Return the answers of a new Python process, or the error that it ends with.
+    """Return the answers of a new Python process, or its error.
 
     The list is empty if no process can start (browser, judge's jail) or the phase has no file (the judge's tests).
     """
@@ -58,7 +58,7 @@ def after_a_restart(phase: ModuleType) -> Iterator[None]:
 
 
 def from_another_process(key: Any) -> Any:
-    """Return an equal text or bytes object with the `hash` that a different process might compute.
+    """Return an equal string or bytes object with the `hash` that a different process might compute.
 
     Python caches the hash in the object, after its header and length, on the first call of `hash`.
     """

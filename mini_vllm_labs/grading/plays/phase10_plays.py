@@ -89,7 +89,7 @@ def _name(block: "Tensor | None") -> str | None:
 
 
 class GivenStore:
-    """A store with the contents given by a case. It records uses; a `put` evicts the blocks named by the case."""
+    """A store whose contents come from a case. It records uses; a `put` evicts the blocks that the case names."""
 
     def __init__(self, blocks: Mapping[str, Any], forgets: Mapping[str, str] | None = None) -> None:
         self.blocks = {hash_of(name): block for name, block in blocks.items()}
@@ -112,7 +112,7 @@ class GivenStore:
 
 
 def request_of(name: str, num_tokens: int, block_size: int) -> Request:
-    """Make a request whose block i has the hash `name` + i. All tokens except the first are output."""
+    """Make a request whose block i has the hash `name` + i. All tokens except the first are output tokens."""
     request = Request(PREFIX + name, [0])
     request.all_token_ids.extend(range(1, num_tokens))
     request.block_hashes = [hash_of(f"{name}{index}") for index in range(num_tokens // block_size)]
@@ -192,7 +192,7 @@ def ends(phase10: ModuleType, block_size: int, saves_ended: bool, stored: Sequen
 
 
 def leaves(phase10: ModuleType, num_requests: int) -> Seen:
-    """Match and end requests, every second one without admission; report what they leave behind."""
+    """Match and end requests, every second one without admission; report what remains of them."""
     from mini_vllm_labs.grading.plays.work import left_behind
 
     connector = phase10.BlockStoreConnector(GivenStore({}), 4)
@@ -215,8 +215,8 @@ def leaves(phase10: ModuleType, num_requests: int) -> Seen:
 def moves(phase10: ModuleType, stored: Sequence[str], forgets: Mapping[str, str], steps: Calls) -> Seen:
     """Run steps, each (loads, saves) followed by a forward pass that changes every block.
 
-    Block b of cache c holds the number 10 * b + c, and the stored block n the numbers 100 * n + c. The caches are as on
-    a GPU, and what is stored is on the host.
+    Block b of cache c holds the number 10 * b + c, and the stored block n the numbers 100 * n + c. The caches appear to
+    be on a GPU, and stored blocks are on the host.
     """
     import torch
 

@@ -132,7 +132,7 @@ def attends(
     """Attend for requests with (computed, new) tokens; report each token's weights by new token and head.
 
     Token p's value is the unit vector p. Scores are integers times log 2, so weights differ by powers of 2. Slots that
-    no request may read have a separate value. With `as_on_gpu` all numbers are bfloat16, on a device.
+    no request may read contain a separate value. With `as_on_gpu` all numbers are bfloat16, on a device.
     """
     import torch
 
@@ -178,7 +178,8 @@ def attends(
 
 
 def works(phase12: ModuleType, window: int, block_size: int, num_tokens: Ints) -> Seen:
-    """Decode after few and after many tokens with the same cache; report whether torch makes more after many."""
+    """Decode after few and after many tokens with the same cache; report whether torch creates more tensors after
+    many."""
     import torch
 
     from mini_vllm_labs.grading.plays.work import numbers_made

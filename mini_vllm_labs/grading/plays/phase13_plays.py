@@ -1,7 +1,7 @@
 """Plays the cases of phase 13 for graded tests and judge: in which order a small stand-in engine serves requests.
 
-The engine has memory for all requests. Ranks are not compared, because correct files differ in them. The order of two
-tenants is also not compared if the counter of one was lifted to the other's; a third tenant's view is compared then.
+The engine has memory for all requests. Ranks are not compared, because those of correct files differ. The order of two
+tenants is also not compared if the counter of one was raised to the other's; a third tenant's view is compared instead.
 """
 
 from collections import Counter
@@ -175,7 +175,7 @@ def slacks(
 
 
 def forgets(phase13: ModuleType, num_requests: int) -> Seen:
-    """Serve two tokens to each request, then end it; report what they leave behind."""
+    """Serve two tokens to each request, then end it; report what remains of the requests."""
     from mini_vllm_labs.grading.plays.work import left_behind
 
     policy = phase13.LeastSlackFirst()
@@ -198,7 +198,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def random_shares(rng: Random) -> tuple[Any, ...]:
-    """Draw tenants that all arrive at once, or tenants of which some return after b has received most.
+    """Draw tenants that all arrive together, or tenants some of which return after b has received most.
 
     In the second case c was away, arrives when a's last request has left the queue, or always had a running request.
     Or no request has waited for a while, and a, c and d return in any order.

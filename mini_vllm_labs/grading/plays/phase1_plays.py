@@ -1,6 +1,6 @@
 """Plays the cases of phase 1 for graded tests and judge, one function per kind of case, step by step.
 
-"A 5/8+3" describes a request with 5 computed, 8 prompt and 3 output tokens. More words may follow: see `TOLD`.
+"A 5/8+3" describes a request with 5 computed, 8 prompt and 3 output tokens. More words may follow; `TOLD` lists them.
 """
 
 import re
@@ -81,7 +81,7 @@ def ids_of(requests: Iterable[Request]) -> list[str]:
 
 
 def with_victims_named(requests: Iterable[Request]) -> str:
-    """Return requests as a text for the learner; preempted ones are marked."""
+    """Return requests as text for the learner; preempted ones are marked."""
     text = (
         f"{one} ({request.status.name})" if request.status is RequestStatus.PREEMPTED else one
         for request in requests
@@ -294,7 +294,7 @@ def facts_of(request: Request) -> str:
 
 
 def work(phase1: ModuleType, num_sampled: int) -> Steps:
-    """End a request while few and then many others wait; report whether the update does more, in lines and copies.
+    """End a request while few and then many others wait; report whether the update does more work.
 
     The better of two large sizes counts, because a growing dict or list may copy itself now and then.
     """

@@ -81,7 +81,7 @@ def ask_at_once(
     their pieces. Raises the error that an engine's failure causes in a client.
     """
     order = list[str]()
-    with ThreadPoolExecutor(max(1, len(talks)), "client") as threads:  # OpenMP does not accept 0 threads
+    with ThreadPoolExecutor(max(1, len(talks)), "client") as threads:  # the class rejects 0 threads
         asking = dict[str, Future[str | Refused]]()
         try:
             for name, talk in talks.items():

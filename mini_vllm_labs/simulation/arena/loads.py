@@ -31,8 +31,7 @@ ARRIVAL = ("timestamp", "Timestamp", "TIMESTAMP", "arrival_time")
 INPUT = ("input_length", "Request tokens", "ContextTokens")
 OUTPUT = ("output_length", "Response tokens", "GeneratedTokens")
 TENANT = ("tenant", "Model", "type")
-# Columns that are ignored: Bailian's hashes already describe its chats, and BurstGPT's times are those of its own
-# service.
+# Columns that are ignored: Bailian's hashes already describe its chats, and BurstGPT's times describe its service.
 HARMLESS = {"hash_ids", "chat_id", "parent_chat_id", "turn", "Total tokens", "Elapsed time", "Log Type"}
 LEFT_OUT = {
     "NumImages": "images are not encoded",

@@ -1,4 +1,4 @@
-"""Draws random questions to the functions of phase 6, singly and together in a small random model.
+"""Draws random questions to the functions of phase 6, both singly and together in a small random model.
 
 The model never leaves the judge, because in a worker it would reveal the tokens. Imports torch.
 """
@@ -54,7 +54,7 @@ def draw_generation(rng: Random) -> JudgeQuestion:
 
 
 class Generation:
-    """Records calls of the reference, and the smallest margin between a chosen token's logit and the next best."""
+    """Records calls of the reference, and the smallest margin between the logit of a chosen token and the next best."""
 
     def __init__(self) -> None:
         self.script = Script(6)
@@ -146,7 +146,7 @@ def far_attentions(script: Script, rng: Random) -> None:
 
 
 def samples(rng: Random) -> JudgeQuestion:
-    """Draw rows of logits, settings and draws whose tokens do not depend on rounding."""
+    """Draw rows of logits, with settings and random numbers whose tokens do not depend on rounding."""
     script = Script(6)
     # Many rows, because only a few depend on a cut that a mistake gets wrong.
     for vocab_size, num_rows, is_warm in ((rng.randrange(5, 30), 120, False), (9, 30, True), (3000, 12, False)):
@@ -167,7 +167,8 @@ def samples(rng: Random) -> JudgeQuestion:
 
 
 def fine_draws(script: Script, rng: Random) -> None:
-    """Add draws that only float64 distinguishes from a sum of probabilities, with float32 and bfloat16 logits."""
+    """Add random numbers that only float64 distinguishes from a sum of probabilities, with float32 and bfloat16
+    logits."""
     temperature, largest = rng.choice((0.7, 1.0, 1.9)), 1 - 2**-53
     rows = [(step / 4, SamplingParams(temperature=temperature)) for step in range(1, 17)]
     probabilities = [1 / (1 + math.exp(-logit / temperature)) for logit, _ in rows]
@@ -184,7 +185,7 @@ def fine_draws(script: Script, rng: Random) -> None:
 
 
 def ties(script: Script, rng: Random) -> None:
-    """Add rows with equal logits, and sums of probabilities that equal a draw or `top_p`."""
+    """Add rows with equal logits, and sums of probabilities that equal a random number or `top_p`."""
     rows = [([0.0] * 4, SamplingParams(temperature=1.0), draw) for draw in (0.0, 0.25, 0.5, 0.75)]
     rows += [([0.0, -1000.0, 0.0, -1000.0], SamplingParams(temperature=1.0, top_p=0.5), draw) for draw in (0.1, 0.9)]
     while len(rows) < 60:

@@ -1,4 +1,4 @@
-"""Provides the proposer and the model of an engine with drafts. No task is in this file."""
+"""Provides the proposer and the model of an engine with drafts. This file contains no task."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ NUM_SHARES = 8
 
 
 class Guesses:
-    """A proposer that knows the fake model and errs in drawn places. With `draws` the drafts are random."""
+    """A proposer that knows the fake model and errs at drawn positions. With `draws` the drafts are random."""
 
     def __init__(self, *, draws: bool) -> None:
         self.draws = draws
@@ -53,7 +53,7 @@ def shares_of(texts: Sequence[Sequence[int]], salt: int) -> Any:
 
 
 class RowsRunner(FakeModelRunner):
-    """The fake model with a row for each token of a step; phase 7 selects the rows to sample from."""
+    """The fake model with a row for each token of a step; phase 7 selects the rows to sample."""
 
     def __init__(self, num_blocks: int, block_size: int, functions: SpeculationFunctions) -> None:
         super().__init__(num_blocks, block_size, LETTERS)

@@ -1,6 +1,6 @@
-"""Compares your attention in random steps on a paged cache with attention that has neither blocks nor batches.
+"""Compares your attention in random steps on a paged cache with attention that uses neither blocks nor batches.
 
-The latter is slow but obviously right: each request keeps its K and V in a list, and each token attends in a loop.
+The latter is slow but obviously right: each request stores its K and V in a list, and each token attends in a loop.
 """
 
 import random
@@ -39,7 +39,7 @@ def naive_attention(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tens
 
 @dataclass(slots=True)
 class PlainSequence:
-    """One request of the random steps; plain lists, one per layer, hold all its K and V."""
+    """One request of the random steps; plain lists, one per layer, contain all its K and V."""
 
     name: str
     num_tokens: int
@@ -97,7 +97,7 @@ class AttentionSteps:
     def play(self, paged_attention: PagedAttention, all_parts: RunnerSteps | None = None, num_steps: int = 4) -> None:
         """Run steps with first chunks, later chunks and decodes.
 
-        With `all_parts` your functions also make the tensors and write K and V.
+        With `all_parts` your functions also make the tensors, and write K and V.
         """
         self.paged_attention, self.all_parts = paged_attention, all_parts
         for _ in range(num_steps):
@@ -112,7 +112,7 @@ class AttentionSteps:
         return min(one.num_left, self.random.choice([1, 2, to_border, to_border + 1, one.num_left]))
 
     def step(self, chunks: Sequence[tuple[PlainSequence, int]]) -> None:
-        """Compute n more tokens of each request, in every layer: write K and V, attend, compare token by token."""
+        """Compute n more tokens of each request in every layer: write K and V, attend, and compare token by token."""
         batch = self.living.now(
             [row_of(one.name, one.num_computed, n, one.block_ids, num_more=one.num_left - n) for one, n in chunks]
         )
