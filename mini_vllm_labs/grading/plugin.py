@@ -1,7 +1,7 @@
 """A pytest plugin for the worker: imports the learner's file, runs the tests, and sends each result.
 
 Where the system can fork, each test runs in a separate process with a fresh module, so that its side effects end with
-it. Elsewhere the module is reloaded before each test. A learner who waits for the verdict gets it sooner. Passing tests
+it. Elsewhere the module is reloaded before each test. `spare` gives a waiting learner the verdict sooner. Passing tests
 then share a process, with the module reloaded before each, and a failing test runs again alone.
 """
 
@@ -165,7 +165,7 @@ class GradingPlugin:
             os._exit(code)  # skip pytest's shutdown, which is the parent's job
 
     def run_together(self, items: Sequence[pytest.Item], module: ModuleType) -> int:
-        """Run tests in few forked processes; return how many have run. After `MAX_SHARED` failed tests it stops."""
+        """Run tests in few forked processes; return how many have run. It stops after `MAX_SHARED` failed tests."""
         first = 0
         for _ in range(MAX_SHARED):
             if first == len(items):
@@ -192,7 +192,8 @@ class GradingPlugin:
     def run_all_in_child(
         self, items: Sequence[pytest.Item], module: ModuleType, seconds: float, num_passed: memoryview
     ) -> NoReturn:
-        """Run tests in the forked process, and count and send those that pass; exit with `FAILED` after another."""
+        """Run tests in the forked process; count those that pass and send their results; exit with `FAILED` after any
+        other."""
         code = 1
         try:
             for item in items:

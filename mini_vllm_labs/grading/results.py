@@ -82,8 +82,8 @@ class TaskGrade:
 class EngineCheck:
     """The result of the oracle or of a stack. `culprits` are the phases known to be at fault.
 
-    "not yet": the engine reached an unwritten task of the culprit; "not graded": the culprits do not load. `steps`
-    holds the last steps of both sides if two engines differ.
+    "not yet": the engine reached an unwritten task of the culprit; "not graded": the culprits cannot be loaded. `steps`
+    contains the last steps of both sides if two engines differ.
     """
 
     status: Literal["passed", "failed", "not yet", "not graded", "not checked"]
@@ -97,7 +97,7 @@ NOT_CHECKED, PASSED = EngineCheck("not checked"), EngineCheck("passed")
 
 @dataclass(frozen=True)
 class PhaseGrade:
-    """One phase. `error` states why the learner's file was not graded; `note` is about a graded file."""
+    """One phase. `error` states why the learner's file was not graded; `note` concerns a graded file."""
 
     plan: PlannedPhase
     sha256: str

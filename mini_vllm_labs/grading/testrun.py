@@ -192,13 +192,13 @@ def charge_silent(run: TestRun) -> None:
 
 
 def charge_the_rest(run: TestRun, message: str) -> None:
-    """Give every test without a result the same one."""
+    """Give the same result to every test without a result."""
     for test in run.left:
         finish(run, TestResult(test, "not run", message))
 
 
 def require_starter(run: TestRun, file: str) -> None:
-    """Note an error if the module under test is not the learner's file."""
+    """Record an error if the module under test is not the learner's file."""
     if Path(file).resolve() != run.starter.resolve():
         run.error = f"The tests loaded {file}, not {shown_path(run.starter)}: this would not grade your work."
 

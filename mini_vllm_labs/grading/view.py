@@ -32,7 +32,7 @@ def next_step(grade: Grade) -> tuple[str, str]:
 
 
 def beside_next_step(grade: Grade) -> str:
-    """Return a suggestion besides phase 6 if only phase 6 is unfinished, else an empty text."""
+    """Return a suggestion other than phase 6 if only phase 6 is unfinished, otherwise an empty string."""
     unfinished = [phase.plan.number for phase in grade.course if step_in_phase(phase)]
     if len(grade.course) == len(PHASE_NAMES) and unfinished == [len(PHASE_NAMES)]:
         return f"Your phases 1 to 5 run {NOTEBOOKS}: mini-vllm lab"
@@ -62,7 +62,7 @@ def step_in_phase(grade: PhaseGrade) -> tuple[str, str] | None:
 
 
 def stack_step(grade: PhaseGrade) -> tuple[str, str]:
-    """Return the next step for a phase that passes alone and fails in the stack."""
+    """Return the next step for a phase that passes alone but fails in the stack."""
     number, culprits = grade.plan.number, grade.stack.culprits or [grade.plan.number]
     what = f"Phase {culprits[0]}: make it work together with the others (up to phase {number})"
     if grade.plan.is_elective:
@@ -161,7 +161,7 @@ def number(points: float) -> str:
 
 
 def show_verdict(console: Console, phase: PhaseGrade) -> None:
-    """Name the phase at fault if `phase` passes alone and fails in the stack."""
+    """Name the phase at fault if `phase` passes alone but fails in the stack."""
     if phase.stack.culprits and phase.stack.status == "failed":
         names = " or ".join(map(str, phase.stack.culprits))
         own = phase.stack.culprits == [phase.plan.number]
@@ -183,7 +183,7 @@ def show_not_graded(console: Console, phases: Sequence[PhaseGrade]) -> None:
 
 
 def why_not_graded(check: EngineCheck) -> str:
-    """Name the phases that must load or be written before this stack can run; empty if none must."""
+    """Name the phases that must be loadable or written before this stack can run; empty if there are none."""
     names = enumeration(check.culprits) if check.culprits else ""
     several = len(check.culprits) > 1
     match check.status:
@@ -231,7 +231,7 @@ def heading(console: Console, text: str) -> None:
 
 
 def show_text(console: Console, text: str) -> None:
-    """Print the message of a failure, cut if it is long."""
+    """Print the message of a failure, shortened if it is long."""
     lines = text.splitlines()
     if len(lines) > MAX_LINES:
         lines = [*lines[: MAX_LINES - 6], f"[... {len(lines) - MAX_LINES + 1} lines left out ...]", *lines[-5:]]

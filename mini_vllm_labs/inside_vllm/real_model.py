@@ -1,7 +1,8 @@
 """Runs prompts through a whole vLLM, with the stock scheduler and with that of `LAB_IMPL`, and prints JSON lines.
 
-`python -m mini_vllm_labs.inside_vllm.real_model JSON` needs a whole vLLM. JSON has the `model`, the `prompts` and the
-`rounds`: each a scheduler, a number of blocks, and further settings of vLLM. The round `speed` compares tokens/s.
+`python -m mini_vllm_labs.inside_vllm.real_model JSON` needs a whole vLLM. The JSON contains the `model`, the `prompts`
+and the `rounds`: each a scheduler, a number of blocks, and further settings of vLLM. The round `speed` compares
+tokens/s.
 """
 
 import json
@@ -41,7 +42,7 @@ SPEED_ROUNDS, SPEED_TOKENS = 7, 24
 
 @dataclass
 class Engine:
-    """A vLLM with one scheduler, warm, with an empty prefix cache."""
+    """A warmed-up vLLM with one scheduler and an empty prefix cache."""
 
     llm: Any
 
@@ -96,7 +97,7 @@ def texts(model: str, prompts: list[str], scheduler: str, num_blocks: int, more:
 
 
 def with_short_names(steps: list[Step]) -> list[Step]:
-    """Return the steps with requests called r0, r1, ...: vLLM adds a random tail to each id."""
+    """Return the steps with requests called r0, r1, ..., because vLLM adds a random suffix to each id."""
     steps[0]["finished_sent"] = []  # excludes the request that warmed up the engine
     text = json.dumps(steps)
     for place, name in enumerate(steps[0]["added"]):
@@ -108,7 +109,8 @@ def with_short_names(steps: list[Step]) -> list[Step]:
 def speed(model: str, prompts: list[str], more: dict[str, Any]) -> dict[str, Any]:
     """Return the tokens per second of 64 requests with both schedulers, and the ratio by CPU time.
 
-    The two take turns, and the fastest round of each counts, because other programs on the machine only slow a round.
+    The two take turns, and the fastest round of each counts, because other programs on the machine can only slow a
+    round down.
     """
     engines = {name: Engine.made(model, name, SPEED_BLOCKS, more | SPEED) for name in ("stock", "yours")}
     prompts = [f"{prompt} Number {number}." for number, prompt in enumerate(prompts * 64)][:64]

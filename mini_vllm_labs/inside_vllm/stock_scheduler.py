@@ -1,6 +1,6 @@
 """Builds the stock scheduler of any vLLM release from 0.13.0 on, without a model, a device or a network.
 
-Only vLLM's environment can import it. Configuration objects are made up; every decision is taken by vLLM's own code.
+Only vLLM's environment can import it. Configuration objects are made up, but vLLM's own code makes every decision.
 `PYTHONHASHSEED=0` must be set for equal block hashes in every run.
 """
 
@@ -63,7 +63,7 @@ init_none_hash(sha256)
 class StandInSpeculation:
     """Answers the scheduler's questions to a `SpeculativeConfig`. A real one needs a draft model on disk.
 
-    Questions that it does not know get False or None.
+    Questions that it does not know get the answer False or None.
     """
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
@@ -105,7 +105,7 @@ class StandInLoRA:
 def make_scheduler(config: Mapping[str, Any]) -> Any:
     """Build the scheduler of a recording's `config`. A newer setting at its default keeps this release's default.
 
-    Raises `ValueError` for a setting that this release does not know, or with vLLM's own reason.
+    Raises `ValueError` for a setting that this release does not support, or with vLLM's own reason.
     """
     limits = {name: config[name] for name in PLAIN} | _changed(config)
     cache_config = CacheConfig(block_size=config["block_size"], enable_prefix_caching=config["enable_prefix_caching"])
@@ -195,7 +195,7 @@ def _block_hasher(block_size: int, lookahead: int) -> Any:
 def _changed(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the newer settings of `SchedulerConfig` that differ from their defaults.
 
-    Raises `ValueError` for any newer setting, also of windows and drafts, that this release does not know.
+    Raises `ValueError` for any newer setting that this release does not support, including those of windows and drafts.
     """
     spec, window = config["spec"] or {}, config.get("window") or {}
     given = {name: config[name] for name in SETTINGS if name in config}
@@ -211,7 +211,7 @@ def _changed(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_newer_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the fields that recordings of 0.13.0 lack, as later releases derive them."""
+    """Add the fields that recordings of 0.13.0 do not have, with the values that later releases derive."""
     lookahead = int(spec["method"] == "eagle")
     return {"draft_slots": 0, "prefill_lookahead": lookahead, "last_hit_block": "hashed", **spec}
 
@@ -238,7 +238,7 @@ def _model_config(max_model_len: int) -> Any:
 
 @cache
 def _tiny_model_config() -> Any:
-    """Build the configuration of a tiny text model, which takes vLLM 0.2 seconds, and 20 the first time."""
+    """Build the configuration of a tiny text model, which takes vLLM 0.2 seconds, or 20 the first time."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "config.json").write_text(json.dumps(TINY_MODEL), encoding="utf-8")
         return ModelConfig(folder, tokenizer=folder, dtype="float16", seed=0, skip_tokenizer_init=True)

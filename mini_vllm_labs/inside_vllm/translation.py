@@ -1,4 +1,4 @@
-"""Translates vLLM's settings and requests into those of our engine, and refuses unsupported ones with a message."""
+"""Translates vLLM's settings and requests into those of our engine, and rejects unsupported ones with a message."""
 
 from typing import Any
 
@@ -21,9 +21,10 @@ DRAFTERS_WITHOUT_BLOCKS = ("ngram", "suffix", "medusa", "mlp_speculator")
 
 
 def engine_config(config: VllmConfig, kv_cache_config: KVCacheConfig, block_size: int, lineup: Lineup) -> EngineConfig:
-    """Translate a vLLM engine's settings. Raises `ValueError` naming a setting that phases 1 to 5, 7, 8 lack.
+    """Translate a vLLM engine's settings. Raises `ValueError` naming a setting that phases 1 to 5, 7 and 8 do not
+    support.
 
-    With phase 14 in the lineup, a newer vLLM than 0.13.0 gets the decisions of 0.33.0.
+    With phase 14 in the lineup, a vLLM after 0.13.0 gets the decisions of 0.33.0.
     """
     for name in MUST_BE_NONE:
         if (value := getattr(config, name)) is not None:

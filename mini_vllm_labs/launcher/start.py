@@ -1,4 +1,4 @@
-"""The installed `mini-vllm`: creates a course folder, and runs the commands of the folder it is called in.
+"""The installed `mini-vllm`: creates a course folder, and runs the commands of the current folder.
 
 A command runs in a separate Python process, because the folder contains a package with this package's name. The folder
 comes first in the path of that process and of every process it starts.
@@ -25,7 +25,7 @@ Then `mini-vllm demo` says what comes first, and `mini-vllm --help` lists the co
 
 
 def main() -> None:
-    """Run one command. Exits with 2 and a message outside a course folder, or if `start` refuses."""
+    """Run one command. Exits with 2 and a message outside a course folder, or if `start` fails."""
     arguments = sys.argv[1:]
     try:
         if arguments[:1] == ["start"]:
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def run() -> None:
-    """Run a command with the code of the folder around the current one."""
+    """Run a command with the code of the course folder that contains the current one."""
     folder = course_around(Path.cwd())
     if folder is None:
         if COMPLETION in os.environ:  # a shell requests Tab completions, and would show the message
@@ -103,7 +103,7 @@ def told(folder: Path, changes: Changes, *, is_update: bool) -> list[str]:
 
 
 def by_folder(paths: Sequence[str]) -> list[str]:
-    """Return the paths, or if there are many the number in each top folder, such as `cli/ (29)`."""
+    """Return the paths, or, if there are many, the number in each top folder, such as `cli/ (29)`."""
     if len(paths) <= MAX_PATHS:
         return list(paths)
     counts = Counter(path.partition("/")[0] + "/" if "/" in path else path for path in paths)

@@ -87,7 +87,7 @@ def pytest_there(arguments: Sequence[str], environment: Mapping[str, str]) -> tu
 
 
 def pytest_here(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[int | None, str]:
-    """Run pytest in this process, because a browser has no others. Each test has a separate time limit."""
+    """Run pytest in this process, because a browser has no other processes. Each test has a separate time limit."""
     import pytest
 
     before, folder, printed = dict(os.environ), Path.cwd(), io.StringIO()

@@ -47,7 +47,7 @@ class Notice:
 
 
 class Remark(Notice):
-    """A one-line notice that needs no attention, for example because a run was not recorded."""
+    """A one-line notice that requires no action, for example because a run was not recorded."""
 
     def html(self) -> str:
         return f'<p role="note" style="max-width:720px;opacity:.8">{escape(self.title)}. {escape(self.text)}</p>'

@@ -30,7 +30,7 @@ class Tree:
     now: dict[int, Node] = field(default_factory=dict)
 
     def grow(self, state: RunState) -> list[Node]:
-        """Add the blocks that the state's step handed out, and return them."""
+        """Add the blocks that the state's step allocated, and return them."""
         new = list[Node]()
         for share in record_of(state)["scheduled"]:
             for place, block in enumerate(share["blocks"]):

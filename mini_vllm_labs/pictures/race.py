@@ -34,8 +34,8 @@ LEGEND = {"race": [(svg.text(7, 10, OVERTAKES, class_="mv-middle mv-strong"), "s
 class Lane:
     """One run in one step: each zone's requests, their generated tokens, and the mean wait in steps.
 
-    `rows` is the timeline of the whole run for each width, and `computed` the same as text. `keys` are what the policy
-    compares, and `starts` the steps of arrival.
+    `rows` is the timeline of the whole run for each width, and `computed` the same as text. `keys` contains the values
+    that the policy compares, and `starts` the steps of arrival.
     """
 
     name: str

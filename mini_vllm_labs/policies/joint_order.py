@@ -40,9 +40,9 @@ class JointOrder(Around):
     """Sorts waiting and running requests together by another policy's rank: the first `max_num_seqs` get the seats.
 
     vLLM issue 6077 proposed it for priorities; vLLM's scheduler sorts only the waiting queue. Here running requests
-    give way when seats are short, not blocks. They give way only after they got a token; otherwise two requests with
-    changing ranks could take turns for ever. The other policy chooses the victims when blocks run out and the order of
-    service.
+    give way when seats are scarce, not when blocks are. They give way only after they got a token, because two requests
+    with changing ranks could otherwise take turns for ever. The other policy chooses the victims when blocks run out
+    and the order of service.
     """
 
     def __init__(self, inner: SchedulingPolicy | None = None) -> None:

@@ -88,7 +88,7 @@ class StreamedAnswer(Response):
     """Sends the events of all choices directly to the connection, without a generator in between.
 
     The status line waits for the first output, so a request that the engine refuses gets the status of its error; a
-    later error becomes an event. If the client goes away, the choices are aborted. A notice is sent at once, as a
+    later error becomes an event. If the client disconnects, the choices are aborted. A notice is sent immediately, as a
     comment, which clients skip.
     """
 
@@ -170,7 +170,7 @@ class ChoiceEvents:
         self._before_text, self._after_text = self._start + before, after
 
     def of(self, output: RequestOutput) -> bytes:
-        """Return the events of an output, empty if it adds nothing to show."""
+        """Return the events of an output, or an empty list if it adds nothing to show."""
         if self._request.continuous_usage:
             self._end = f'],"usage":{compact(self._request.usage([output]))}}}\n\n'
         events = [] if self._is_open else self._opening()
@@ -189,7 +189,8 @@ class ChoiceEvents:
         return "".join(events).encode()
 
     def _events_of_call(self, pieces: list[dict[str, Any]], logprobs: dict[str, Any] | None) -> list[str]:
-        """Return an event per piece. The first carries the logprobs; without pieces, an empty event carries them."""
+        """Return an event per piece. The first event carries the logprobs; without pieces, an empty event carries
+        them."""
         forced = self._request.forced_call
         assert forced is not None
         deltas = [forced.delta(piece) for piece in pieces] or [{}] * (logprobs is not None)

@@ -89,10 +89,10 @@ class LingeringTransport:
 
 
 class ConnectionLimit:
-    """The number of connections for which the process has files, less `SPARE_FILES` for everything else.
+    """The number of connections for which the process has files, minus `SPARE_FILES` for everything else.
 
     Without a free file, uvloop 0.23.0 closes a new connection and logs nothing, so connections over the limit are
-    refused with a reason. The log says so at most every `SECONDS_BETWEEN_WARNINGS`.
+    refused with a reason. A warning is logged at most every `SECONDS_BETWEEN_WARNINGS`.
     """
 
     def __init__(self) -> None:
@@ -195,7 +195,7 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def close_if_idle(self) -> None:
-        """Close the connection unless an answer is under way."""
+        """Close the connection unless an answer is in progress."""
         if self._is_idle:
             self.transport.close()
 
@@ -225,7 +225,7 @@ class Connection(HttpToolsProtocol):
         return ApiError(431, message, code="header_too_large")
 
     def _refuse(self, error: ApiError) -> None:
-        """Answer with an error and close. While another answer is under way, only close."""
+        """Answer with an error and close. If another answer is in progress, only close."""
         if self.transport.is_closing():
             return
         if not self._is_idle:  # an error would appear in the middle of that answer

@@ -84,7 +84,7 @@ class GenerateRequest:
                 yield output
 
     def reported_logprobs(self, index: int) -> ReportedLogprobs | None:
-        """Return a reporter for the logprobs of a choice, or None if the request does not want them."""
+        """Return a reporter for the logprobs of a choice, or None if the request does not include them."""
         shown = self.choices[index].sampling_params.logprobs
         return None if shown is None else ReportedLogprobs(self.served.llm.tokenizer, shown)
 

@@ -36,7 +36,7 @@ class ServedModel:
         self._max_tokens = await self.llm.call(max_tokens_of_request)
 
     async def pass_on_notices(self) -> None:
-        """Notify the open streams whenever a call into the engine takes long, until the task is cancelled."""
+        """Notify the open streams whenever a call into the engine is slow, until the task is cancelled."""
         told = ""
         while True:
             await asyncio.sleep(0.25)
@@ -74,7 +74,7 @@ class ServedModel:
         return max(1, self._max_tokens - num_prompt_tokens)
 
     def require_room(self, texts: Iterable[str], max_tokens: int, at_least: int = 0) -> None:
-        """Raise `ContextLengthError` if a prompt has certainly `MAX_TIMES` too many tokens, without tokenizing it.
+        """Raise `ContextLengthError` if a prompt certainly has `MAX_TIMES` too many tokens, without tokenizing it.
 
         Tokenizing 3 MB takes seconds. `at_least` is the number of tokens in addition to those of `texts`.
         """
@@ -92,9 +92,9 @@ class ServedModel:
         return encode(text) if len(text) < MAX_SHORT_TEXT else await asyncio.to_thread(encode, text)
 
     async def encode_chat(self, messages: list[Message], tools: Sequence[Tool] = ()) -> list[int]:
-        """Return the tokens of a chat. A template that does not know tools omits them.
+        """Return the tokens of a chat. A template that does not support tools omits them.
 
-        Raises `ApiError` if the template omits calls of tools or their results from the prompt.
+        Raises `ApiError` if the template omits tool calls or their results from the prompt.
         """
 
         def encode() -> list[int]:

@@ -76,7 +76,7 @@ class Server(uvicorn.Server):
     """Serves until a signal arrives or `should_exit` is set, then also ends the engine.
 
     It closes the listening socket and answers new requests on open connections with 503. Running requests may finish
-    within `shutdown_timeout`; the rest get the finish reason `abort`. A second signal ends everything at once.
+    within `shutdown_timeout`; the rest get the finish reason `abort`. A second signal ends everything immediately.
     """
 
     def __init__(self, app: FastAPI, engine: Ending, settings: ServerSettings) -> None:
@@ -98,7 +98,8 @@ class Server(uvicorn.Server):
         self.settings = settings
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to shut down. uvicorn's handler would raise the signal again at the end and fail the process."""
+        """Start to shut down. uvicorn's handler would raise the signal again at the end, so that the process would
+        fail."""
         self.force_exit = self.should_exit
         self.should_exit = True
 

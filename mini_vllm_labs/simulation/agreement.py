@@ -26,7 +26,7 @@ THROUGHPUT: dict[str, Callable[[Served], float]] = {"tokens/s": lambda served: s
 class FigureComparison:
     """One figure of one workload, measured and predicted, in seconds or tokens per second.
 
-    If this is the median of several rounds, `ratios` holds the ratios of all rounds in ascending order.
+    If this is the median of several rounds, `ratios` contains the ratios of all rounds in ascending order.
     """
 
     workload: str

@@ -87,10 +87,10 @@ def fit(steps: Sequence[MeasuredStep], shape: ModelShape, bytes_per_number: int)
 
 
 def least_deviations(rows: "NDArray[np.float64]") -> list[float]:
-    """Return x >= 0 that brings `rows` times x as close to 1 as possible; a few outliers barely count.
+    """Return x >= 0 that brings `rows` times x as close to 1 as possible; outliers have little effect.
 
-    The method is iteratively reweighted least squares: a row with a large residual weighs less in the next round. If
-    coefficients would be negative, the most negative one is left out.
+    The method is iteratively reweighted least squares: a row with a large residual has less weight in the next round.
+    If coefficients would be negative, the most negative one is dropped.
     """
     import numpy as np
 
@@ -119,7 +119,7 @@ def write_calibration(path: str, calibration: Calibration) -> None:
 
 
 def read_calibration(path: str) -> Calibration:
-    """Read a file of `write_calibration`. Raises `ValueError` if it is missing or invalid."""
+    """Read a file that `write_calibration` wrote. Raises `ValueError` if it is missing or invalid."""
     try:
         record = json.loads(Path(path).read_text())
         cost = CostModel(**record.pop("cost"))

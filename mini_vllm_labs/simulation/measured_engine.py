@@ -28,7 +28,7 @@ BYTES_PER_NUMBER = {"float32": 4, "bfloat16": 2}
 
 
 class CountingRunner:
-    """Passes batches to a runner and keeps the counts of the last one."""
+    """Passes batches to a runner, and stores the counts of the last one."""
 
     def __init__(self, inner: ModelRunner) -> None:
         self.inner, self.vocab_size = inner, inner.vocab_size

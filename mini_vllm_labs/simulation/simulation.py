@@ -41,10 +41,10 @@ def simulate(
 ) -> Served:
     """Serve the requests, in order of `arrival_time`, with the lineup's phases 1 to 5.
 
-    `config` must set `max_model_len` and `num_gpu_blocks`. `on_progress` is called every 200 steps with the number
-    of finished requests, `on_step` in every step before its tokens are counted. `policy` replaces the config's, and
-    `waits` learns why requests wait.
-    Raises `ValueError` for a request that can never be served, `StalledError` if no request can be scheduled any more.
+    `config` must set `max_model_len` and `num_gpu_blocks`. `on_progress` is called every 200 steps with the number of
+    finished requests, `on_step` in every step before its tokens are counted. `policy` replaces the config's policy, and
+    `waits` receives the reasons why requests wait. Raises `ValueError` for a request that can never be served,
+    `StalledError` if no request can be scheduled any more.
     """
     clock = VirtualClock()
     scheduler = build_scheduler(config, lineup, policy=policy, clock=lambda: clock.now)
@@ -102,7 +102,7 @@ class Simulation:
         self._num_hit_tokens = self._num_query_tokens = 0
 
     def run(self) -> Served:
-        """Serve all requests. Raises like `simulate`."""
+        """Serve all requests. Raises the same errors as `simulate`."""
         self.require_servable()
         for index, request in enumerate(self.requests):
             self.serve_until(request.arrival_time)

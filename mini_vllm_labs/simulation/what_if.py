@@ -21,8 +21,8 @@ def what_if(requests: Sequence[TimedRequest], config: EngineConfig, cost: CostMo
     """Serve the requests, in order of `arrival_time`, and return their times.
 
     It uses only `max_num_seqs`, `max_num_batched_tokens`, `long_prefill_token_threshold` and `enable_chunked_prefill`
-    of `config`. The prefix cache is off and memory is unlimited; the result's `peak_context_tokens` is the most K and V
-    held. Raises `ValueError` for a policy other than FCFS, requests out of order, or a prompt that can never be
+    of `config`. The prefix cache is off and memory is unlimited; the result's `peak_context_tokens` is the maximum of K
+    and V held. Raises `ValueError` for a policy other than FCFS, requests out of order, or a prompt that can never be
     admitted.
     """
     if config.policy != "fcfs":

@@ -31,7 +31,7 @@ class LazyPrompt(Sequence[int]):
 
 @dataclass(frozen=True, slots=True)
 class SyntheticPrompt(LazyPrompt):
-    """`num_tokens` token ids that agree with a different prompt's exactly as far as the two share text.
+    """`num_tokens` token ids that agree with those of a different prompt exactly as far as the two share text.
 
     The first `num_shared_tokens` are the same in every prompt with the same `shared_prefix`. The rest belongs to a
     `conversation`, in which each turn begins with all tokens of the earlier turns.
@@ -146,7 +146,7 @@ def _poisson(rng: random.Random, rate: float, count: int) -> Iterator[float]:
 
 
 def _bursts(rng: random.Random, rate: float, count: int) -> Iterator[float]:
-    """Draw gaps from a gamma distribution whose deviation is `BURSTINESS` times its mean."""
+    """Draw gaps from a gamma distribution whose standard deviation is `BURSTINESS` times its mean."""
     shape = 1 / BURSTINESS**2  # the standard deviation of a gamma distribution is its mean / sqrt(shape)
     return _arrivals(lambda: rng.gammavariate(shape, 1 / shape), rate, count)
 

@@ -45,7 +45,7 @@ Lines = dict[str, str]
 
 
 def record_notebook(path: Path) -> Lines:
-    """Return the records, key to JSON, of a notebook's runs and of the settings its knobs can reach."""
+    """Return the records (key to JSON) of a notebook's runs and of the settings that its knobs can reach."""
     lines: Lines = {}
 
     def recorded(function: Callable[..., Any], *arguments: object, **how: object) -> object:

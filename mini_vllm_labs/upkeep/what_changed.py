@@ -1,7 +1,7 @@
 """Write `docs/what-a-year-changed.md`, and the boxes of the handouts, from the rules of each release of vLLM.
 
-A box is a quotation that begins with "**Changed**" and names its rule. A handout may move a box, and the next run
-renews it there. Run it as `python -m mini_vllm_labs.upkeep.what_changed`.
+A box is a quotation that begins with "**Changed**" and names its rule. A handout may move a box; the next run updates
+it there. Run it as `python -m mini_vllm_labs.upkeep.what_changed`.
 """
 
 import re
@@ -73,7 +73,7 @@ def handout(phase: int) -> Path:
 
 
 def with_boxes(text: str, phase: int) -> str:
-    """Renew the boxes of a handout. A missing box is added before the tasks."""
+    """Update the boxes of a handout. A missing box is added before the tasks."""
     text = BOX.sub(lambda found: box(found[1]), text)
     taught = [name for name, place in HANDOUTS.items() if place == phase and f"(`{name}`)" not in text]
     boxes = "\n".join(map(box, taught))

@@ -1,4 +1,4 @@
-"""Finds small changes of a learner's file: a line that is deleted, an operator that is another."""
+"""Finds small changes to a learner's file: a deleted line, or a replaced operator."""
 
 import ast
 from collections.abc import Collection, Iterator
@@ -22,7 +22,7 @@ class Change:
 
 
 def deletions(phase: int, text: str, lines: Collection[int]) -> Iterator[Change]:
-    """Yield the file without one of these lines, each of which holds a whole statement."""
+    """Yield the file without one of these lines, each of which contains a whole statement."""
     rows = text.splitlines()
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, DELETED) or node.lineno != node.end_lineno or node.lineno not in lines:
@@ -35,7 +35,7 @@ def deletions(phase: int, text: str, lines: Collection[int]) -> Iterator[Change]
 
 
 def swaps(phase: int, text: str, lines: Collection[int]) -> Iterator[Change]:
-    """Yield the file with one operator, `and`, `or`, `min` or `max` on these lines swapped for its twin."""
+    """Yield the file with one operator, `and`, `or`, `min` or `max` on these lines replaced by its counterpart."""
     rows = text.splitlines()
     for line, start, end in places_of_words(ast.parse(text)):
         # `ast` counts bytes, so a line must be plain ASCII.

@@ -1,4 +1,4 @@
-"""Draws the eight questions of a viva by a seed, from runs of a learner's files."""
+"""Draws the eight questions of a viva with a seed, from runs of a learner's files."""
 
 from collections.abc import Sequence
 from random import Random
@@ -17,7 +17,7 @@ LEAST_ANSWERS = 3
 
 
 def make_sheet(files: Files, seed: int, requests: int = 8) -> Sheet:
-    """Draw a sheet. Raises `ValueError` if the files' run fails, is wrong, or has too few questions."""
+    """Draw a sheet. Raises `ValueError` if the run of the files fails, is wrong, or gives too few questions."""
     with RunPlayer(seed, requests) as player:
         base = player.play(files, watched=True)
         require_right(files, base, player)
@@ -48,7 +48,7 @@ def setup_of(base: Played, seed: int, requests: int) -> list[str]:
 
 
 def require_right(files: Files, base: Played, player: RunPlayer) -> None:
-    """Raise `ValueError` unless the run ended well and, where there is a reference, decided as that does."""
+    """Raise `ValueError` unless the run ended well and, if there is a reference, made the same decisions."""
     if base.problem:
         raise ValueError(f"a viva needs a run without errors, but in step {len(base.steps)}, {base.problem}")
     if solutions_exist():
@@ -61,9 +61,9 @@ def require_right(files: Files, base: Played, player: RunPlayer) -> None:
 
 
 def drawn(kinds: Sequence[Sequence[VivaQuestion]], rng: Random, number: int = NUM_QUESTIONS) -> list[VivaQuestion]:
-    """Draw questions of as many kinds as possible. The right answer is drawn first, then a question with it.
+    """Draw questions of as many kinds as possible. The right answer is drawn first, then a question that has it.
 
-    So no answer is more probable because it is more frequent in the run.
+    So no answer is more probable only because it is frequent in the run.
     """
     usable = [kind for kind in kinds if len({one.sameness for one in kind}) >= LEAST_ANSWERS]
     found = list[VivaQuestion]()

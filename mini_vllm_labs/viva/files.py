@@ -1,4 +1,4 @@
-"""Reads the files that a viva is about, and says in one sentence why there can be none."""
+"""Reads the files that a viva is about, and explains in one sentence why there can be no viva."""
 
 import ast
 import hashlib
@@ -19,7 +19,7 @@ OWN_FILE = re.compile(r"(?:.*[^a-zA-Z])?(?:phase|starter)_?(\d+)(?!\d).*\.py", r
 
 @dataclass(frozen=True)
 class Files:
-    """The text of each written phase from 1 to 5 that can run together, and the phases whose file began with a BOM."""
+    """The text of each written phase from 1 to 5 that can run, and the phases whose file had a BOM."""
 
     texts: Mapping[int, str]
     with_bom: Collection[int] = ()
@@ -46,7 +46,7 @@ class Files:
 def read_files(folder: Path = CHECKOUT) -> Files:
     """Read starters from a checkout, its `labs`, or a folder of files such as `phase1.py`.
 
-    Raises `ValueError` if there is none, one is unreadable, or phase 1 is not written.
+    Raises `ValueError` if there is no file, one is unreadable, or phase 1 is not written.
     """
     paths = {phase: path for phase in PHASES if (path := path_of(folder, phase)) is not None}
     if not paths:

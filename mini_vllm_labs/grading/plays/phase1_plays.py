@@ -296,7 +296,7 @@ def facts_of(request: Request) -> str:
 def work(phase1: ModuleType, num_sampled: int) -> Steps:
     """End a request while few and then many others wait; report whether the update does more work.
 
-    The better of two large sizes counts, because a growing dict or list may copy itself now and then.
+    The better of two large sizes counts, because a growing dict or list may occasionally copy itself.
     """
 
     def work_with(num_waiting: int) -> int:
@@ -316,7 +316,7 @@ def work(phase1: ModuleType, num_sampled: int) -> Steps:
 
 
 def leaves(phase1: ModuleType, num_requests: int, what: str) -> Seen:
-    """Let requests come and go, each with a separate step or update; report what they leave behind."""
+    """Let requests come and go, each with a separate step or update; report what remains of them."""
 
     def use(name: str) -> Request:
         name = name.replace(" ", "_")
@@ -387,7 +387,7 @@ def random_situation(rng: Random, many: int, long: int, *, with_waiting: bool) -
 
 
 def random_update(rng: Random, many: int) -> dict[str, Any]:
-    """Draw an update with stops of every kind, requests that are gone, and requests without a token."""
+    """Draw an update with stops of every kind, requests that no longer exist, and requests without a token."""
     names = some_ids(rng, rng.randint(1, 6) * many)
     gone = [name for name in names if rng.random() < 0.15]
     told = {

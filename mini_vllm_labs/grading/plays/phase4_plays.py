@@ -52,8 +52,8 @@ def hashes(phase4: ModuleType, calls: Sequence[Mapping[str, Any]]) -> Steps:
     """Hash blocks; number the hashes so that equal ones are visible.
 
     A call has `tokens`, and optionally `salt`, `adapter`, and the number of the call that returned the `parent`.
-    Further options: `keys` (how many of the two), `tuples` (instead of lists), and `apart` (equal numbers and texts are
-    different objects).
+    Further options: `keys` (how many of the two), `tuples` (instead of lists), and `apart` (equal numbers and strings
+    are different objects).
     """
     digests, seen = [phase4.ROOT_HASH], list[object]()
     for call in calls:
@@ -146,7 +146,7 @@ def strength(phase4: ModuleType) -> Steps:
 
 
 def restarts(phase4: ModuleType) -> Steps:
-    """Hash blocks here and as in a different process; report how many hashes are equal."""
+    """Hash blocks here and as a different process would; report how many hashes are equal."""
     keys: list[Keys] = [("salt", None), (None, "adapter"), *((f"salt {n}", f"adapter {n}") for n in range(9))]
     blocks: list[Block] = [(bytes(32), [1, 2, 3], ()), *((bytes(range(32)), [70_000, 2], pair) for pair in keys)]
     yield f"hash_block, for {len(blocks)} blocks, here and in another process"
@@ -366,9 +366,9 @@ def unless_hashes(request: Request, before: Mapping[str, object]) -> str:
 
 
 def work(phase4: ModuleType, call: str) -> Steps:
-    """Make a call among few and among many blocks; report whether it does more, in lines and copies.
+    """Make a call among few and among many blocks; report whether it does more work, in lines and copies.
 
-    The better of two large sizes counts, because a growing dict or list may copy itself now and then.
+    The better of two large sizes counts, because a growing dict or list may occasionally copy itself.
     """
     few, *many = (_work_among(phase4, call, number) for number in (SHORT, LONG, LONG + 150))
     yield f"{call} with {SHORT} and with {LONG} blocks: lines run and lists copied: {few} and {min(many)}"
@@ -402,7 +402,7 @@ def _work_among(phase4: ModuleType, call: str, num_blocks: int) -> int:
 
 
 def leaves(phase4: ModuleType, num_requests: int, way_out: str) -> Seen:
-    """Let requests come and go; cache two blocks of each, then evict them. Report what they leave behind."""
+    """Let requests come and go; cache two blocks of each, then evict them. Report what remains of them."""
     cache = phase4.HashPrefixCache(4)
 
     def use(name: str) -> Request:

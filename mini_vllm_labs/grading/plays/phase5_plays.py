@@ -64,7 +64,7 @@ def policy_of(phase5: ModuleType, settings: Settings, choices: Choices | None) -
 
 
 def made(settings: Settings) -> str:
-    """Return the construction of a policy as a text."""
+    """Return the call that constructs a policy, as text."""
     named: dict[str, object] = {"threshold": "off", "max_model_len": 10**6, "chunking": 1, "guard": 0, **settings}
     switches = {name: "on" if named.pop(name) else "off" for name in ("chunking", "guard")}
     return f"ChunkedPrefillPolicy({', '.join(f'{name} {value}' for name, value in (named | switches).items())})"
@@ -130,7 +130,7 @@ def asked(phase5: ModuleType, settings: Settings, calls: Sequence[str], choices:
 
     "A PREEMPTED 10+7 at 12 budget 100": 12 of 10 prompt and 7 generated tokens are computed, by the argument. With
     "counter 3" (the request's counter) instead of the budget, `should_sample` is called. A call with "chunks of 16"
-    plays all steps with a budget of 16. A final "past 7" seeds fields without a rule.
+    plays all steps with a budget of 16. A final "past 7" seeds the fields that no rule mentions.
     """
     yield made(settings)
     chunking = Chunking(phase5, settings, choices)
@@ -205,7 +205,7 @@ def admissions(
     """Find how many free blocks admit a request: alone, then with the running requests.
 
     With "W WAITING 17 hits 4 1 beside A 8 at 7 on 1 2, B 11+5 at 4 on 3", W has 17 tokens. A has computed 7 of its 8
-    and holds blocks 1 and 2. With "600 times R 16 at 15 on 1", R0 to R599 hold a block each, from 1 on.
+    and holds blocks 1 and 2. With "600 times R 16 at 15 on 1", R0 to R599 hold one block each, from block 1 on.
     """
     yield made(settings)
     living, kv = Living(Random(0)), FrozenKV(1, {}, [])
@@ -228,7 +228,7 @@ def admissions(
 
 
 def leaves(phase5: ModuleType, num_requests: int, choices: Choices | None = None) -> Seen:
-    """Let requests come and go, calling all three methods for each; report what they leave behind."""
+    """Let requests come and go, calling all three methods for each; report what remains of them."""
     policy, kv = policy_of(phase5, {"guard": 1}, choices), FrozenKV(4, {"A": [1]}, [2, 3, 4, 5])
 
     def use(name: str) -> None:

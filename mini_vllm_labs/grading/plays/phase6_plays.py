@@ -96,7 +96,7 @@ class LivingRows:
         self.tables: dict[str, list[int]] = {}
 
     def now(self, batch: Sequence[ScheduledRequest]) -> list[ScheduledRequest]:
-        """Return the shares with living requests. A starting request is a new object that takes over the name."""
+        """Return the shares with living requests. A request that starts is a new object under the old name."""
         rows = list[ScheduledRequest]()
         for row in batch:
             name = row.request.request_id
@@ -171,7 +171,7 @@ def seen_of(function: str, answer: Any) -> Seen:
 
 
 def sizing(phase6: ModuleType, function: str, given: Sequence[float]) -> Steps:
-    """Size a block or the cache; report the result, or the numbers that an error names."""
+    """Size a block or the cache; report the result, or the numbers in the error."""
     told = dict(zip(SIZES[function], given, strict=True))
     yield f"{function}({', '.join(f'{name}={value:,}' for name, value in told.items())})"
     try:

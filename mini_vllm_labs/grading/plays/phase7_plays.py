@@ -64,7 +64,7 @@ def lookups(phase7: ModuleType, calls: Sequence[tuple[Text, int, int, int]]) -> 
 
 
 def reads(phase7: ModuleType, what: str) -> Steps:
-    """Look up a long text that counts reads; report the drafts, and whether the reads are few."""
+    """Look up a long text that counts its reads; report the drafts, and whether the reads are few."""
     limit = READS_PER_TOKEN * len(LONG_TEXTS[what])
     work, drafts, num_lines = LookupWork(limit), list[Any](), 0
     text = text_of(LONG_TEXTS[what], work)
@@ -270,7 +270,7 @@ def accepted(phase7: ModuleType, calls: Sequence[tuple[Ints, Ints]]) -> Steps:
 
 
 def leaves(phase7: ModuleType, num_requests: int) -> Seen:
-    """Let requests with drafts come and go; report what they leave behind."""
+    """Let requests with drafts come and go; report what remains of them."""
     scheduling = phase7.SpeculativeScheduling(4, True)
 
     def use(name: str) -> Request:
@@ -287,7 +287,7 @@ def leaves(phase7: ModuleType, num_requests: int) -> Seen:
 
 
 def texts_leave(phase7: ModuleType, num_texts: int) -> Seen:
-    """Look up many texts; report what they leave behind."""
+    """Look up many texts; report what remains of them."""
 
     def use(name: str) -> None:
         newest = int(name.split()[-1]) + 1000 * name.startswith("then")
@@ -312,7 +312,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def _random_lookup(rng: Random) -> tuple[list[int], int, int, int]:
-    """Draw a text of few different tokens, so that runs repeat. Some ids contain others digit by digit."""
+    """Draw a text of few different tokens, so that runs repeat. The digits of some ids contain those of others."""
     kinds = [*rng.choice((range(9), SMALL, SMALL, LARGE, ALIKE))][: rng.choice((1, 2, 2, 3, 3, 4, 9))]
     tokens = rng.choices(kinds, k=rng.choice((rng.randint(1, 24), rng.randint(1, 24), 60)))
     shortest = rng.choice((1, 2, 3, 3, 6))

@@ -39,9 +39,10 @@ def scheduling_of(phase8: ModuleType, num_speculative_tokens: int) -> AsyncSched
 def placeholders(phase8: ModuleType, num_speculative_tokens: int, calls: Sequence[str]) -> Steps:
     """Call the methods about requests that live on, and of a new object about copies; report the changes.
 
-    The call "take 2: A 3+1 of 9 at 10 with 4 past 7" plans a step with 2 drafts for A. Request A has 3 prompt tokens,
-    1 of 9 generated ones, 10 computed and 4 placeholders. Its "past 7" seeds fields without a rule. Call "fill 2: ..."
-    applies arrived tokens, "over: ..." calls `is_surely_over`. Call "change A" sets A's placeholder drafts to [17].
+    The call "take 2: A 3+1 of 9 at 10 with 4 past 7" plans a step with 2 drafts for A. Request A has 3 prompt tokens, 1
+    of 9 generated ones, 10 computed and 4 placeholders. Its "past 7" seeds the fields that no rule mentions. Call "fill
+    2: ..." applies arrived tokens, "over: ..." calls `is_surely_over`. Call "change A" sets A's placeholder drafts to
+    [17].
     """
     yield f"PlaceholderScheduling({num_speculative_tokens})"
     scheduling, living = scheduling_of(phase8, num_speculative_tokens), Living(Random(0))
@@ -104,7 +105,7 @@ def drafts_of(living: Living, but: str = "") -> Seen:
 
 
 def shares(phase8: ModuleType, calls: Sequence[Share], past: int = 0) -> Steps:
-    """Correct shares, those of one request and alone; report the new share, and changes of the old one.
+    """Correct shares, both among others and alone; report the new share, and changes of the old one.
 
     A call is (start, known tokens, stand-ins, rejected drafts, present drafts, whether it needs a token). `past` seeds
     the fields that requests carry over from earlier steps.
@@ -165,7 +166,7 @@ def held(share: ScheduledRequest) -> list[object]:
 
 
 def leaves(phase8: ModuleType, num_requests: int) -> Seen:
-    """Let requests come and go, making every call for each; report what they leave behind."""
+    """Let requests come and go, making every call for each; report what remains of them."""
     scheduling = scheduling_of(phase8, 2)
 
     def use(name: str) -> None:

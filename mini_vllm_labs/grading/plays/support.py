@@ -1,4 +1,4 @@
-"""Makes requests for the graded tests. No task is in this file."""
+"""Makes requests for the graded tests. This file contains no task."""
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -44,7 +44,7 @@ def make_request(
 
 
 def as_typed(policy: Policy) -> Policy:
-    """Return an equal text that is a new object, like one from a command line or a file."""
+    """Return an equal string that is a new object, like one from a command line or a file."""
     return cast(Policy, "".join(list(policy)))
 
 

@@ -43,7 +43,7 @@ def all_claims(file: str = CARDS) -> Sequence[Claim]:
 
 
 def claim_of(subject: str, card: Mapping[str, Any], engine: EngineConfig, named: Mapping[str, Any]) -> Claim:
-    """Build a claim from its card. With a `unit`, the answer is a number, else one of the `options`."""
+    """Build a claim from its card. With a `unit`, the answer is a number, otherwise one of the `options`."""
     question, unit = card.get("question", "Is the claim true?"), card.get("unit", "")
     options = tuple(card["options"])
     asked = Question(question, subject, unit=unit) if unit else Question(question, subject, "choice", options)
@@ -87,7 +87,7 @@ def deck(lab: Lab, guess: Predictions) -> "Deck | Notice":
 
 
 def seats_deck(lab: Lab, guess: Predictions) -> "Deck | Notice":
-    """Return six cards of one picture, 16 seats and 5 running requests, each with a different cause."""
+    """Return six cards about one picture, with 16 seats and 5 running requests, each with a different cause."""
     played = lab.run(play_seats)
     if isinstance(played, Notice):
         return played

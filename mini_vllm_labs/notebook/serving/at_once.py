@@ -33,7 +33,8 @@ class Refused:
 
 @dataclass(frozen=True)
 class Heard:
-    """The clients' answers, and the order in which their pieces arrived, which a recorded conversation lacks."""
+    """The clients' answers, and the order in which their pieces arrived, which a recorded conversation does not
+    contain."""
 
     answers: Mapping[str, str | Refused]
     order: Sequence[str] = ()
@@ -77,7 +78,7 @@ def ask_at_once(
 ) -> tuple[dict[str, str | Refused], list[str]]:
     """Call each function with a client while the engine is paused, then resume the engine.
 
-    A client starts only when the previous request has arrived or been refused. Returns the answers and the order of
+    A client starts only after the previous request has arrived or been refused. Returns the answers and the order of
     their pieces. Raises the error that an engine's failure causes in a client.
     """
     order = list[str]()

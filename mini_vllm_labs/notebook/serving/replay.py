@@ -101,7 +101,8 @@ def piece_of(event: str) -> str:
 
 
 class RecordedServer(ThreadingHTTPServer):
-    """Listens on a free port of this machine. The nth equal request gets the nth recorded answer, or the last one."""
+    """Listens on a free port of this machine. The nth of several equal requests gets the nth recorded answer, or the
+    last one."""
 
     def __init__(self, config: EngineConfig, lineup: Lineup) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -150,4 +151,4 @@ class Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Print nothing into the cell."""
+        """Print nothing in the cell."""

@@ -1,4 +1,5 @@
-"""Draws the free queue during planning and after the step, head first: blocks that leave and blocks given back."""
+"""Draws the free queue during planning and after the step, head first, with blocks that leave and blocks that
+return."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Draws a request's slots before and after the verdict: computed, kept for drafts, taken back."""
+"""Draws a request's slots before and after the verdict: computed, reserved for drafts, rolled back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

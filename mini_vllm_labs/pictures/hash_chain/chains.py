@@ -121,7 +121,7 @@ def num_alike(one: Sequence[object], other: Sequence[object]) -> int:
 
 @dataclass(frozen=True)
 class Kin:
-    """The most similar earlier chain, the number of common blocks, and the place of the first differing token."""
+    """The most similar earlier chain, the number of common blocks, and the position of the first differing token."""
 
     chain: Chain
     num_common: int

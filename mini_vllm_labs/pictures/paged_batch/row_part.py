@@ -1,4 +1,4 @@
-"""Draws the row: all tokens of the step side by side, with their positions, slots and needs for logits."""
+"""Draws the row: all tokens of the step, with their positions, slots, and whether they need logits."""
 
 from mini_vllm_labs.pictures import svg
 from mini_vllm_labs.pictures.paged_batch.flat_step import at

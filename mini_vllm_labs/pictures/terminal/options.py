@@ -35,7 +35,7 @@ Threads = Annotated[
 
 
 def threads_to_use(chosen: int | None) -> int:
-    """Return the number of threads from `--threads`, else from `OMP_NUM_THREADS`, else one per CPU."""
+    """Return the number of threads from `--threads`, otherwise from `OMP_NUM_THREADS`, otherwise one per CPU."""
     return chosen or (NUM_THREADS.get() or os.cpu_count() or 1)
 
 
@@ -49,7 +49,7 @@ def open_llm(
     adapters: Mapping[str, str] | None = None,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> "LLM":
-    """Build an `LLM`; call `on_progress` before each part that takes long."""
+    """Build an `LLM`; call `on_progress` before each slow part."""
     if lineup.runner != "absent" or dense:
         on_progress("Loading torch and the model ...")
     from mini_vllm import LLM
@@ -67,13 +67,14 @@ def adapters_of(options: Sequence[str]) -> dict[str, str]:
 
 
 def stands_in_for_phase_6(lineup: Lineup, model: str | None, *, fake_model: bool) -> bool:
-    """Return whether a plain forward pass replaces phase 6: it is absent, but torch and a model are installed."""
+    """Return whether a plain forward pass replaces phase 6: the phase is absent, but torch and a model are
+    installed."""
     has_model = model is not None or (CHECKOUT / "mini_vllm" / "embedded_model" / "model.safetensors").exists()
     return lineup.runner == "absent" and not fake_model and has_model and find_spec("torch") is not None
 
 
 def remark_on_phase_6(lineup: Lineup, *, dense: bool) -> str:
-    """Return a remark on the model that generates the text without phase 6, or an empty string."""
+    """Return a note about the model that generates the text without phase 6, or an empty string."""
     if lineup.runner != "absent":
         return ""
     if dense:

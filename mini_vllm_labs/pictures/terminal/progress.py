@@ -62,7 +62,7 @@ def reported(text: str, console: Console | None = None) -> Iterator[ProgressRepo
 
 
 class ProgressLines:
-    """Prints a line on stderr after two seconds and then every ten seconds, regardless of the work's reports."""
+    """Prints a line on stderr after two seconds and then every ten seconds, however often the work reports."""
 
     def __init__(self, text: str) -> None:
         self._started = self._part_started = time.monotonic()

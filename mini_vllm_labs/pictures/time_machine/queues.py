@@ -54,7 +54,7 @@ def chips(
 ) -> svg.Markup:
     """Draw as many requests as fit, as labels on their colours, and the number of the others.
 
-    Neighbours with the same mark share it.
+    Neighbours with the same mark share one mark.
     """
     if not request_ids:
         return svg.text(0, HIGH / 2 + 4, "none", class_="mv-faint")

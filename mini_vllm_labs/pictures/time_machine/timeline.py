@@ -42,11 +42,11 @@ class Timeline:
         max_rows: int = MAX_ROWS,
         num_hidden: int | None = None,
     ) -> None:
-        """`axes` has the places of the steps, by scale. `mark` is a step to highlight: the first difference.
+        """`axes` contains the positions of the steps, by scale. `mark` is a step to highlight: the first difference.
 
         All rows together have at most `most_high` px, unless their text needs more. `shown` are the requests with a row
         (default: the first `max_rows` of the run); there is room for at least `num_rows` rows. `num_hidden` requests
-        are left out (default: the others of the run).
+        are omitted (default: the others of the run).
         """
         self.info, self.histories, self.axes, self.mark = info, histories, axes, mark
         self.shown = list(info.titles)[:max_rows] if shown is None else shown

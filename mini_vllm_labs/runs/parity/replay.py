@@ -69,7 +69,7 @@ class RecordedModel:
 class ScenarioReplay:
     """Runs one scenario on one lineup and checks the invariants after every step.
 
-    With `explain` the records say why requests got no token.
+    With `explain` the records state why requests got no tokens.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ def compare(
 ) -> ReplayDifference | None:
     """Replay a scenario and return the first difference from its recording, including block ids.
 
-    `policy` replaces the scenario's policy, and should decide the same. `releases` replace phase 14.
+    `policy` replaces the scenario's policy, and should make the same decisions. `releases` replace phase 14.
     """
     replay = ScenarioReplay(scenario, lineup, policy, releases)
     for number, recorded in enumerate(scenario.steps):

@@ -1,7 +1,7 @@
 """Messages between a worker and its parent over pipes: a secret mark and a line of JSON each.
 
 The worker takes over its own stdin and stdout before it loads untrusted code, so that code's output goes elsewhere. A
-line without the mark is never read as a message. A line cut short, because its process was killed, damages only
+line without the mark is never read as a message. A line that was cut off, because its process was killed, damages only
 itself. A line of any length takes a bounded amount of memory.
 """
 
@@ -18,7 +18,7 @@ Message = dict[str, Any]
 
 
 class ChannelError(Exception):
-    """The other end closed the channel, timed out, or sent a malformed message: see `reason`."""
+    """The other end closed the channel, timed out, or sent a malformed message; `reason` says which."""
 
     def __init__(self, reason: Literal["closed", "timeout", "malformed"], text: str) -> None:
         super().__init__(text)
@@ -71,7 +71,8 @@ class Channel:
         return message
 
     def take_back(self) -> None:
-        """Reuse the pipes after a fork: the child answered buffered messages and may have set them non-blocking."""
+        """Reuse the pipes after a fork: the child has answered buffered messages, and may have set the pipes to
+        non-blocking."""
         self._buffer.clear()
         os.set_blocking(self._read_fd, True)
         os.set_blocking(self._write_fd, True)

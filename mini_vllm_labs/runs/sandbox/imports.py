@@ -1,4 +1,4 @@
-"""Finds refused imports in a learner's file, because the packages that grade it know the answers."""
+"""Finds forbidden imports in a learner's file, because the packages that grade it know the answers."""
 
 import ast
 import re
@@ -15,9 +15,9 @@ IMPORTERS = ("import_module", "__import__", "find_spec", "run_module")
 
 @lru_cache  # each forked test checks the file again
 def refused_import(source: str | bytes) -> str:
-    """Return a sentence about the first refused import of a file; empty if there is none.
+    """Return a sentence about the first forbidden import of a file, or an empty string if there is none.
 
-    Starters may import `mini_vllm` and other phases' starters. A file that is not Python gives an empty text.
+    Starters may import `mini_vllm` and other phases' starters. A file that is not Python gives an empty string.
     """
     found = [(line, name) for line, name in imported_names(source) if is_refused(name)]
     if not found:

@@ -16,8 +16,8 @@ MEASURES_CPU = hasattr(signal, "setitimer")
 class Watchdog:
     """Ends the process when a time limit passes, and writes every thread's stack to a file.
 
-    The limit is in seconds of CPU time, so that a busy machine fails no test. Waiting code may take `WAITING_FACTOR`
-    times as long in wall time. On Windows the limit is wall time.
+    The limit is in seconds of CPU time, so that no test fails because of a busy machine. Waiting code may take
+    `WAITING_FACTOR` times as long in wall time. On Windows the limit is wall time.
     """
 
     def __init__(self, path: Path) -> None:

@@ -27,9 +27,8 @@ class WorkerProcess:
 
     `command` runs in `cwd`. A program that calls `channel.take_stdio` exchanges messages over its stdin and stdout and
     prints to stderr. If `has_channel` is false, stdin is empty and stdout is output. The first and the last
-    `output_bytes` / 2 of the output are kept. `pass_fds` (POSIX) stay open in the child.
-    Leaving the `with` block kills the process group. A child that left the group survives, unless the command is a
-    jail.
+    `output_bytes` / 2 bytes of the output are stored. `pass_fds` (POSIX) stay open in the child. Leaving the `with`
+    block kills the process group. A child that left the group survives, unless the command is a jail.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class WorkerProcess:
         self._channel.send(message, self.deadline)
 
     def receive(self, seconds: float | None = None) -> Message:
-        """Return the next message; wait until `deadline`, at most `seconds`. Raises `ChannelError`."""
+        """Return the next message; wait until `deadline`, but at most `seconds`. Raises `ChannelError`."""
         limits = [] if self.deadline is None else [self.deadline]
         limits += [] if seconds is None else [time.monotonic() + seconds]
         while True:
@@ -184,7 +183,7 @@ class WorkerProcess:
 
 
 class Output:
-    """Keeps the start and the end of a process's output, however long it is."""
+    """Stores the start and the end of a process's output, however long it is."""
 
     def __init__(self, num_bytes: int) -> None:
         self._half = num_bytes // 2

@@ -42,7 +42,7 @@ DECISION = re.compile(r"\s*(if|elif|while|for|break|continue)\b")
 class Event:
     """An event of a block (`subject` is its number) or a request (its id), and the lines that caused it.
 
-    The first of `places` decided the event; for a block it is the line that called the pool. The next one called it.
+    The first of `places` decided the event; for a block it is the line that called the pool. The next place called it.
     """
 
     step: int
@@ -108,7 +108,7 @@ def places_from(frame: FrameType | None) -> Iterator[Place]:
 class LineRecorder:
     """Records lines while its `with` block runs. Set `step` to the number of each step before it runs.
 
-    It replaces a debugger's trace function and slows every call down.
+    It replaces a debugger's trace function, and slows down every call.
     """
 
     step: int = 0
@@ -137,7 +137,8 @@ class LineRecorder:
         return Lines(ran, events, sources)
 
     def _waits(self, steps: Sequence[StepRecord]) -> Iterator[Event]:
-        """Yield the lines that refused the requests without a token, or the line that ended the step before them."""
+        """Yield the lines that refused the requests without a token, or the line that ended the step before considering
+        them."""
         for step, record in enumerate(steps):
             for name, found in record.get("reasons", {}).items():
                 if "preempted" in found["reason"]:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Recording:
     """All steps of a run from the first, and its constants.
 
-    `stalled` means that no later step could schedule anything. `lines` holds the phases' lines that ran, if recorded.
+    `stalled` means that no later step could schedule anything. `lines` contains the phases' lines that ran, if they
+    were recorded.
 
     Raises `ValueError` if the steps are not numbered 0, 1, 2, ...
     """
@@ -39,7 +40,7 @@ class Recording:
 
     @classmethod
     def of(cls, source: LLM | LLMEngine, titles: Mapping[str, str] | None = None) -> Self:
-        """Record the run so far of an engine built with `record=True`.
+        """Record a run so far, of an engine that was built with `record=True`.
 
         `titles` maps ids of requests to their questions. Raises `ValueError` if the engine does not record.
         """
@@ -64,7 +65,7 @@ class Recording:
         return replace(self, info=replace(self.info, priorities=dict(priorities) if differ else {}))
 
     def with_stuck_step(self) -> Self:
-        """Append an empty step to a stalled recording; return a different recording unchanged."""
+        """Append an empty step to a stalled recording; return any other recording unchanged."""
         if not self.stalled or not self.steps:
             return self
         last = self.steps[-1]
@@ -131,7 +132,8 @@ class Recording:
 
 
 def require_whole(steps: Sequence[StepRecord]) -> None:
-    """Raise `ValueError` unless the steps are numbered 0, 1, 2, ...: drawing a step needs all steps before it."""
+    """Raise `ValueError` unless the steps are numbered 0, 1, 2, ..., because drawing a step needs all steps before
+    it."""
     for place, record in enumerate(steps):
         if record["step"] != place:
             raise ValueError(f"record {place} is step {record['step']}, but a trace must be complete, from step 0 on")
@@ -143,7 +145,7 @@ def titles_of(steps: Sequence[StepRecord]) -> dict[str, str]:
 
 
 def prompt_lengths(steps: Sequence[StepRecord]) -> dict[str, int]:
-    """Return the number of prompt tokens of each request, 0 if it never ran.
+    """Return the number of prompt tokens of each request, or 0 if it never ran.
 
     A request that was never running at the end of a step computed its whole prompt in its first step.
     """

@@ -37,7 +37,7 @@ class RunInfo:
         return self._indices[request_id]
 
     def label(self, request_id: str) -> str:
-        """Return the request's own id if all ids are short names such as `r3`, else its letter."""
+        """Return the request's own id if all ids are short names such as `r3`, otherwise its letter."""
         return request_id if self._has_short_names else label(self.index(request_id))
 
     @cached_property
@@ -58,8 +58,8 @@ def is_short_name(request_id: str) -> bool:
 class RunState:
     """The state needed to draw the current step; `advance` applies the next step.
 
-    `tables` are the block tables while the step was computed. `remembered` maps a block to the request whose
-    content it holds. `texts` is filled by callers that have the texts.
+    `tables` are the block tables while the step was computed. `remembered` maps a block to the request whose content it
+    contains. `texts` is filled by callers that have the texts.
     """
 
     info: RunInfo

@@ -1,4 +1,4 @@
-"""Runs phases 7 and 8 in simulated time: drafts on the fake model, a step in flight without threads."""
+"""Runs phases 7 and 8 in simulated time: drafts on the fake model, and a step in flight without threads."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future

@@ -84,7 +84,7 @@ class Run:
 
 
 def run_workload(requests: Sequence[TimedRequest], config: EngineConfig, lineup: Lineup) -> list[StepRecord]:
-    """Run a workload on the fake model and return its trace. Raises like `Run`."""
+    """Run a workload on the fake model and return its trace. Raises the same errors as `Run`."""
     run = Run(requests, config, lineup)
     records = []
     while not run.finished:

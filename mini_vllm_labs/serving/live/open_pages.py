@@ -30,7 +30,7 @@ COMMENT = b":\n\n"
 
 @dataclass
 class Viewer:
-    """An open page and the picture it wants. `changed` wakes its stream."""
+    """An open page, and the picture that it wants. `changed` wakes its stream."""
 
     look: WantedPicture
     id: str = field(default_factory=lambda: uuid4().hex)
@@ -38,7 +38,7 @@ class Viewer:
 
 
 class OpenPages:
-    """Keeps the open pages and one drawing process for all of them.
+    """Manages the open pages and one drawing process for all of them.
 
     When the last page closes, the drawing process exits, the crowd leaves and the engine runs at full speed, because no
     page is left to resume it.
@@ -92,7 +92,7 @@ class OpenPages:
         return self._drawing
 
     async def status(self) -> dict[str, Any]:
-        """Return the status that a page shows with the picture; if the engine has stopped, its last known status."""
+        """Return the status that a page shows with the picture, or the last known status if the engine has stopped."""
         with suppress(EngineDeadError, ShuttingDownError):
             self._progress = await self.served.llm.call_during_step(progress_of)
         return {

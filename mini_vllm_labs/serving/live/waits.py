@@ -1,4 +1,4 @@
-"""What the waiting requests of a step wait for: counted in the engine's process, put into words for the page."""
+"""Finds out why the waiting requests of a step wait: counts in the engine's process, and sentences for the page."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ NUM_TOLD = 2
 
 
 class WaitGroup(NamedTuple):
-    """The number of requests that wait for one thing; `found` is the reason of `first`, the first of them."""
+    """The number of requests that wait for the same thing; `found` is the reason of `first`, the first of them."""
 
     mark: str
     number: int

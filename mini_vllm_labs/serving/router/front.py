@@ -66,7 +66,7 @@ class Front:
         await asyncio.gather(*map(self._look_at, self.replicas.all))
 
     async def _look_at(self, replica: Replica) -> None:
-        """Note whether a replica accepts requests, and warn in the terminal when it stops doing so."""
+        """Record whether a replica accepts requests, and warn in the terminal when it stops doing so."""
         before, replica.problem = replica.problem, await self._problem_of(replica)
         if replica.problem and not before and not self.replicas.is_shutting_down:
             logger.error("replica %d takes no more requests: %s", replica.index, replica.problem)
@@ -85,7 +85,7 @@ class Front:
         return "" if answer.status_code == 200 else str(told["error"]["message"])
 
     async def health(self) -> JSONResponse:
-        """Report the state of each replica and the reason if it accepts no requests; 503 if all refuse."""
+        """Report the state of each replica, and why it accepts no requests; the status is 503 if none does."""
         await self._look()
         states, problems = {str(one.index): not one.problem for one in self.replicas.all}, self.replicas.problems
         if self.replicas.is_shutting_down or not any(states.values()):
@@ -104,7 +104,7 @@ class Front:
         return await self._send(request, body, prefix_of_bytes(body))
 
     async def pass_on(self, request: Request) -> Response:
-        """Send any other request to the least busy replica, because all replicas would answer alike."""
+        """Send any other request to the least busy replica, because all replicas would give the same answer."""
         body = await read_body(request, self.replicas.settings) if request.method == "POST" else b""
         return await self._send(request, body, None)
 
@@ -153,7 +153,7 @@ class Front:
         return StreamingResponse(self._bytes_of(answer, replica), answer.status_code, kept)
 
     async def _bytes_of(self, answer: httpx.Response, replica: Replica) -> AsyncIterator[bytes]:
-        """Yield the answer as it arrives. The request ends with this generator, however that ends."""
+        """Yield the answer as it arrives. The request ends together with this generator, however that ends."""
         try:
             async for part in answer.aiter_raw():
                 # not decoded, because the header that names the encoding is also relayed

@@ -49,7 +49,7 @@ class Replica:
     def note_silence(self) -> str:
         """Count a late answer; kill the process after the second in a row. Return the problem.
 
-        After the first, the process only shows its stack, because a machine that wakes up may answer late once.
+        After the first, the process only prints its stack, because a machine that wakes up may answer late once.
         """
         self.num_silent += 1
         if self.num_silent < 2:
@@ -94,7 +94,7 @@ class Replicas:
 
     @property
     def problems(self) -> str:
-        """The problems and notices of the replicas at the last check; empty if all is well."""
+        """The problems and notices of the replicas at the last check; empty if there are none."""
         words = {replica.index: replica.problem or replica.notice for replica in self.all}
         return "; ".join(f"replica {index}: {said}" for index, said in words.items() if said)
 
@@ -103,7 +103,8 @@ class Replicas:
         return [replica for replica in self.all if replica.is_alive]
 
     async def shutdown(self, timeout: float) -> None:
-        """Send the replicas SIGTERM, and kill those still alive `SECONDS_TO_END` after `timeout`; at once if it is 0.
+        """Send the replicas SIGTERM, and kill those that are still alive `SECONDS_TO_END` after `timeout`, or
+        immediately if it is 0.
 
         Until then, each replica lets its requests finish within the limit of its settings.
         """

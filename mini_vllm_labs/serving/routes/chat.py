@@ -93,7 +93,7 @@ class ChatMessage(Fields):
 
     @model_validator(mode="after")
     def of_its_role(self) -> "ChatMessage":
-        """Refuse fields that belong to a different role."""
+        """Reject fields that belong to a different role."""
         if (self.tool_calls or self.function_call) and self.role != "assistant":
             raise ValueError(f"has calls, but only the role assistant may have them; its role is {self.role}")
         if (self.role == "tool") != (self.tool_call_id is not None):

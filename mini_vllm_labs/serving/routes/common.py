@@ -27,7 +27,8 @@ REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_ID_CHARACTERS}}}")
 
 
 def require_api_key(api_key: str | None) -> Callable[[Request], Awaitable[None]]:
-    """Return a dependency that raises `ApiError` (401) unless a request has the key. None admits every request."""
+    """Return a dependency that raises `ApiError` (401) unless a request has the key. A key of None admits every
+    request."""
 
     async def require(request: Request) -> None:
         if api_key is None:
@@ -89,7 +90,7 @@ def generate_router(
     fields: type[Body],
     texts_of: Callable[[Body, ServedModel], Awaitable[list[TextChoice]]],
 ) -> APIRouter:
-    """Return the route that answers a body of `fields` with the requested texts, whole or streamed."""
+    """Return the route that answers a body of `fields` with the requested texts, either whole or streamed."""
     router = APIRouter()
 
     @router.post(path)

@@ -83,7 +83,7 @@ class PriorityRequest(Fields):
 
 
 def priority_router(served: ServedModel) -> APIRouter:
-    """Return the route. vLLM lacks it: there, a request's priority is fixed on arrival."""
+    """Return the route. vLLM does not have this route: there, a request's priority is fixed on arrival."""
     router = APIRouter()
 
     @router.post("/v1/requests/{answer_id}/priority")

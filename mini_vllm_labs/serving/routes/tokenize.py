@@ -50,7 +50,7 @@ def tokenize_router(served: ServedModel) -> APIRouter:
         return [text_of(token) for token in tokens]
 
     async def encoded_list(values: Sequence[int | str]) -> str:
-        """Encode a list in pieces, between which other requests are served."""
+        """Encode a list in pieces, and serve other requests between them."""
         pieces = []
         for start in range(0, len(values), PIECE):
             pieces.append(compact(values[start : start + PIECE])[1:-1])

@@ -1,6 +1,6 @@
 """A league: runs the `MyPolicy` of each file on the same requests, each in a separate process with limits.
 
-The limits keep a league going whatever a file does. With bubblewrap, a file cannot write files or reach a network.
+The limits keep a league going whatever a file does. With bubblewrap, a file can neither write files nor use a network.
 Neither stops code that forges its own figures: if points count, read the code that you run.
 """
 

@@ -125,7 +125,7 @@ class HashedPrompt(LazyPrompt):
 
 @dataclass(frozen=True, slots=True)
 class TraceLoad:
-    """The first `num_requests` requests of a trace file, arriving `speed` times as fast."""
+    """The first `num_requests` requests of a trace file, which arrive `speed` times as fast."""
 
     path: str
     num_requests: int = 2_000
@@ -136,7 +136,7 @@ class TraceLoad:
             raise ValueError(f"speed must be over 0, got {self.speed}")
 
     def left_out(self) -> str:
-        """Name the columns of the file that the requests ignore, and the consequence; empty if none."""
+        """Name the columns of the file that the requests ignore, and the consequence, or return an empty string."""
         _, first = next(_records(Path(self.path)), (0, {}))
         first = json.loads(first) if isinstance(first, str) else first
         lost = [name for name in first if name not in HARMLESS.union(ARRIVAL, INPUT, OUTPUT, TENANT)]
@@ -145,7 +145,7 @@ class TraceLoad:
     def requests(self, seed: int) -> list[TimedRequest]:
         """Return the requests in order of arrival; `seed` decides which of them are urgent.
 
-        Failed requests, which have no output in these traces, are left out. Raises `ValueError` with the line number
+        Failed requests, which have no output in these traces, are skipped. Raises `ValueError` with the line number
         if the format is unknown.
         """
         rows = sorted(islice(read_rows(Path(self.path)), self.num_requests), key=lambda row: row.arrival_time)

@@ -1,9 +1,9 @@
-"""Tests the shipped alerts: ten incidents on ten servers, watched by a real Prometheus.
+"""Tests the shipped alerts: ten incidents on ten servers, which a real Prometheus watches.
 
 Run it as `python -m mini_vllm_labs.upkeep.incidents`.
 
-Each incident must fire only its own alert, within 30 seconds. A healthy server must fire none. Every query of the
-dashboard must have an answer. It takes about 45 seconds. Without Prometheus it prints a message, and fails if
+Each incident must trigger only its own alert, within 30 seconds. A healthy server must not trigger any. Every query of
+the dashboard must have an answer. The test takes about 45 seconds. Without Prometheus it prints a message, and fails if
 `REQUIRE_PROMETHEUS` is set.
 """
 
@@ -37,7 +37,7 @@ Fired = dict[tuple[str, str], float]
 
 
 class NoPrometheusError(RuntimeError):
-    """`prometheus` or `promtool` is missing."""
+    """Raised if `prometheus` or `promtool` is missing."""
 
 
 def program(name: str) -> str:
@@ -49,7 +49,8 @@ def program(name: str) -> str:
 
 
 def check_files() -> None:
-    """Check the config and its rules with promtool. Raises `subprocess.CalledProcessError`; stderr has the reason."""
+    """Check the config and its rules with promtool. Raises `subprocess.CalledProcessError`; stderr contains the
+    reason."""
     promtool = program("promtool")
     for command in ("check", "config", "prometheus.yml"), ("check", "rules", "--lint-fatal", "alerts.yml"):
         subprocess.run([promtool, *command], cwd=OPERATE, check=True, stdout=subprocess.DEVNULL)

@@ -35,7 +35,7 @@ def first_difference(recorded: Mapping[str, Any], found: Mapping[str, Any]) -> D
     """Return the first difference of decisions of two traces; if there is none, the first difference of blocks and
     state.
 
-    Fields that one of the two lacks are not compared.
+    Fields that are missing in one of the two are not compared.
     """
     return _difference(recorded, found, decisions=True) or _difference(recorded, found, decisions=False)
 
@@ -68,7 +68,7 @@ def _normal(name: str, value: Any, *, decisions: bool) -> Any:
 
 
 def _described(name: str, old: Any, new: Any) -> tuple[str, Any, Any]:
-    """Return what differs in words, and the recorded and the found value of it."""
+    """Return a description of the difference, and its recorded and its found value."""
     if name == "scheduled":
         return _described_shares(old, new)
     if name == "detail":
@@ -80,7 +80,7 @@ def _described(name: str, old: Any, new: Any) -> tuple[str, Any, Any]:
 
 
 def _described_shares(old: Sequence[Step], new: Sequence[Step]) -> tuple[str, Any, Any]:
-    """Describe the first request of the step that is not treated alike."""
+    """Describe the first request of the step that is treated differently."""
     before, after = ({share["id"]: share for share in shares} for shares in (old, new))
     for share in old:
         if share["id"] not in after:

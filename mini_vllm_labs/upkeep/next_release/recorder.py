@@ -1,6 +1,6 @@
 """Drives the stock scheduler of the installed vLLM through a scenario and returns the trace.
 
-The format is that of `traces/README.md` and `traces33/README.md`. A field that the release cannot tell is left out.
+The format is that of `traces/README.md` and `traces33/README.md`. A field that the release cannot report is omitted.
 Wrappers around vLLM's functions observe and change nothing.
 """
 
@@ -22,7 +22,7 @@ PAUSES = {"off": "UNPAUSED", "new": "PAUSED_NEW", "all": "PAUSED_ALL"}
 
 
 class Connector:
-    """The scenario's connector with vLLM's interface; what it is not asked for here does nothing."""
+    """The scenario's connector with vLLM's interface; methods that are not needed here do nothing."""
 
     supports_divergent_local_hybrid_hits = False
 
@@ -64,7 +64,7 @@ class AnyText:
 
 
 class Recorder:
-    """Records one scenario. Raises `ValueError` if the release refuses it."""
+    """Records one scenario. Raises `ValueError` if the release rejects it."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario, self.config = scenario, scenario.line["config"]
@@ -199,7 +199,8 @@ class Recorder:
             self.scheduler.update_draft_token_ids(DraftTokenIds(req_ids=order, draft_token_ids=drafts))
 
     def _draft(self, request_id: str) -> list[int]:
-        """Return the scenario's drafts: the accepted ones are what the model will sample, the others one more."""
+        """Return the scenario's drafts: accepted drafts equal what the model will sample, and the others are one
+        higher."""
         if self.requests[request_id].is_finished():
             return []
         first, plan = self.model.num_sampled[request_id], self.scenario.line["drafts"]

@@ -154,7 +154,7 @@ def past_a_load() -> Picture:
 
 
 def compute_then_memory() -> Film:
-    """Return the film of phase 5's handout, in which first compute is the gate and then memory."""
+    """Return the film of phase 5's handout, in which first compute and then memory is the limit."""
     return gates(play_workload(two_gates(), TWO_GATES, parse_lineup("solution:1-5")).recording)
 
 

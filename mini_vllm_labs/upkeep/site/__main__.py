@@ -1,4 +1,4 @@
-"""`python -m mini_vllm_labs.upkeep.site [FOLDER]`: build the website into `build/site`. `make site` calls it."""
+"""`python -m mini_vllm_labs.upkeep.site [FOLDER]`: build the website into `build/site`. `make site` calls this."""
 
 import argparse
 import shutil
@@ -18,7 +18,8 @@ BUILD = CHECKOUT / "build"
 
 
 def assemble(edition: Mapping[str, bytes], downloads: Downloads, site: Path) -> None:
-    """Write the site of a student edition (path to content). Raises `DownloadError` if a part is unavailable."""
+    """Write the site of a student edition (a mapping from path to content). Raises `DownloadError` if a part is
+    unavailable."""
     work = site.with_name(f"{site.name}.unfinished")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)

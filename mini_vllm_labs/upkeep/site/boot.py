@@ -1,7 +1,7 @@
 """Sets up the course in a browser's kernel. IPython's configuration, in the same wheel, calls `boot` at its start.
 
-The course is kept in the kernel's memory, where imports are fast. A learner's edits are kept on the drive, which is the
-browser's storage. Before every cell, changed starters are copied from the drive into the course.
+The course is stored in the kernel's memory, where imports are fast. A learner's edits are stored on the drive, which is
+the browser's storage. Before every cell, changed starters are copied from the drive into the course.
 
 There is no shell, so the handouts' commands work unchanged as lines of a cell.
 """
@@ -59,7 +59,8 @@ def unpack(course: Path = COURSE, drive: Path = DRIVE) -> None:
 
 
 class ExecutorHere(concurrent.futures.Executor):
-    """Computes at once in the calling thread, the browser's only one. The course does not depend on thread order."""
+    """Computes immediately in the calling thread, the only thread of the browser. The course does not depend on thread
+    order."""
 
     def __init__(self, max_workers: int | None = None, thread_name_prefix: str = "") -> None:
         pass
@@ -78,7 +79,7 @@ def ended(status: int) -> NoReturn:
 
 
 def commands_marked(lines: list[str]) -> list[str]:
-    """Put `!` before each command of a cell if the cell has only the handouts' commands and comments."""
+    """Put `!` before each command of a cell if the cell contains only the handouts' commands and comments."""
     is_shell = all(COMMAND.fullmatch(line) or BESIDE_COMMANDS.fullmatch(line) for line in lines)
     return [f"!{line}" if is_shell and COMMAND.fullmatch(line) else line for line in lines]
 

@@ -51,7 +51,7 @@ class DownloadError(ValueError):
 
 
 class Downloads:
-    """Keeps the parts in one folder. Each method downloads a missing part; raises `DownloadError` on failure."""
+    """Stores the parts in one folder. Each method downloads a missing part; raises `DownloadError` on failure."""
 
     def __init__(self, cache: Path) -> None:
         self.cache = cache
@@ -106,7 +106,7 @@ class Downloads:
 
 
 def run(*command: str | Path, cwd: Path) -> None:
-    """Run a command. Raises `DownloadError` with its last 15 lines of output if it fails."""
+    """Run a command. Raises `DownloadError` with the command's last 15 lines of output if it fails."""
     try:
         done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -123,7 +123,7 @@ def write_zip(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def write_course_wheel(edition: Mapping[str, bytes], folder: Path) -> Path:
-    """Write the wheel of an edition. Its version is a hash of its content, so browsers never keep an older one."""
+    """Write the wheel of an edition. Its version is a hash of its content, so browsers never use an older one."""
     kept = {path: edition[path] for path in sorted(edition) if belongs(path)}
     packed = zipped(kept)
     version = f"0+{hashlib.sha256(packed + BOOT.read_bytes()).hexdigest()[:12]}"

@@ -51,10 +51,10 @@ ADDED = (
 
 
 def write_pyodide_folder(core: Path, folder: Path, wheels: Iterable[Path]) -> None:
-    """Copy the core and the wheels, and write the lock. If a package has two wheels, the later one wins.
+    """Copy the core and the wheels, and write the lock. If a package has two wheels, the later one is used.
 
-    The lock of the npm package names about 350 packages that only a content network has. Our lock refers to files in
-    the same folder by their plain names, so that Pyodide sends no requests to other hosts.
+    The lock of the npm package names about 350 packages that only a content delivery network has. Our lock refers to
+    files in the same folder by their plain names, so that Pyodide sends no requests to other hosts.
     """
     folder.mkdir()
     for name in CORE:

@@ -38,7 +38,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def generated(scheduler: str, model: str, **more: Any) -> dict[str, Any]:
-    """Return each answer's tokens and vLLM's number of preemptions; `more` holds further vLLM settings."""
+    """Return each answer's tokens and vLLM's number of preemptions; `more` contains further vLLM settings."""
     scheduler_cls = LEARNERS if scheduler == "ours" else None
     engine = LLMEngine.from_engine_args(EngineArgs(model, scheduler_cls=scheduler_cls, **(SETTINGS | more)))
     for number, topic in enumerate(TOPICS):

@@ -56,7 +56,7 @@ def write_hub(folder: Path) -> None:
 
 
 def run(scheduler: str, lineup: str, folder: Path, files: Sequence[str]) -> dict[str, str]:
-    """Run test files with the scheduler `stock` or `ours`; return why each test failed, "" if it passed."""
+    """Run test files with the scheduler `stock` or `ours`; return why each test failed, or "" if it passed."""
     write_hub(folder)
     report = folder / f"{scheduler}.xml"
     variables = {

@@ -1,4 +1,4 @@
-"""Restores the kept steps: their records, their states, and the histories of their requests."""
+"""Restores the stored steps: their records, their states, and the histories of their requests."""
 
 import pickle
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ class LiveInfo(RunInfo):
 
 class LiveHistories(Histories):
     def arrive(self, request_id: str) -> None:
-        """Begin the history of a request, unless it has one."""
+        """Start the history of a request, unless it has one."""
         self.of.setdefault(request_id, RequestHistory())
 
     def between(self, first: int, last: int) -> list[str]:
@@ -69,7 +69,7 @@ class LiveHistories(Histories):
         ]
 
     def add(self, state: RunState) -> None:
-        """Add the state's current step. Unlike in a whole run, requests that have ended take no time."""
+        """Add the state's current step. Unlike in a whole run, requests that have ended cost no time."""
         record = state.record
         assert record is not None
         kinds = {share["id"]: "decode" if state.is_decode(share) else "prefill" for share in record["scheduled"]}
@@ -113,7 +113,7 @@ class LiveRun:
                 self._add(pickle.loads(step))
 
     def state(self, step: int) -> RunState:
-        """Return the state in a step. The next call changes the same object, so use it before."""
+        """Return the state in a step. The next call changes the same object, so use it before that."""
         if step >= self.newest:
             return self._state
         first = max(place for place in self._keyframes if place <= step)
@@ -162,7 +162,7 @@ class LiveRun:
             del self._keyframes[old]
 
     def _forget_ended(self) -> None:
-        """Drop the requests that ended before the first kept step."""
+        """Drop the requests that ended before the first stored step."""
         of, oldest = self.histories.of, self.oldest
         ended = {name: last_step(of[name]) for name in self.info.titles if name not in self._alive}
         self.info.end_time_of([name for name, last in ended.items() if last < self.newest - RECENT])
@@ -204,7 +204,7 @@ class LiveRun:
 def state_of(keyframe: Keyframe, before: RunState) -> RunState:
     """Return the state in a keyframe, completed from the state before it.
 
-    A keyframe lacks the owners of the blocks' content and the counters of known requests that have ended.
+    A keyframe does not contain the owners of the blocks' content and the counters of known requests that have ended.
     """
     info = before.info
     state = RunState(
@@ -227,5 +227,5 @@ def state_of(keyframe: Keyframe, before: RunState) -> RunState:
 
 
 def last_step(history: RequestHistory) -> int:
-    """Return the last step in which a request was present, or -1 without one."""
+    """Return the last step in which a request was present, or -1 if there is none."""
     return history.spans[-1].last if history.spans else -1

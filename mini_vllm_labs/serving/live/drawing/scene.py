@@ -37,7 +37,7 @@ LEGEND = {"drafts": [(RIGHT, "accepted"), (WRONG, "rejected")]}
 
 
 def picture_of(run: LiveRun, look: WantedPicture, constants: Mapping[str, Any]) -> Picture:
-    """Draw the step that a page shows, or the nearest step that is kept."""
+    """Draw the step that a page shows, or the nearest step that is stored."""
     newest = run.newest
     step = newest if look.step is None else max(run.oldest, min(newest, look.step))
     state, width = as_seen(run, step), float(look.width)
@@ -123,7 +123,7 @@ def timeline_part(run: LiveRun, state: RunState, look: WantedPicture, height: fl
 
 
 def rows_of(run: LiveRun, state: RunState, follow: str, first: int, last: int, num_rows: int) -> list[str]:
-    """Return the requests with rows: the followed one, those of a near preemption, then the others by arrival."""
+    """Return the requests with rows: the followed one, those of a nearby preemption, then the others by arrival."""
     assert state.record is not None
     record, titles = state.record, run.info.titles
     near = [
@@ -153,7 +153,7 @@ def figures_of(run: LiveRun, state: RunState) -> dict[str, Any]:
 
 
 def waits_told(run: LiveRun, state: RunState) -> dict[str, Any]:
-    """Return what the step's waiting requests wait for; nothing of a step that no page showed."""
+    """Return why the step's requests wait; empty for a step that no page showed."""
     assert state.record is not None
     return told(state.record["detail"].get("waits", []), run.info.label)
 
