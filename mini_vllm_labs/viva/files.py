@@ -19,7 +19,7 @@ OWN_FILE = re.compile(r"(?:.*[^a-zA-Z])?(?:phase|starter)_?(\d+)(?!\d).*\.py", r
 
 @dataclass(frozen=True)
 class Files:
-    """The text of each written phase from 1 to 5 that can run, and the phases whose file had a BOM."""
+    """The text of each written phase from 1 to 5 that can run, and the phases whose file had BOMs."""
 
     texts: Mapping[int, str]
     with_bom: Collection[int] = ()

@@ -65,7 +65,7 @@ def test_an_engine_that_always_breaks_does_not_take_forever() -> None:
         (
             recorded('hello {"has": ["telepathy"]}'),
             TWO,
-            "unknown capability 'telepathy': take plain, gates, preemption",
+            "unknown capability 'telepathy': choose from plain, gates, preemption",
         ),
         (recorded('hello {"has": "plain"}'), TWO, "'has' in the greeting must be a list of strings, got 'plain'"),
         (recorded('hello {"follows": "0.1"}'), TWO, "follows '0.1'; the releases here are 0.13.0, 0.33.0"),

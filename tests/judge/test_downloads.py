@@ -74,7 +74,7 @@ def test_the_command_writes_a_roster_that_the_judge_reads(tmp_path: Path) -> Non
     assert "left out: readme.txt (not a name of Canvas)" in told.output
     assert read_roster(tmp_path / "out" / "roster.csv").ids == {"lovelaceada": "11", "babbagecharles": "12"}
     again = CliRunner().invoke(app, ["collect", str(download), str(tmp_path / "out")])
-    assert (again.exit_code, "a new or an empty folder" in again.output) == (2, True)
+    assert (again.exit_code, "a new or empty folder" in again.output) == (2, True)
 
 
 IN_FOLDERS, FLAT = "{}_{}_assignsubmission_file/{}", "{}_{}_assignsubmission_file_{}"

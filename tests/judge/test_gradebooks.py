@@ -112,7 +112,7 @@ def test_the_command_writes_all_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--canvas", "x.csv"], "need the student ids"),
+        (["--canvas", "x.csv"], "need student ids"),
         (["--roster", "r.csv"], "writes nothing"),
         (["--roster", "r.csv", "--canvas", "x.csv"], "'ID number'; Canvas expects ID, SIS User ID, SIS Login ID"),
         (["--csv", "."], "is a folder"),

@@ -290,7 +290,7 @@ BAD: dict[str, tuple[Spoil, str]] = {
     "a vision encoder": (edit(model_type="vit", architectures=["ViTModel"]), "vit .*does not continue a text"),
     "an encoder-decoder": (edit(model_type="t5", is_encoder_decoder=True), "has an encoder"),
     "a diffusion pipeline": (both(empty, write("model_index.json", "{}")), "diffusion pipeline"),
-    "sentence-transformers": (write("modules.json", "[]"), "sentence-transformers model, which embeds texts"),
+    "sentence-transformers": (write("modules.json", "[]"), "sentence-transformers model, which computes embeddings"),
 }
 NOT_FINITE: dict[str, Spoil] = {"NaN": first(UP, float("nan")), "infinity": first("lm_head.weight", float("-inf"))}
 """Only a load sees these: `mini-vllm info` reads no weight."""
