@@ -1,4 +1,4 @@
-"""The mark of tests that need a C compiler."""
+"""The mark for tests that need a C compiler."""
 
 import os
 

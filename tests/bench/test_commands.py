@@ -1,4 +1,4 @@
-"""All benchmarks at tiny sizes: record and text show the same sides, and bad input is refused with a message."""
+"""All benchmarks at tiny sizes: record and text show the same sides, and bad input is rejected with a message."""
 
 import json
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def figure(case: Case, side: str, name: str) -> float:
 
 
 def gains(figure_name: str, factor: float) -> Check:
-    """Return whether a feature's side has less of a figure, by a factor (below 1), or more."""
+    """Return whether a feature's side has a smaller (factor below 1) or larger figure by that factor."""
 
     def check(cases: list[Case]) -> bool:
         [case] = cases

@@ -1,4 +1,4 @@
-"""`mini-vllm bench gpu` without a GPU: what it says, its requests, its parts, the figures and the table."""
+"""`mini-vllm bench gpu` without a GPU: its messages, its requests, its parts, the figures and the table."""
 
 import json
 import sys

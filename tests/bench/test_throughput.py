@@ -1,4 +1,4 @@
-"""`mini-vllm bench throughput`: every backend serves the same requests, and what fails or is missing is named."""
+"""`mini-vllm bench throughput`: every backend serves the same requests, and failing or missing ones are named."""
 
 import json
 import os

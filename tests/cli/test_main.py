@@ -1,4 +1,4 @@
-"""What all commands share: their list, what they import, and how errors are shown."""
+"""Tests what all commands share: their list, their imports, and how errors are shown."""
 
 import json
 import os

@@ -109,7 +109,7 @@ def test_a_file_that_is_no_trace_is_refused(mini_vllm: Commands, tmp_path: Path,
 
 @pytest.fixture
 def victims_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queue a preempted request after all others, which no FCFS engine may do."""
+    """Queue a preempted request after all others, which an FCFS engine must not do."""
     monkeypatch.setattr(FCFSRequestQueue, "prepend_request", FCFSRequestQueue.add_request)
 
 

@@ -1,4 +1,4 @@
-"""An engine that breaks ends in a sentence with scenario and step, and the next scenario is played."""
+"""A broken engine is reported in a sentence with scenario and step, and the next scenario is played."""
 
 import json
 import re

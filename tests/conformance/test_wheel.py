@@ -1,4 +1,4 @@
-"""The suite's own wheel runs in an environment that holds nothing else."""
+"""The suite's own wheel runs in an environment that contains nothing else."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What strangers meet first: workflow, forms, hooks and root documents name commands and paths that exist."""
+"""The documents for newcomers (workflow, forms, hooks, root documents) name commands and paths that exist."""
 
 import re
 import shlex

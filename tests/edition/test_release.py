@@ -38,7 +38,7 @@ def test_no_file_of_solutions_tests_or_history(edition: dict[str, bytes]) -> Non
 
 
 def test_no_distinctive_line_of_a_solution_a_mutant_or_an_alternative(edition: dict[str, bytes]) -> None:
-    """Distinctive: longer than 40 characters, and in none of the starters, frame, tests and handouts."""
+    """A distinctive line has more than 40 characters and occurs in no starter, frame, test or handout."""
     public = set[str]()
     for folder in ("labs", "mini_vllm", "mini_vllm_labs/grading", "mini_vllm_labs/runs"):
         for path in (ROOT / folder).rglob("*"):

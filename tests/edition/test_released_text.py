@@ -85,7 +85,7 @@ def test_every_command_of_ours_exists_with_its_options(commands: list[Command]) 
 
 
 def problem_with(command: Command) -> str | None:
-    """Return why the command line would be refused before anything runs, None if it would not."""
+    """Return why the command line would be rejected before anything runs, or None."""
     found: Any = typer.main.get_command(app)
     words = command.words[1:]
     if words[0] == OF_THE_LAUNCHER:

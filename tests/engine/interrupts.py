@@ -14,7 +14,7 @@ CHECKS = str(ROOT / "mini_vllm" / "core" / "invariants.py")
 
 
 class Interruption:
-    """Where the exception was raised: `function:line`, empty until then."""
+    """The place where the exception was raised, `function:line`; empty until then."""
 
     place = ""
 

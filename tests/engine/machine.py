@@ -149,7 +149,7 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.engine.has_unfinished_requests())
     @rule(fault=st.sampled_from([*sorted(RAISES), "logits", "half", "before"]), pause=st.integers(0, 3))
     def step_with_a_fault(self, fault: Fault, pause: int) -> None:
-        """The step that applies a failed forward pass raises its fault; with a step in flight, a later step."""
+        """The step that applies a failed forward pass raises its fault; with a step in flight a later step does."""
         for _ in range(pause):
             self._step()
         self.faulty.fault, self.faulty.fired = fault, None
@@ -169,7 +169,7 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.engine.scheduler.requests and not self.config.async_scheduling)
     @rule(fault=st.sampled_from([None, "before", "half", "after", "logits"]), pick=st.integers(0, MAX_LIVE))
     def abort_in_flight(self, fault: Fault | None, pick: int) -> None:
-        """Abort a request during a forward pass that may fail: no uncomputed block stays in the prefix cache."""
+        """Abort a request during a forward pass that may fail; no uncomputed block may stay in the prefix cache."""
         requests = list(self.engine.scheduler.requests)
         request_id = requests[pick % len(requests)]
 
@@ -251,7 +251,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.spy.before_batch = None if self.config.async_scheduling else self.memory.note_hashes
 
     def _become_idle(self) -> None:
-        """Let the runner's thread finish what it has; only then does the cache hold what was planned."""
+        """Let the runner's thread finish its work, because only then does the cache contain what was planned."""
         if isinstance(self.engine, OverlappingEngine):
             for step in self.engine._in_flight:
                 step.result.exception()

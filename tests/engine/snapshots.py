@@ -1,4 +1,4 @@
-"""The whole state of an engine as plain values, to compare before and after, and the contents of its cache."""
+"""The whole state of an engine as plain values, for comparing before and after, and the contents of its cache."""
 
 from collections.abc import Callable
 from typing import Any

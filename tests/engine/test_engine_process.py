@@ -1,4 +1,4 @@
-"""What an engine in a process adds to one on a thread: pickles, a pipe, and what becomes of processes."""
+"""Tests what an engine in a process adds: pickles, a pipe, and the fate of processes."""
 
 import asyncio
 import os
@@ -117,7 +117,7 @@ def echo(engine: LLMEngine, content: bytes) -> bytes:
 
 
 def test_messages_larger_than_the_pipe_cross_without_deadlock(llm: AsyncLLM) -> None:
-    """Calls and answers of 4 MB from several threads at once: neither end waits for the other."""
+    """Calls and answers of 4 MB from several threads at the same time: neither end may wait for the other."""
     contents = [bytes([number]) * 4_000_000 for number in range(4)]
 
     def ask(content: bytes) -> bool:

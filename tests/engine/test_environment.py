@@ -1,4 +1,4 @@
-"""Environment variables: each is declared once, typed, and a wrong value names its variable."""
+"""Each environment variable is declared once, with a type, and a wrong value raises an error with its name."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""`LLM.get_metrics()`, what is logged, and the metrics of a request, on a clock that the test moves by hand."""
+"""`LLM.get_metrics()`, the log lines, and the metrics of a request, on a clock that the test moves."""
 
 import logging
 from dataclasses import replace

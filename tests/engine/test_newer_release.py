@@ -1,4 +1,4 @@
-"""The rules of a release after 0.13.0: they change no text, and what a release does not know is refused."""
+"""The rules of a release after 0.13.0 change no text, and settings that a release does not support are rejected."""
 
 from typing import Any
 

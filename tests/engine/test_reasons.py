@@ -1,4 +1,4 @@
-"""Every request that gets no token in a step has one reason, which is true of the code that ran."""
+"""Every request without a token in a step has one reason, which is true for the code that ran."""
 
 import gzip
 import json

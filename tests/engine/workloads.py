@@ -63,7 +63,7 @@ def make_workload(seed: int, num_requests: int = 6) -> list[TimedRequest]:
 def half_right_drafts(
     token_ids: list[int], num_speculative_tokens: int, prompt_lookup_min: int, prompt_lookup_max: int
 ) -> list[int]:
-    """Return the fake model's next tokens, with a mistake at a place that depends on the text, or none."""
+    """Return the fake model's next tokens, with a mistake at a position that depends on the text, or with none."""
     token_ids = [int(token_id) for token_id in token_ids]  # a faulty runner's tokens come here before they are checked
     drafts = fake_continuation(token_ids, num_speculative_tokens, LETTERS)
     place = crc32(bytes(str(token_ids), "ascii")) % (num_speculative_tokens + 2)
@@ -71,7 +71,7 @@ def half_right_drafts(
 
 
 def draft_half_right(engine: LLMEngine) -> None:
-    """Let an engine with phase 7 guess better than by looking up: the fake model's texts repeat nothing."""
+    """Make the drafts of an engine with phase 7 better than by lookup, as the fake model's texts do not repeat."""
     if isinstance(engine.runner, DraftingRunner) and isinstance(engine.runner.proposer, PromptLookup):
         engine.runner.proposer.look_up = half_right_drafts
 

@@ -1,6 +1,6 @@
 """Grades many starters in one copy of the course, each by `pytest` in a fork of a warm process.
 
-An import of everything that the tests need costs more than the tests of a phase.
+Importing everything that the tests need costs more than the tests of a phase.
 """
 
 import gc

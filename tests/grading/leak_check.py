@@ -1,6 +1,6 @@
-"""`python -m tests.grading.leak_check [PHASE ...]`: try what the student edition ships in the place of each task.
+"""`python -m tests.grading.leak_check [PHASE ...]` tries the code that the student edition ships in place of each task.
 
-The reference runs through the graded tests, and some of its calls are kept. A shipped function that answers all calls
+The reference runs through the graded tests, and some of its calls are stored. A shipped function that answers all calls
 of a task alike, by itself or behind an adapter of a line, is printed: a starter that names it would get points. A
 shipped class that has all methods of a task's class takes its place in the graded tests.
 """
@@ -45,7 +45,8 @@ ONE_PIPE = Lock()  # a child that inherits the other's pipe would keep it open
 
 
 def ways(args: tuple[Any, ...], named: dict[str, Any], names: list[str], wanted: Container[str]) -> list[Arguments]:
-    """Return arguments as they are, and as a line could pass them on. `names` are the parameters of the task."""
+    """Return arguments unchanged, and in the variants in which one line of code could pass them on. `names` are the
+    parameters of the task."""
     by_name = {**dict(zip(names, args, strict=False)), **named}
     return [
         (args, named),
@@ -88,7 +89,7 @@ def shipped() -> tuple[dict[str, Function], dict[str, type]]:
 
 
 def fits(signature: inspect.Signature, args: tuple[Any, ...], named: dict[str, Any]) -> bool:
-    """Return whether a call has the right number of arguments, and of the kinds that are written as classes."""
+    """Return whether a call has the right number of arguments, with the types that are written as classes."""
     try:
         bound = signature.bind(*args, **named).arguments
     except TypeError:
@@ -130,7 +131,8 @@ def forbid(event: str, args: tuple[Any, ...]) -> None:
 
 
 class TooLongError(BaseException):
-    """The time of a call is over. Not an `Exception`, so that the code under test does not catch it and continue."""
+    """Raised when the time of a call is over. Not an `Exception`, so that the code under test does not catch it and
+    continue."""
 
 
 def give_up(number: int, frame: object) -> None:
@@ -138,7 +140,8 @@ def give_up(number: int, frame: object) -> None:
 
 
 def in_children(names: list[str], act: Callable[[str], list[str]]) -> list[str]:
-    """Call `act` for each name in forked processes: one that ends or loops costs only itself. Return the lines."""
+    """Call `act` for each name in forked processes, so that one that exits or loops costs only itself. Return the
+    lines."""
     left, found, num_ended = list(names), list[str](), Counter[str]()
     while left:
         with ONE_PIPE:
@@ -243,7 +246,7 @@ def function_of(task: str) -> Function:
 
 
 def take_away(task: str) -> None:
-    """Let a function of the reference raise: what is tried may call it, and must not answer by that."""
+    """Make a function of the reference raise an error, because tried code must not use it to answer."""
 
     def unwritten(*args: Any, **named: Any) -> Any:
         raise NotImplementedError(task)

@@ -1,4 +1,4 @@
-"""Tests that learners write: locks that right answers open, the grade, and a sentence for each file that has none."""
+"""Learners' own tests: locks that right answers open, the grade, and a sentence for each file without a grade."""
 
 import json
 import lzma

@@ -1,4 +1,5 @@
-"""`python -m tests.judge [EVERY] [OFFSET] [--phase N]`: the judge on the catalogue of mistakes and fair alternatives.
+"""`python -m tests.judge [EVERY] [OFFSET] [--phase N]` runs the judge on the catalogue of mistakes and fair
+alternatives.
 
 Takes every EVERY-th entry, from an offset on. Prints for each phase how many fair files get all points and how many
 mistakes lose some, and names the exceptions.
@@ -56,9 +57,9 @@ def thinned(texts: Mapping[str, str], every: int, offset: int = 0) -> dict[str, 
 
 
 def loses(judge: Judge, phase: int, text: str, lately: list[Key] | None = None) -> bool:
-    """Return whether a file loses points in its phase. Stops at the first situation that goes wrong.
+    """Return whether a file loses points in its phase. Stops at the first wrong situation.
 
-    Those of `lately`, the latest first, are tried first: neighbours in the catalogue break the same function.
+    Those of `lately` are tried first, most recent first, because neighbours in the catalogue break the same function.
     """
     lately = [] if lately is None else lately
     every = [(group, number) for number in range(judge.settings.situations) for group in judge.groups]

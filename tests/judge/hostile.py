@@ -1,4 +1,4 @@
-"""Files that attack the judge or the machine: a solved phase 1 whose `clamp` attacks when it is called first."""
+"""Files that attack the judge or the machine: a solved phase 1 whose `clamp` attacks at its first call."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Nothing that a jail shows answers a question: the public doubles, handed in as answers, are wrong."""
+"""Nothing in a jail answers a question: the public doubles, handed in as answers, are wrong."""
 
 import re
 
@@ -50,7 +50,7 @@ def test_a_double_is_no_answer(phase: int) -> None:
 def test_what_reads_all_that_it_can_reach_gets_no_points(
     phase: int, jail: Jail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It knows no rule, and finds none, in three situations of each group. It also costs and keeps next to nothing."""
+    """It neither knows nor finds a rule in three situations of each group. It also has almost no costs or leftovers."""
     monkeypatch.setattr(cases, "MAX_CASES", 5)
     judge = Judge(JudgeSettings("read", situations=3, seconds=60, phases=(phase,)), jail)
     graded = judge.grade(Submission("reader", {phase: reader(phase)}))

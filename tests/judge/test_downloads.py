@@ -1,4 +1,4 @@
-"""Bulk downloads become one submission per learner, and nothing is written elsewhere."""
+"""Bulk downloads become one submission per learner, and no file is written elsewhere."""
 
 import io
 import stat

@@ -1,4 +1,4 @@
-"""What Canvas and Moodle import: their columns, a student's own id, and no text from a submission."""
+"""Files that Canvas and Moodle import: their columns, a student's own id, and no text from a submission."""
 
 import csv
 import io

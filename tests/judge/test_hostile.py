@@ -1,4 +1,4 @@
-"""Whatever a file does, the judge continues, awards the points due, and nothing changes outside the jail."""
+"""Whatever a file does, the judge continues and awards the right points, and nothing changes outside the jail."""
 
 import os
 import signal

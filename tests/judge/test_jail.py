@@ -1,4 +1,4 @@
-"""A jailed worker finds a compiled course, since it may write nothing, and no trace of earlier workers."""
+"""A jailed worker finds a compiled course, because it cannot write, and no trace of earlier workers."""
 
 import math
 import re

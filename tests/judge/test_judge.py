@@ -1,4 +1,4 @@
-"""Points: all for the reference and for fair alternatives, fewer for mistakes and only in their own phase."""
+"""Points: all for the reference and for fair alternatives; fewer for mistakes, only in their own phase."""
 
 import functools
 import os
@@ -57,7 +57,7 @@ def together(grade: SubmissionGrade) -> tuple[str, int]:
 
 
 def points_judged(phase: PlannedPhase) -> int:
-    """The last task is the whole phase in an engine, which all judge situations come from."""
+    """The last task is the whole phase in an engine, and all judge situations already are such runs."""
     return sum(task.points for task in phase.tasks[:-1])
 
 

@@ -1,4 +1,4 @@
-"""Names as the platforms write them, by small models of their writers, are read back to learner and phase."""
+"""Names in the platforms' formats, from small models of their writers, are read back to learner and phase."""
 
 import re
 import tempfile

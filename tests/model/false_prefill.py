@@ -1,6 +1,6 @@
-"""`python -m tests.model.false_prefill PORT`: a prefill process that does one thing wrong, or "none".
+"""`python -m tests.model.false_prefill PORT` runs a prefill process with one fault, or with "none".
 
-The first line of standard input has its name and a folder, from which the right blocks come.
+The first line of standard input contains the fault's name and a folder with the right blocks.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Folders of a tiny Llama, good and spoiled in one way each: what a load and `mini-vllm info --model` say of them."""
+"""Folders of a tiny Llama, good or with one fault, and the messages of loading and `mini-vllm info`."""
 
 import json
 import shutil

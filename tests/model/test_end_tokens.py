@@ -1,4 +1,4 @@
-"""Where the tokens come from that end a text, and stop strings that are control tokens."""
+"""Tests which tokens end a text, and stop strings that are control tokens."""
 
 from pathlib import Path
 from typing import Any

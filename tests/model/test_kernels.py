@@ -1,4 +1,4 @@
-"""Which functions the runner uses: Triton kernels on a GPU where they are available, else torch."""
+"""Tests which functions the runner uses: Triton kernels on a GPU if available, otherwise torch."""
 
 from importlib import import_module
 from pathlib import Path

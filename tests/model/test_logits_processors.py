@@ -113,7 +113,7 @@ def test_the_settings_are_not_without_effect() -> None:
 
 @pytest.mark.parametrize("engine_name", ENGINES)
 def test_logprobs_are_the_models_own(engine_name: str) -> None:
-    """Before penalties, one entry for each token, the sampled token among the likeliest."""
+    """Values before penalties, one entry per token, with the sampled token among the likeliest."""
     outputs = completions_of(engine_of(engine_name), SETTINGS["all"])
     for prompt, output in zip(prompts(), outputs, strict=True):
         rows = logits_after(load_model(None)[0].model, [*prompt, *output.token_ids]).log_softmax(-1)[len(prompt) - 1 :]

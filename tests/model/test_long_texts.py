@@ -1,4 +1,4 @@
-"""What a model takes from the longest text of a forward pass never reaches another text."""
+"""Values that a model derives from the longest text of a forward pass never affect another text."""
 
 import logging
 import random

@@ -1,4 +1,4 @@
-"""Structured output on the embedded model: what is generated matches, whatever else the engine does."""
+"""Structured output on the embedded model: generated texts match, whatever else the engine does."""
 
 import asyncio
 import json

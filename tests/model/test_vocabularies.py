@@ -1,4 +1,4 @@
-"""Structured output over every kind of vocabulary: no request dies, and each text is exactly what was allowed."""
+"""Structured output with every kind of vocabulary: no request fails, and each text is exactly one that was allowed."""
 
 import json
 import random
@@ -127,7 +127,7 @@ def test_forced_text_becomes_tokens_of_the_same_bytes(kind: str) -> None:
 
 
 class Words(ByteTokenizer):
-    """A tokenizer of a few tokens. Its last one ends a text."""
+    """A tokenizer of a few tokens. The last of them ends a text."""
 
     def __init__(self, *texts: bytes) -> None:
         self.texts = texts

@@ -1,4 +1,4 @@
-"""On a GPU a step waits once, for its tokens. Reading one number, which costs a CPU nothing, would wait there."""
+"""On a GPU a step waits only once, for its tokens. Reading one number, which costs a CPU nothing, would wait there."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

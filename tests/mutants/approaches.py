@@ -1,7 +1,7 @@
-"""`python -m tests.mutants.approaches`: seal the fair alternatives that a learner may see after a pass.
+"""`python -m tests.mutants.approaches` seals the fair alternatives that a learner may see after a pass.
 
 `tests/alternatives/approaches.toml` chooses them: under a task the names of alternatives of its phase, each with a
-sentence on what it costs; `shows` has the functions that belong to the task.
+sentence on its cost; `shows` lists the functions that belong to the task.
 """
 
 import ast
@@ -65,7 +65,7 @@ def is_shown(node: ast.stmt, owner: str, shows: Container[str], planned: Contain
 
 
 def main() -> None:
-    """Seal what is chosen, and print how many approaches each task has."""
+    """Seal the chosen approaches, and print how many each task has."""
     FOLDER.mkdir(exist_ok=True)
     by_phase: dict[str, dict[str, str]] = {}
     for task, found in chosen().items():

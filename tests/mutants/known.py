@@ -1,7 +1,7 @@
-"""`python -m tests.mutants.known`: lock the mistakes and fair ways on which `mini-vllm grade-tests` tries tests.
+"""`python -m tests.mutants.known` locks the mistakes and fair ways on which `mini-vllm grade-tests` tries tests.
 
-It runs mutants until the first graded test fails, whose rule is then the mistake's. Up to two mistakes of each rule
-are taken, those first that come first in the catalogue.
+It runs mutants until the first graded test fails, whose rule is then the mistake's. Up to two mistakes of each rule are
+chosen, in the order of the catalogue.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The arena: its books, its figures, its loads and its command."""
+"""The arena: its accounts, its figures, its loads and its command."""
 
 import io
 import json

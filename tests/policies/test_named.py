@@ -1,6 +1,6 @@
-"""What holds for every policy: no request is lost or starves, nothing leaks, and no text changes.
+"""Properties of every policy: no request is lost or starves, nothing leaks, and no text changes.
 
-FCFS and PRIORITY as policies decide exactly as the engine without the seam, that is, as vLLM, and at its cost.
+FCFS and PRIORITY as policies make the same decisions as the engine without the seam, at the same cost.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""What each policy is for, exact and on small runs."""
+"""The purpose of each policy, tested exactly on small runs."""
 
 import math
 import random
@@ -32,7 +32,7 @@ URGENT = ServiceLevel("urgent")
 
 
 def begun(policy: SchedulingPolicy, requests: Sequence[Request], **settings: Any) -> str:
-    """Return the requests in the order of their first tokens; one seat unless told otherwise."""
+    """Return the requests in the order of their first tokens, by default with one seat."""
     settings = {"max_num_seqs": 1} | settings
     return " ".join(Driven(policy, requests, **settings).first_token_times)
 

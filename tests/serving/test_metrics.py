@@ -1,4 +1,4 @@
-"""`/metrics`: vLLM's names, figures that agree with what was done; alerts and dashboard ask for no others."""
+"""`/metrics`: vLLM's names, figures that agree with the work; alerts and dashboard query no others."""
 
 import json
 import re

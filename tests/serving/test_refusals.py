@@ -1,4 +1,4 @@
-"""What the server refuses: with the right status, and naming the field. Nothing is ignored."""
+"""The server rejects requests with the right status, and names the field. No field is ignored."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Functions that a client forces: recorded requests of real clients, every form of answer, and what is refused.
+"""Functions that a client forces: recorded requests of real clients, every form of answer, and rejections.
 
 The bodies were sent by instructor 1.17.0 (`Mode.TOOLS`), LangChain's ChatOpenAI (langchain-openai 1.7.4:
 `function_calling` with `strict`, and `bind_tools` with `any`) and pydantic-ai 2.38.0 (two types of output).
@@ -43,7 +43,7 @@ def tools_client(tools_server: ServerUnderTest) -> Iterator[OpenAI]:
 
 
 def answer(server: ServerUnderTest, stream: bool, **fields: Any) -> tuple[Any, str]:
-    """Return the call and the finish reason; of a stream they are put together."""
+    """Return the call and the finish reason; those of a stream are put together."""
     text = httpx.post(f"{server.address}{CHAT}", json=fields | {"stream": stream}, timeout=PATIENCE).text
     if not stream:
         choice = json.loads(text)["choices"][0]

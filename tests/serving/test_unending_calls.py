@@ -1,4 +1,5 @@
-"""An engine in its own process, as in `mini-vllm serve`: a learner's code that never ends, an engine that dies."""
+"""An engine in its own process, as in `mini-vllm serve`, with learner's code that never returns, or an engine that
+dies."""
 
 import linecache
 import os

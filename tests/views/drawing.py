@@ -1,4 +1,4 @@
-"""A picture as a reader of the SVG finds it."""
+"""Reads a picture as a reader of the SVG finds it."""
 
 import hashlib
 import re
@@ -32,7 +32,7 @@ def tooltips(element: ElementTree.Element) -> list[str]:
 
 
 def described(picture: Picture) -> dict[str, str]:
-    """Return the text alternative as a mapping, its first line not among it."""
+    """Return the text alternative as a mapping, without its first line."""
     return dict(line.split(": ", 1) for line in picture.text_alternative.splitlines()[1:])
 
 
@@ -60,7 +60,7 @@ def count(picture: Picture, name: str) -> int:
 
 
 def outline(picture: Picture) -> str:
-    """Return all that a picture says, and what it draws in each layer, as lines of text.
+    """Return all texts of a picture, and what it draws in each layer, as lines of text.
 
     A layer's texts come first, then its tooltips, then how often it has each class and colour. The last line changes
     with every change of the drawing, however small.

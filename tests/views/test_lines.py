@@ -1,4 +1,4 @@
-"""Which line decided what: against tracebacks taken in the functions, against the trace, and in a browser."""
+"""Tests which line decided what: against tracebacks taken in the functions, against the trace, and in a browser."""
 
 import json
 import random

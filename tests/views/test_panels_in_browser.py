@@ -1,4 +1,5 @@
-"""Panels in a real browser: knobs ask, the newest answer is drawn, and the page computes as the simulator."""
+"""Panels in a real browser: knobs send questions, the newest answer is drawn, and the page computes like the
+simulator."""
 
 import json
 from collections.abc import Iterator

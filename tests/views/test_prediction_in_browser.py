@@ -1,4 +1,4 @@
-"""Questions, verdicts and cards in a real browser, using only the keyboard: nothing is told before it is locked."""
+"""Questions, verdicts and cards in a real browser, using only the keyboard: no answer is shown before the lock."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every page in a browser: axe-core finds nothing, nothing is wider than a phone, and no other machine is asked."""
+"""Every page in a browser: axe-core finds no fault, all fit a phone, and no other machine is contacted."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ CUT = """() => [...document.querySelectorAll("article *")].filter(one => one.scr
 
 @pytest.fixture
 def strangers(pages: Pages, address: str) -> Iterator[list[str]]:
-    """What the test's pages asked of other machines, which is refused; and nothing may be missing on this site."""
+    """Requests of the test's pages to other machines, which are refused; and no file of this site may be missing."""
     asked: list[str] = []
     open_one = pages.new_page
 

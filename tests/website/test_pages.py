@@ -1,4 +1,4 @@
-"""The built pages: nothing leads nowhere, nothing is given away, and nothing of the texts is lost on the way."""
+"""The built pages: no link is dead, no answer is revealed, and no part of the texts is lost."""
 
 import ast
 import codecs
@@ -116,7 +116,7 @@ def test_hints_and_answers_are_folded_and_unknown_to_the_search(
 
 
 def words(text: str) -> str:
-    """Return a text without its marks, spaces and numbers of lists, which a page has as attributes."""
+    """Return a text without its marks, spaces and list numbers, which a page has as attributes."""
     return "".join(WORDS.findall(re.sub(r"^\s*\d+\. ", "", text, flags=re.MULTILINE)))
 
 

@@ -1,4 +1,4 @@
-"""What the checks of the course map may call: its table against the handouts."""
+"""Functions for the checks of the course map: its table against the handouts."""
 
 import re
 from math import ceil

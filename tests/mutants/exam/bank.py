@@ -13,7 +13,7 @@ LETTERS = "ABCD"
 
 @dataclass(frozen=True)
 class Question:
-    """A mistake as code and as a run, and four sentences of which `options[right]` says what is wrong."""
+    """A mistake as code and as a run, and four sentences; `options[right]` describes the mistake."""
 
     code: list[str]
     run: list[str]

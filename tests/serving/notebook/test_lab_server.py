@@ -1,4 +1,4 @@
-"""A server in a notebook: whose code answers, parallel clients, a hang-up, failures, the drawing of a bill."""
+"""A server in a notebook: whose code answers, parallel clients, a disconnect, failures, the drawing of a bill."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The page in a browser: chats that answer, and an engine to watch, hold and replay."""
+"""The page in a browser: chats that answer, and an engine to watch, pause and replay."""
 
 import json
 import time
@@ -33,7 +33,7 @@ def num_steps(server: ServerUnderTest) -> int:
 
 
 def until(page: Any, expression: str) -> None:
-    """Wait until an expression is true. The page's own policy forbids playwright's way of waiting for one."""
+    """Wait until an expression is true. The page's own policy forbids playwright's way of doing this."""
     end = time.monotonic() + PATIENCE
     while not page.evaluate(expression):
         assert time.monotonic() < end, f"not within {PATIENCE:g} seconds: {expression}"
@@ -45,7 +45,7 @@ def until_step(page: Any, step: int) -> None:
 
 
 def held_at(page: Any, server: ServerUnderTest) -> int:
-    """Return the step at which the engine is held, once the page shows it."""
+    """Return the step at which the engine is paused, once the page shows it."""
     page.wait_for_selector("body.paused")
     held = num_steps(server) - 1
     until_step(page, held)
