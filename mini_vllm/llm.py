@@ -130,8 +130,10 @@ class LLM:
 
 
 def _counting(engine: LLMEngine) -> "EngineStatistics":
-    """Start collecting an engine's statistics and return them. The imports are local, so that they cost nothing if
-    unused."""
+    """Start collecting an engine's statistics and return them.
+
+    The imports are local, so that they cost nothing if unused.
+    """
     from mini_vllm.engine.metrics import StepLogger
     from mini_vllm.engine.statistics import EngineStatistics
 

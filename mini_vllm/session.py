@@ -89,8 +89,10 @@ class Session:
         return self.llm.engine.tokenizer.apply_chat_template([*messages, {"role": "user", "content": question}])
 
     def forget_oldest(self) -> bool:
-        """Omit the oldest remaining turn from later prompts; return False if no turn remains. The turn stays in saved
-        files."""
+        """Omit the oldest remaining turn from later prompts; return False if no turn remains.
+
+        The turn stays in saved files.
+        """
         if self.num_forgotten == len(self.turns):
             return False
         self.num_forgotten += 1
@@ -125,8 +127,10 @@ class Session:
 
     @classmethod
     def resume(cls, llm: LLM, path: str | Path) -> "Session":
-        """Return the session saved in a file. Raises `ValueError` if the file is unreadable or belongs to a different
-        model."""
+        """Return the session saved in a file.
+
+        Raises `ValueError` if the file is unreadable or belongs to a different model.
+        """
         turns = read_session(Path(path), llm.engine.model_id, llm.engine.runner.vocab_size)
         session = cls(llm, [Turn(**turn) for turn in turns])
         session.path = Path(path).absolute()

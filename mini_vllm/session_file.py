@@ -1,5 +1,7 @@
-"""A session on disk, stored as one JSON object with a checksum. Every fault in a file raises an error that explains
-it."""
+"""A session on disk, stored as one JSON object with a checksum.
+
+Every fault in a file raises an error that explains it.
+"""
 
 import json
 import os

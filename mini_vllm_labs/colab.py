@@ -1,5 +1,7 @@
-"""Installs the course in Google Colab, which has its own PyTorch and notebook. Imports only modules that are already
-installed."""
+"""Installs the course in Google Colab, which has its own PyTorch and notebook.
+
+Imports only modules that are already installed.
+"""
 
 import re
 import subprocess

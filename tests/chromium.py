@@ -21,8 +21,10 @@ def measure(page: Any, name: str, given: object = None) -> Any:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """A headless Chromium. Without a browser the test is skipped with a reason; with `REQUIRE_CHROMIUM` set it
-    fails."""
+    """A headless Chromium.
+
+    Without a browser the test is skipped with a reason; with `REQUIRE_CHROMIUM` set it fails.
+    """
     try:
         with headless_chromium() as running:
             yield running

@@ -49,8 +49,10 @@ class SchedulerLayers:
         return self.config.enable_prefix_caching and self.lineup.prefix_cache != "absent"
 
     def around_prefix_cache(self) -> Sequence[CacheLayer]:
-        """Return the layers around phase 4, innermost first. Layers that are not needed are omitted, and cost
-        nothing."""
+        """Return the layers around phase 4, innermost first.
+
+        Layers that are not needed are omitted, and cost nothing.
+        """
         asked: list[tuple[bool, CacheLayer]] = [
             (self.caches and self.electives.admission is not None, self._with_images),
             (self.caches, SkippablePrefixCache),
@@ -62,8 +64,10 @@ class SchedulerLayers:
         return [layer for is_asked, layer in asked if is_asked]
 
     def around_parts(self) -> Sequence[Layer]:
-        """Return the layers around phases 1 to 5, innermost first. Layers that are not needed are omitted, and cost
-        nothing."""
+        """Return the layers around phases 1 to 5, innermost first.
+
+        Layers that are not needed are omitted, and cost nothing.
+        """
         electives, has_grammars = self.electives, self.lineup.structured_output != "absent"
         plans_ahead = electives.speculation is not None or electives.async_scheduling is not None
         has_gates = electives.admission is not None or self.make_connector is not None or has_grammars

@@ -60,8 +60,9 @@ class MultiModalFeatureSpec:
 
 
 class Grammar(Protocol):
-    """One request's position in its grammar. (vLLM: `StructuredOutputGrammar` in
-    `v1/structured_output/backend_types.py`.)
+    """One request's position in its grammar.
+
+    (vLLM: `StructuredOutputGrammar` in `v1/structured_output/backend_types.py`.)
 
     The end-of-text token belongs to the text: it is allowed where the text may end, and terminates the grammar.
     """

@@ -1,5 +1,7 @@
-"""Comparisons within one step that are cheap enough to run in every step. Each raises `InvariantError` with the
-numbers."""
+"""Comparisons within one step that are cheap enough to run in every step.
+
+Each raises `InvariantError` with the numbers.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 

@@ -215,8 +215,10 @@ class AsyncLLM:
             self._deliver([output])
 
     def _deliver(self, outputs: list[RequestOutput]) -> None:
-        """Pass outputs to their readers' event loops, with one call per loop. Runs on the thread that delivers
-        outputs."""
+        """Pass outputs to their readers' event loops, with one call per loop.
+
+        Runs on the thread that delivers outputs.
+        """
         by_loop = defaultdict[asyncio.AbstractEventLoop, list[tuple[OutputCollector, RequestOutput]]](list)
         for output in outputs:
             collector = self._collectors.get(output.request_id)

@@ -64,8 +64,9 @@ NUM_RECENT = 1_000  # number of requests that a logged hit rate covers, as in vL
 
 
 class BucketCounts:
-    """Counts values in buckets: each value in the one with the smallest bound at or above it. One thread writes, and
-    any thread may read.
+    """Counts values in buckets: each value in the one with the smallest bound at or above it.
+
+    One thread writes, and any thread may read.
 
     prometheus_client's histogram takes six times as long, for every token of a step.
     """

@@ -44,8 +44,9 @@ logger = logging.getLogger(__name__)
 
 
 class EngineProcess:
-    """Starts a process with an `EngineThread`, and offers the same methods. Functions passed to these methods must be
-    picklable.
+    """Starts a process with an `EngineThread`, and offers the same methods.
+
+    Functions passed to these methods must be picklable.
 
     `deliver`, `on_death` and `notify` are called on a thread of this process. Raises the errors of `open_engine`, and
     `EngineDeadError` if the process exits before the engine is open.
@@ -180,8 +181,10 @@ class EngineProcess:
         self._complete_pending()
 
     def _listen(self) -> None:
-        """Give up on the process if its heartbeat stops. This counts checks instead of seconds, because the machine may
-        have slept."""
+        """Give up on the process if its heartbeat stops.
+
+        This counts checks instead of seconds, because the machine may have slept.
+        """
         last, num_silent = 0.0, 0
         while not self._over.wait(1.0):
             if not self._process.is_alive():

@@ -20,8 +20,9 @@ logger = logging.getLogger(__name__)
 
 
 class PeriodicChecker(StepObserver):
-    """Checks the whole state about once a second. Raises `InvariantError`; a leak, which corrupts no text, is only
-    logged.
+    """Checks the whole state about once a second.
+
+    Raises `InvariantError`; a leak, which corrupts no text, is only logged.
 
     It also detects a request that gets no tokens for `NUM_CHECKS_WITHOUT_PROGRESS` checks in a row. Every step in
     between must have had tokens left, and also blocks and seats if the request is first in the queue.

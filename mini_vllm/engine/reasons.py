@@ -17,8 +17,9 @@ Found = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason. `sentence` follows "r5 waits: ". `mark` is for narrow tables. `label` is vLLM's label, or "" if there
-    is none.
+    """One reason.
+
+    `sentence` follows "r5 waits: ". `mark` is for narrow tables. `label` is vLLM's label, or "" if there is none.
 
     A mark that ends with "!" shows a mistake in a phase: the request could have been served.
     """

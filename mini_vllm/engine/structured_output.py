@@ -1,5 +1,7 @@
-"""Checks the grammars of requests immediately, and compiles them in the background. (vLLM:
-`v1/structured_output/__init__.py`.)"""
+"""Checks the grammars of requests immediately, and compiles them in the background.
+
+(vLLM: `v1/structured_output/__init__.py`.)
+"""
 
 import json
 import re

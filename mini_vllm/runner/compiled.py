@@ -45,8 +45,10 @@ class KernelSizes:
 
 @dataclass(frozen=True, slots=True)
 class CFile:
-    """The text of a C file when the engine was built; later edits affect only new engines. `is_ours` means that it is
-    not a learner's."""
+    """The text of a C file when the engine was built; later edits affect only new engines.
+
+    `is_ours` means that it is not a learner's.
+    """
 
     name: str
     code: str

@@ -72,8 +72,10 @@ def attend_in_one_row(
     sliding_window: int | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attend causally within each text of the row; shapes as in `attend`. Raises `ValueError` for an unsuitable
-    model."""
+    """Attend causally within each text of the row; shapes as in `attend`.
+
+    Raises `ValueError` for an unsuitable model.
+    """
     model_type = type(module).__name__
     if contract is None:
         raise ValueError(f"{model_type} does not pass on keyword arguments, so a batch cannot reach its attention")

@@ -51,8 +51,10 @@ def plain_names(folder: Path, names: Mapping[str, Any], prefix: str) -> dict[str
 
 
 def skeleton(folder: Path, config: Any, stored: Mapping[str, StoredTensor], dtype: str) -> Any:
-    """Return the model without numbers, on the device `meta`. Raises `ValueError` like `fill`, or if the model is
-    quantized."""
+    """Return the model without numbers, on the device `meta`.
+
+    Raises `ValueError` like `fill`, or if the model is quantized.
+    """
     if small := sorted(name for name, one in stored.items() if one.dtype not in KNOWN_NUMBERS):
         raise _quantized(folder, small, stored)
     kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]

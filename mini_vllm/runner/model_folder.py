@@ -78,8 +78,10 @@ def open_folder(path: Path) -> ModelFolder:
 
 
 def open_tokenizer(folder: ModelFolder) -> Any:
-    """Return transformers' tokenizer of a folder. Raises `ValueError` if the tokenizer is missing, damaged or needs
-    code."""
+    """Return transformers' tokenizer of a folder.
+
+    Raises `ValueError` if the tokenizer is missing, damaged or needs code.
+    """
     path = folder.path
     there = tokenizer_files(path)
     try:
@@ -96,8 +98,10 @@ def open_tokenizer(folder: ModelFolder) -> Any:
 
 
 def open_config(path: Path) -> tuple[dict[str, Any], Any]:
-    """Return a folder's config.json, both unchanged and as transformers reads it. Raises `ValueError` like
-    `open_folder`."""
+    """Return a folder's config.json, both unchanged and as transformers reads it.
+
+    Raises `ValueError` like `open_folder`.
+    """
     raw, file = read_config(path), path / "config.json"
     try:
         with quiet():

@@ -71,8 +71,10 @@ def refuse_by_files(folder: Path) -> dict[str, Any]:
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """Return the files of a tokenizer. Raises `ValueError` if there are no files, or one is empty, damaged or needs
-    code."""
+    """Return the files of a tokenizer.
+
+    Raises `ValueError` if there are no files, or one is empty, damaged or needs code.
+    """
     settings = {name: read_json(folder / name) for name in TOKENIZER_SETTINGS if (folder / name).exists()}
     code = names_code(settings.get("tokenizer_config.json", {}))
     if code and not (folder / "tokenizer.json").exists():

@@ -10,8 +10,10 @@ from mini_vllm.runner.model_files import KNOWN_NUMBERS, StoredTensor, read_heade
 
 
 def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
-    """Return the headers of a folder's tensors by name. Raises `ValueError` with the file and reason if a header is
-    unreadable."""
+    """Return the headers of a folder's tensors by name.
+
+    Raises `ValueError` with the file and reason if a header is unreadable.
+    """
     found: dict[str, StoredTensor] = {}
     for file in weight_files(folder):
         require_content(file)

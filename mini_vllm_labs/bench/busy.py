@@ -69,8 +69,10 @@ def busy_processes(count: int) -> Iterator[None]:
 
 
 def busy_cases(plan: BusyPlan, folder: Path, facts: dict[str, Any], report: ProgressReport) -> Iterator[Case]:
-    """Yield a case for each combination. Raises `PeerError` if one of our sides fails; missing peers are recorded in
-    `facts`."""
+    """Yield a case for each combination.
+
+    Raises `PeerError` if one of our sides fails; missing peers are recorded in `facts`.
+    """
     found = {name: why_missing(name) for name in plan.peers}
     facts["missing"] = {name: reason for name, reason in found.items() if reason}
     peers = [name for name in plan.peers if not found[name]]
@@ -96,8 +98,10 @@ def busy_cases(plan: BusyPlan, folder: Path, facts: dict[str, Any], report: Prog
 
 @contextmanager
 def opened(sides: Mapping[str, tuple[str, BackendSettings]]) -> Iterator[dict[str, PeerProcess]]:
-    """Start a process for each side. Only its settings determine its threads; the environment variables of this process
-    do not."""
+    """Start a process for each side.
+
+    Only its settings determine its threads; the environment variables of this process do not.
+    """
     with ExitStack() as stack, patch.dict(os.environ):
         for variable in THREADS:
             os.environ.pop(variable.name, None)

@@ -36,8 +36,10 @@ def workload() -> list[TimedRequest]:
 
 
 def chosen_parts(names: Sequence[str], folder: Path) -> list[str]:
-    """Return the named parts, or all of them without figures if none is named. Raises `ValueError` for unknown
-    names."""
+    """Return the named parts, or all of them without figures if none is named.
+
+    Raises `ValueError` for unknown names.
+    """
     for name in names:
         if name not in PARTS:
             raise ValueError(f"there is no part {name!r}: choose from {', '.join(PARTS)}")
@@ -90,8 +92,10 @@ def rows(folder: Path) -> Iterable[Row]:
 
 
 def rows_of(name: str, figures: dict[str, Any], ours: dict[str, Any]) -> Iterable[Row]:
-    """Yield the rows of one part. `ours` contains the figures of
-    the part `workload`, empty if it has not run."""
+    """Yield the rows of one part.
+
+    `ours` contains the figures of the part `workload`, empty if it has not run.
+    """
     rate = figures.get("output_tokens_per_second", 0.0)
     if name == "equal":
         equal, compared = figures["equal"]

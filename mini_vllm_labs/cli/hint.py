@@ -39,8 +39,10 @@ def hint(
 
 
 def show_hint(console: Console, task: str, *, again: bool = False) -> None:
-    """Print the next step of a task's hint, or the steps that were already shown. Raises `ValueError` for an unknown
-    task."""
+    """Print the next step of a task's hint, or the steps that were already shown.
+
+    Raises `ValueError` for an unknown task.
+    """
     hints = all_hints()
     if task not in hints:
         raise ValueError(f"hint {task}: there are hints for the tasks {', '.join(hints)}")

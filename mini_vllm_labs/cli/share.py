@@ -52,8 +52,10 @@ def share(
 
 
 def write_page(file: Path, content: bytes, *, overwrite: bool = False) -> None:
-    """Write a page; keep an existing file unless it is to be replaced, which happens atomically. Raises
-    `FileExistsError`."""
+    """Write a page; keep an existing file unless it is to be replaced, which happens atomically.
+
+    Raises `FileExistsError`.
+    """
     if not overwrite:
         with file.open("xb") as new:
             new.write(content)

@@ -77,8 +77,10 @@ def trace(
 
 
 def print_reasons(console: Console, records: list[StepRecord], steps: range, request_id: str | None) -> None:
-    """Print a line per request and step, or the life of one request. Raises `ValueError` if the trace has no
-    reasons."""
+    """Print a line per request and step, or the life of one request.
+
+    Raises `ValueError` if the trace has no reasons.
+    """
     require_reasons(records)
     if request_id is not None:
         console.print("\n".join(life_of(records, request_id)), markup=False, highlight=False, soft_wrap=True)

@@ -76,8 +76,10 @@ def make_server(tutor: "Tutor") -> "MCPServer":
 
 
 class Tutor:
-    """The information that an assistant may get about the starters of one folder. Every method raises `ValueError` with
-    a message for people."""
+    """The information that an assistant may get about the starters of one folder.
+
+    Every method raises `ValueError` with a message for people.
+    """
 
     def __init__(self, folder: Path = CHECKOUT) -> None:
         self._folder = folder.resolve()

@@ -47,8 +47,10 @@ class Play:
         self.step = 0
 
     def run(self) -> dict[str, FieldDifference]:
-        """Play all steps and return the first differences. Messages before the first one that needs an answer are sent
-        together."""
+        """Play all steps and return the first differences.
+
+        Messages before the first one that needs an answer are sent together.
+        """
         scenario, engine, compared = self.scenario, self.engine, self.compared
         engine.ask([scenario.begin()])
         pending: list[Message] = []

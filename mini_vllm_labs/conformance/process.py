@@ -164,8 +164,10 @@ def _shown(text: bytes | bytearray) -> str:
 
 
 def _greeting(hello: Message) -> Message:
-    """Return the greeting with abbreviations expanded. Raises `ValueError` for anything that the protocol does not
-    allow."""
+    """Return the greeting with abbreviations expanded.
+
+    Raises `ValueError` for anything that the protocol does not allow.
+    """
     if hello.get("protocol") != PROTOCOL:
         raise ValueError(f"the engine speaks protocol {hello.get('protocol')!r}; this suite speaks {PROTOCOL}")
     for name in ("has", "offers", "defects"):

@@ -16,8 +16,9 @@ Draw = Callable[[Sequence[str], Sequence[str]], Iterable[Message]]
 
 @dataclass(frozen=True)
 class Options:
-    """The selection of scenarios. Without `releases` it is the release that the engine follows, or all; without
-    `kinds`, all recorded ones.
+    """The selection of scenarios.
+
+    Without `releases` it is the release that the engine follows, or all; without `kinds`, all recorded ones.
 
     `draw` yields the lines of drawn scenarios for releases and kinds.
     """

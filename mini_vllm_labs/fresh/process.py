@@ -45,8 +45,10 @@ WITH_MODEL = "with-model"
 
 
 class FreshError(Exception):
-    """Raised with an explanation if the function did not return a value. `unwritten` means that it reached an unwritten
-    task."""
+    """Raised with an explanation if the function did not return a value.
+
+    `unwritten` means that it reached an unwritten task.
+    """
 
     def __init__(self, text: str, *, unwritten: bool = False) -> None:
         super().__init__(text)

@@ -58,8 +58,10 @@ def stack_of(impl: str, phase: int) -> Lineup:
 
 
 def find_culprits(phase: int, stop: threading.Event) -> list[int]:
-    """Replace one phase of a stack at a time by the reference's; return those phases whose replacement fixes it. Needs
-    `solutions/`."""
+    """Replace one phase of a stack at a time by the reference's; return those phases whose replacement fixes it.
+
+    Needs `solutions/`.
+    """
     mine = stack_of("starter", phase)
     return [
         number

@@ -114,8 +114,10 @@ def shorten(text: str) -> str:
 
 
 class GradingWorker(WorkerProcess):
-    """Runs `python ARGUMENTS` in the checkout. It imports the modules that it needs, then waits for an order, a JSON
-    object."""
+    """Runs `python ARGUMENTS` in the checkout.
+
+    It imports the modules that it needs, then waits for an order, a JSON object.
+    """
 
     def __init__(self, arguments: list[str], max_bytes: int = MAX_BYTES) -> None:
         super().__init__([sys.executable, *arguments], env=environment(), max_bytes=max_bytes)

@@ -26,8 +26,10 @@ class WorkerState:
     def message(
         self, plan: own.SchedulerOutput, shares: Sequence[own.ScheduledRequest], requests: Mapping[str, Request]
     ) -> SchedulerOutput:
-        """Return the message for a plan. `num_computed_tokens` of the requests must still have the values before the
-        plan."""
+        """Return the message for a plan.
+
+        `num_computed_tokens` of the requests must still have the values before the plan.
+        """
         new = [share for share in shares if share.request.request_id not in self._num_blocks]
         old = [share for share in shares if share.request.request_id in self._num_blocks]
         message = SchedulerOutput.make_empty()

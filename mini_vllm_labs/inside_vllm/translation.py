@@ -21,8 +21,9 @@ DRAFTERS_WITHOUT_BLOCKS = ("ngram", "suffix", "medusa", "mlp_speculator")
 
 
 def engine_config(config: VllmConfig, kv_cache_config: KVCacheConfig, block_size: int, lineup: Lineup) -> EngineConfig:
-    """Translate a vLLM engine's settings. Raises `ValueError` naming a setting that phases 1 to 5, 7 and 8 do not
-    support.
+    """Translate a vLLM engine's settings.
+
+    Raises `ValueError` naming a setting that phases 1 to 5, 7 and 8 do not support.
 
     With phase 14 in the lineup, a vLLM after 0.13.0 gets the decisions of 0.33.0.
     """

@@ -123,8 +123,10 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def bring(folder: Path, edition: Mapping[str, bytes], before: Ours) -> Changes:
-    """Write missing files, and update the course's outdated files. If it is killed at any moment, calling it again
-    finishes the work."""
+    """Write missing files, and update the course's outdated files.
+
+    If it is killed at any moment, calling it again finishes the work.
+    """
     now = {path: digest(content) for path, content in edition.items()}
     both = {path: [*before.get(path, []), *([now[path]] if path in now else [])] for path in {*before, *now}}
     changes = Changes()

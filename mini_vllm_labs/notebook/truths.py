@@ -72,8 +72,10 @@ def counted(value: Any) -> Any:
 
 
 def true_answer(question: Question, line: str, runs: Sequence[Any]) -> Answer | None:
-    """Return the true answer by its line, or None if the runs do not show it. If the answer is an index, it stands for
-    the option there."""
+    """Return the true answer by its line, or None if the runs do not show it.
+
+    If the answer is an index, it stands for the option there.
+    """
     try:
         answer = fact(line, runs)
         if question.kind == "number":

@@ -8,8 +8,10 @@ SECONDS_TO_CONNECT = 10
 
 
 def dask_client(address: str) -> Any:
-    """Return a client of the scheduler at an address. Raises `ValueError` if dask is missing or the scheduler does not
-    answer."""
+    """Return a client of the scheduler at an address.
+
+    Raises `ValueError` if dask is missing or the scheduler does not answer.
+    """
     try:
         from distributed import Client
     except ImportError:

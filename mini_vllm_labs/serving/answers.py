@@ -189,8 +189,10 @@ class ChoiceEvents:
         return "".join(events).encode()
 
     def _events_of_call(self, pieces: list[dict[str, Any]], logprobs: dict[str, Any] | None) -> list[str]:
-        """Return an event per piece. The first event carries the logprobs; without pieces, an empty event carries
-        them."""
+        """Return an event per piece.
+
+        The first event carries the logprobs; without pieces, an empty event carries them.
+        """
         forced = self._request.forced_call
         assert forced is not None
         deltas = [forced.delta(piece) for piece in pieces] or [{}] * (logprobs is not None)

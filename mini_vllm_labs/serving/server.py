@@ -98,8 +98,10 @@ class Server(uvicorn.Server):
         self.settings = settings
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Start to shut down. uvicorn's handler would raise the signal again at the end, so that the process would
-        fail."""
+        """Start to shut down.
+
+        uvicorn's handler would raise the signal again at the end, so that the process would fail.
+        """
         self.force_exit = self.should_exit
         self.should_exit = True
 

@@ -20,8 +20,10 @@ Schemas = Mapping[str, Mapping[str, Any]]  # the JSON schema of the parameters o
 
 @dataclass(frozen=True, slots=True)
 class ForcedCall:
-    """A call of one of `schemas`. `is_named` means that the client chose the function, `is_legacy` that it did so with
-    `function_call`."""
+    """A call of one of `schemas`.
+
+    `is_named` means that the client chose the function, `is_legacy` that it did so with `function_call`.
+    """
 
     schemas: Schemas
     is_named: bool

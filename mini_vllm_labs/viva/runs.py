@@ -66,8 +66,10 @@ def whole_decision(step: StepRecord) -> list[object]:
 
 
 class RunPlayer:
-    """Plays runs of one workload in one process, and replaces the process if a run ends it. A browser has no
-    processes."""
+    """Plays runs of one workload in one process, and replaces the process if a run ends it.
+
+    A browser has no processes.
+    """
 
     def __init__(self, seed: int, requests: int) -> None:
         self._job = {"seed": seed, "requests": requests}

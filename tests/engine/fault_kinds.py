@@ -148,8 +148,10 @@ KINDS = (
 
 
 def install(scheduler: Scheduler, kind: FaultKind, number: int, rng: random.Random) -> Callable[[], bool]:
-    """Let one call fail: the first call from the `number`-th on to which the fault applies. The function returns
-    whether it applied."""
+    """Let one call fail: the first call from the `number`-th on to which the fault applies.
+
+    The function returns whether it applied.
+    """
     owner: Any = getattr(scheduler, kind.part) if kind.part else scheduler
     inner: Call = getattr(owner, kind.method)
     state = {"left": number, "fired": False}

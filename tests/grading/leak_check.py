@@ -45,8 +45,10 @@ ONE_PIPE = Lock()  # a child that inherits the other's pipe would keep it open
 
 
 def ways(args: tuple[Any, ...], named: dict[str, Any], names: list[str], wanted: Container[str]) -> list[Arguments]:
-    """Return arguments unchanged, and in the variants in which one line of code could pass them on. `names` are the
-    parameters of the task."""
+    """Return arguments unchanged, and in the variants in which one line of code could pass them on.
+
+    `names` are the parameters of the task.
+    """
     by_name = {**dict(zip(names, args, strict=False)), **named}
     return [
         (args, named),
@@ -131,8 +133,10 @@ def forbid(event: str, args: tuple[Any, ...]) -> None:
 
 
 class TooLongError(BaseException):
-    """Raised when the time of a call is over. Not an `Exception`, so that the code under test does not catch it and
-    continue."""
+    """Raised when the time of a call is over.
+
+    Not an `Exception`, so that the code under test does not catch it and continue.
+    """
 
 
 def give_up(number: int, frame: object) -> None:
@@ -140,8 +144,10 @@ def give_up(number: int, frame: object) -> None:
 
 
 def in_children(names: list[str], act: Callable[[str], list[str]]) -> list[str]:
-    """Call `act` for each name in forked processes, so that one that exits or loops costs only itself. Return the
-    lines."""
+    """Call `act` for each name in forked processes, so that one that exits or loops costs only itself.
+
+    Return the lines.
+    """
     left, found, num_ended = list(names), list[str](), Counter[str]()
     while left:
         with ONE_PIPE:

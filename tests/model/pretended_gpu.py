@@ -37,8 +37,9 @@ class GpuTensor(Tensor):
 
 
 class PretendedGpu(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Runs operators on pretended tensors. `waits` contains each operator for which a program waits until the GPU has
-    caught up.
+    """Runs operators on pretended tensors.
+
+    `waits` contains each operator for which a program waits until the GPU has caught up.
 
     A value that is copied to the host without waiting is 0 there until the next wait.
     """

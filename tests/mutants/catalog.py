@@ -43,8 +43,10 @@ def reference(phase: int) -> Subject:
 
 
 def mutants(phase: int) -> list[Subject]:
-    """Return the wrong implementations of a phase. Raises `DiffError` if one does not match the text that it
-    changes."""
+    """Return the wrong implementations of a phase.
+
+    Raises `DiffError` if one does not match the text that it changes.
+    """
     folder = Path(__file__).parent
     original = reference(phase)
     found = _changed(original, folder / f"phase{phase}.diff", "mutant")

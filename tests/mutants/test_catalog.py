@@ -1,5 +1,7 @@
-"""The catalog is in order: every diff applies, every implementation compiles, and there are enough of them. `python -m
-tests.mutants` runs it."""
+"""The catalog is in order: every diff applies, every implementation compiles, and there are enough of them.
+
+`python -m tests.mutants` runs it.
+"""
 
 import os
 import subprocess

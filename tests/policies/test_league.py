@@ -1,5 +1,7 @@
-"""The league: a ranking, and a reason for each file without a rank. The claims: each result has the direction that its
-card states."""
+"""The league: a ranking, and a reason for each file without a rank.
+
+The claims: each result has the direction that its card states.
+"""
 
 import json
 import os

@@ -62,8 +62,9 @@ class GrammarGate(Gate):
 
 
 class LookaheadGate(Gate):
-    """Ends a chunk either at the last known token, or at least `num_tokens` before it. (vLLM:
-    `_reserve_prefill_lookahead`.)
+    """Ends a chunk either at the last known token, or at least `num_tokens` before it.
+
+    (vLLM: `_reserve_prefill_lookahead`.)
 
     A drafter with several layers reads `num_tokens` tokens past a chunk, and would otherwise read guesses.
     """

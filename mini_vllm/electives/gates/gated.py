@@ -119,8 +119,10 @@ class AdmissionGates:
                 gate.advanced(requests[request_id])
 
     def processed(self, request: Request) -> None:
-        """Inform the gates that a step's output has arrived, which includes this request. Its tokens have not been
-        applied yet."""
+        """Inform the gates that a step's output has arrived, which includes this request.
+
+        Its tokens have not been applied yet.
+        """
         for gate in self.gates:
             gate.processed(request)
 

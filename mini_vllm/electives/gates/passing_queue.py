@@ -16,8 +16,9 @@ class Look(enum.Enum):
 
 
 class PassingQueue:
-    """Wraps a `RequestQueue` so that requests can be skipped. (vLLM: `skipped_waiting_requests` in
-    `Scheduler.schedule`.)
+    """Wraps a `RequestQueue` so that requests can be skipped.
+
+    (vLLM: `skipped_waiting_requests` in `Scheduler.schedule`.)
 
     `peek_request` calls `look` for each request in turn. If no request is ready, it returns one that is not. `is_ready`
     is then False, and the chunk policy grants no tokens, which ends phase 1's admission. At the end of the step,

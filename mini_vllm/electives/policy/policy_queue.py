@@ -9,8 +9,10 @@ from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 
 
 class PolicyQueue:
-    """A `RequestQueue` in ascending order of rank. Requests with equal ranks are in order of arrival, preempted
-    requests first."""
+    """A `RequestQueue` in ascending order of rank.
+
+    Requests with equal ranks are in order of arrival, preempted requests first.
+    """
 
     def __init__(self, policy: SchedulingPolicy) -> None:
         self.policy = policy

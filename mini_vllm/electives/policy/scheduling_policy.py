@@ -26,8 +26,9 @@ class StepView:
 
 
 class SchedulingPolicy:
-    """Decides the order of requests, the victims and each request's tokens. The base class serves first come, first
-    served.
+    """Decides the order of requests, the victims and each request's tokens.
+
+    The base class serves first come, first served.
 
     A policy overrides only the decisions that differ. It never sees block tables or logits, so it can change when a
     text's tokens are computed, but not the text. (vLLM: the plug-in proposal in issue 51608; vLLM's scheduler supports

@@ -7,8 +7,9 @@ from mini_vllm.core.request import Request, RequestStatus
 
 
 class HoldersFirst:
-    """A `RequestQueue` that consists of two queues. While `is_paused` is set, only requests with blocks can be
-    admitted.
+    """A `RequestQueue` that consists of two queues.
+
+    While `is_paused` is set, only requests with blocks can be admitted.
 
     The other requests wait for these blocks, so a request with blocks could wait for ever if it came after one of them.
     (vLLM since 0.31: `Scheduler.kv_holding_waiting`.)

@@ -143,8 +143,10 @@ class NewerKVCacheManager(GroupedKVCacheManager):
 def allocate_table(
     tables: Tables, num_blocks: int, pool: GroupPool, pin: Callable[[list[int]], None] | None
 ) -> list[list[int]] | None:
-    """Extend the only table of a model without windows. Returns None if too few blocks are free. See
-    `AllocateGroups`."""
+    """Extend the only table of a model without windows.
+
+    Returns None if too few blocks are free. See `AllocateGroups`.
+    """
     (table,) = tables
     num_needed, num_free = max(0, num_blocks - len(table)), pool.num_free_blocks
     # As in phase 2, a hit's free blocks are counted only if the result depends on them.

@@ -50,8 +50,9 @@ class Peer:
             self.send(block)
 
     def receive_num_blocks(self, like: Tensor, num_asked: int) -> int:
-        """Return the announced number of blocks. Raises `RuntimeError` for too many blocks, or for blocks that differ
-        from `like`.
+        """Return the announced number of blocks.
+
+        Raises `RuntimeError` for too many blocks, or for blocks that differ from `like`.
 
         The size is checked first, because gloo kills the receiving process if a message is too long.
         """

@@ -21,8 +21,10 @@ MAX_HTTP_COST = 0.10
 
 @dataclass(frozen=True, slots=True)
 class ServingPlan:
-    """Which servers receive which load. With `search` None no rate is searched; with `num_cost_rounds` 0 HTTP is not
-    measured."""
+    """Which servers receive which load.
+
+    With `search` None no rate is searched; with `num_cost_rounds` 0 HTTP is not measured.
+    """
 
     settings: BackendSettings
     load: ServeLoad
@@ -32,8 +34,9 @@ class ServingPlan:
 
 
 def server_cases(plan: ServingPlan, facts: dict[str, Any], on_progress: progress.ProgressReport) -> Iterator[Case]:
-    """Start every server, yield the results, and end the servers. Raises `PeerError` if our own server cannot be
-    measured.
+    """Start every server, yield the results, and end the servers.
+
+    Raises `PeerError` if our own server cannot be measured.
 
     `facts` receives the servers' reports, the reasons why others are missing, and the targets.
     """

@@ -68,8 +68,10 @@ class BothWays:
         return Measured(num_tokens / seconds, answers=texts)
 
     def streamed(self, number: int) -> Measured:
-        """Answer through HTTP. Raises `ValueError` if a request failed, because the two would not have done the same
-        work."""
+        """Answer through HTTP.
+
+        Raises `ValueError` if a request failed, because the two would not have done the same work.
+        """
         requests = self.load.requests(1001 + number)
         answered = run_round(self.endpoint, requests)
         figures = report(answered)

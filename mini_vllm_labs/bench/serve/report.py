@@ -28,8 +28,10 @@ class Objective:
 
 
 def parse_objective(texts: Sequence[str]) -> Objective | None:
-    """Parse `ttft:200 tpot:50`, in one string or several; return None if there are none. Raises `ValueError` for
-    anything else."""
+    """Parse `ttft:200 tpot:50`, in one string or several; return None if there are none.
+
+    Raises `ValueError` for anything else.
+    """
     limits: dict[str, float] = {}
     for item in " ".join(texts).replace(",", " ").split():
         name, _, value = item.partition(":")

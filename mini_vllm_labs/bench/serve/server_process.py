@@ -116,8 +116,10 @@ def openvino_arguments(settings: BackendSettings, port: int) -> list[str]:
 
 
 class MeasuredServer:
-    """A running server. Its output is stored for the message in case of a failure. Raises `PeerError` if it never
-    answers."""
+    """A running server.
+
+    Its output is stored for the message in case of a failure. Raises `PeerError` if it never answers.
+    """
 
     def __init__(self, command: ServerCommand, start_timeout: float = START_TIMEOUT) -> None:
         self.name, self.endpoint = command.name, command.endpoint
@@ -137,8 +139,10 @@ class MeasuredServer:
             raise
 
     def get(self, path: str, timeout: float = 30.0) -> str:
-        """Return the body of the answer to a GET request. Raises `OSError` if there is no answer, or one with an error
-        status."""
+        """Return the body of the answer to a GET request.
+
+        Raises `OSError` if there is no answer, or one with an error status.
+        """
         from urllib.request import urlopen  # imported here, because the import takes longer than printing `--help`
 
         with urlopen(self.endpoint.base_url + path, timeout=timeout) as answer:

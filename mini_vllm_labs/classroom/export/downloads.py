@@ -146,8 +146,10 @@ def collect(download: Path, folder: Path) -> Collected:
 
 
 def platform_of(names: Sequence[str], download: Path) -> str:
-    """Return the platform whose format most of the file names have. Raises `SubmissionError` if there is no such
-    platform, or a tie."""
+    """Return the platform whose format most of the file names have.
+
+    Raises `SubmissionError` if there is no such platform, or a tie.
+    """
     # A file's name may contain Canvas's `_11_29_`, which display names never contain and Moodle's form never needs.
     counts = {
         platform: sum(

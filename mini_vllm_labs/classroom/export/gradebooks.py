@@ -28,8 +28,10 @@ class Roster:
 
 
 def read_roster(path: Path) -> Roster:
-    """Read a roster. Raises `ValueError` if the roster is invalid or repeats a name or id, or an id looks like a
-    formula."""
+    """Read a roster.
+
+    Raises `ValueError` if the roster is invalid or repeats a name or id, or an id looks like a formula.
+    """
     if path.exists() and not path.is_file():
         raise ValueError(f"--roster {path} is not a regular file")
     try:

@@ -192,8 +192,10 @@ def is_zip_begun(path: Path) -> bool:
 
 
 def entries_of(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """Return all entries of a zip. Raises `SubmissionError` if there are too many, whatever number the zip itself
-    states."""
+    """Return all entries of a zip.
+
+    Raises `SubmissionError` if there are too many, whatever number the zip itself states.
+    """
     if len(archive.infolist()) > MAX_ENTRIES:
         raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in the zip")
     return archive.infolist()

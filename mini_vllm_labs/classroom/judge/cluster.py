@@ -118,8 +118,9 @@ class ClusterGrader:
 
 
 def call_on_worker() -> Callable[[dict[str, Any], str, Message], dict[str, Any]]:
-    """Return the function that is sent to workers. It is pickled by value, because it is local, and its arguments are
-    plain.
+    """Return the function that is sent to workers.
+
+    It is pickled by value, because it is local, and its arguments are plain.
 
     So a worker without the course can refuse. Dask would close a worker that cannot unpickle what it receives.
     """

@@ -32,8 +32,10 @@ def play(asked: JudgeQuestion, worker: JailedWorker, seconds: float) -> Outcome:
 
 
 def answers_of(asked: JudgeQuestion, worker: JailedWorker) -> Json:
-    """Return the worker's answers. The worker receives each call of a script only after it has answered the previous
-    one."""
+    """Return the worker's answers.
+
+    The worker receives each call of a script only after it has answered the previous one.
+    """
     if not asked.calls:
         return worker.ask({"driver": asked.driver, "arguments": asked.arguments})
     worker.process.send({"driver": asked.driver, "arguments": asked.arguments, "num_calls": len(asked.calls)})

@@ -153,8 +153,10 @@ def file_name(name: str) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file atomically: under a temporary name first, then renamed. Raises `ValueError` if that is
-    impossible."""
+    """Write a file atomically: under a temporary name first, then renamed.
+
+    Raises `ValueError` if that is impossible.
+    """
     partial = path.with_name(f".{path.name}.partial")
     try:
         partial.write_text(text, encoding="utf-8", errors="replace")

@@ -67,8 +67,10 @@ CACHES = ("__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache", "
 
 
 def compose(checkout: Path = CHECKOUT) -> dict[str, bytes]:
-    """Return the student edition as a mapping from path to content. Raises `ReleaseError` if it would contain a
-    solution."""
+    """Return the student edition as a mapping from path to content.
+
+    Raises `ReleaseError` if it would contain a solution.
+    """
     if not (checkout / "solutions").is_dir():
         raise ReleaseError("this checkout has no solutions/: it is a student edition already")
     require_untouched_starters(checkout)

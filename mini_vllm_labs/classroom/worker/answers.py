@@ -92,8 +92,10 @@ def raised(error: BaseException) -> Json:
 
 
 def checked(value: Json, depth: int = 0) -> Json:
-    """Make the texts in a worker's JSON printable. Raises `AnswerError` if a value is nested too deep, too long or too
-    large."""
+    """Make the texts in a worker's JSON printable.
+
+    Raises `AnswerError` if a value is nested too deep, too long or too large.
+    """
     if depth > MAX_DEPTH:
         raise AnswerError(f"a value is nested more than {MAX_DEPTH} deep")
     if isinstance(value, int) and not -MAX_INTEGER < value < MAX_INTEGER:

@@ -21,8 +21,10 @@ class EngineSpec:
     adapters: Mapping[str, str] | None = None
 
     def open(self) -> LLMEngine:
-        """Build and return the engine. Raises the errors of `build_engine`, and `EngineDeadError` if a learner's part
-        never returns."""
+        """Build and return the engine.
+
+        Raises the errors of `build_engine`, and `EngineDeadError` if a learner's part never returns.
+        """
         try:
             with limited_calls():
                 return build_engine(self.config, self.lineup, self.model, dense=self.dense, adapters=self.adapters)

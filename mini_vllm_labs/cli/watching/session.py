@@ -98,8 +98,9 @@ class WatchSession:
         return replace(phase, tasks=[one for one in phase.tasks if TaskNumber(phase.number, one.number) in tasks])
 
     def take(self, grade: PhaseGrade) -> list[TaskNumber]:
-        """Record the result of a task. Return tasks of the same file that passed before it was changed, because they
-        are graded next.
+        """Record the result of a task.
+
+        Return tasks of the same file that passed before it was changed, because they are graded next.
 
         The first task that fails becomes the current one; otherwise the next one that has not passed.
         """

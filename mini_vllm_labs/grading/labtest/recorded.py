@@ -27,8 +27,10 @@ class Answers:
         self._left = iter(unpacked(recorded(file_of(self.test)).get(self.test, [])))
 
     def __call__(self, yours: object) -> Any:
-        """Return the right answer to the next case. Recording uses `yours`, which is an answer or a function that
-        returns one."""
+        """Return the right answer to the next case.
+
+        Recording uses `yours`, which is an answer or a function that returns one.
+        """
         for answer in self._left:
             return answer
         raise LookupError(f"{self.test} has more cases than were recorded: python -m tests.mutants.answers")

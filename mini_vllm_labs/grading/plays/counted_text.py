@@ -7,8 +7,10 @@ READS_PER_TOKEN = 100
 
 
 class TooMuchWorkError(BaseException):
-    """The work exceeds its limit. It is not an `Exception`, so that the code under test cannot catch it and
-    continue."""
+    """The work exceeds its limit.
+
+    It is not an `Exception`, so that the code under test cannot catch it and continue.
+    """
 
 
 class LookupWork:

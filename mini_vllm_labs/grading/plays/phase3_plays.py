@@ -145,8 +145,10 @@ def queue_leaves(phase3: ModuleType, num_requests: int) -> Seen:
 
 
 def victims(phase3: ModuleType, calls: Sequence[str]) -> Steps:
-    """Choose victims: "fcfs: A rank 9 1.0, B rank 0 0.5" of A and B. A prefix "7: " seeds the fields that no rule
-    mentions."""
+    """Choose victims: "fcfs: A rank 9 1.0, B rank 0 0.5" of A and B.
+
+    A prefix "7: " seeds the fields that no rule mentions.
+    """
     for call in calls:
         *past, policy, told = call.split(": ")
         rng, running = Random(past[0] if past else 0), list[Request]()
@@ -187,8 +189,10 @@ def runners(told: Sequence[str], block_size: int) -> tuple[list[Request], dict[s
 
 
 def preempting(phase3: ModuleType, told: str, waiting: Sequence[str], past: int = 0, drafts: int = 0) -> Steps:
-    """Preempt a running request, "A 9+3 at 11 on 1-3"; report the changes. `past` seeds the fields that no rule
-    mentions."""
+    """Preempt a running request, "A 9+3 at 11 on 1-3"; report the changes.
+
+    `past` seeds the fields that no rule mentions.
+    """
     (request,), tables = runners([told], 4)
     name, holds = request.request_id, tables[request.request_id]
     kv, queue = SharedBlocksKV(99, 4, {**tables, "Z": [99]}), StrictQueue([waiter(one) for one in waiting])

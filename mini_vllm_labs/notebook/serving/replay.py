@@ -101,8 +101,10 @@ def piece_of(event: str) -> str:
 
 
 class RecordedServer(ThreadingHTTPServer):
-    """Listens on a free port of this machine. The nth of several equal requests gets the nth recorded answer, or the
-    last one."""
+    """Listens on a free port of this machine.
+
+    The nth of several equal requests gets the nth recorded answer, or the last one.
+    """
 
     def __init__(self, config: EngineConfig, lineup: Lineup) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

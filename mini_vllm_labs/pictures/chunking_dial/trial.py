@@ -20,8 +20,10 @@ Percentiles = dict[float, float]  # maps a percentile to seconds
 
 @dataclass(frozen=True)
 class Setting:
-    """The values of the knobs. `load` is a percentage of the rate that the GPU sustains; the other knobs are as in
-    vLLM."""
+    """The values of the knobs.
+
+    `load` is a percentage of the rate that the GPU sustains; the other knobs are as in vLLM.
+    """
 
     workload: str = "mixed"
     load: int = 90

@@ -13,8 +13,10 @@ SHARES = {PLAN: 0.5, APPLY: 0.25, TEXT: 0.25}  # how the engine's time for a ste
 
 @dataclass(frozen=True)
 class Task:
-    """Work of one side for a step, from `start` to `end` in ms. `in_vain` means that no request of the step needs its
-    result."""
+    """Work of one side for a step, from `start` to `end` in ms.
+
+    `in_vain` means that no request of the step needs its result.
+    """
 
     kind: str
     step: int

@@ -20,8 +20,10 @@ from mini_vllm_labs.runs.traces.run_state import is_short_name
 
 @dataclass(frozen=True)
 class Query:
-    """One token of the row. `reads` are the slots of positions 0 to its own, or -1 if the table does not contain the
-    block."""
+    """One token of the row.
+
+    `reads` are the slots of positions 0 to its own, or -1 if the table does not contain the block.
+    """
 
     row: int
     number: int

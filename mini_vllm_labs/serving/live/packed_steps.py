@@ -68,8 +68,10 @@ class Chunk:
 
 
 class StepChunks:
-    """The last 1,000 to 1,050 steps, numbered from the start. The engine's thread writes them, and other threads read
-    them."""
+    """The last 1,000 to 1,050 steps, numbered from the start.
+
+    The engine's thread writes them, and other threads read them.
+    """
 
     def __init__(self) -> None:
         self._chunks: deque[Chunk] = deque()

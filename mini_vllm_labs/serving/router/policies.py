@@ -99,8 +99,9 @@ def prefix_of_bytes(body: bytes) -> list[int]:
 
 
 def prefix_of(body: Any) -> list[int]:
-    """Return the keys of a prompt's whole blocks, or an empty list for a body without a prompt. It does not validate
-    the body.
+    """Return the keys of a prompt's whole blocks, or an empty list for a body without a prompt.
+
+    It does not validate the body.
 
     Prompts with different salts have different keys, because they never share a cached block.
     """

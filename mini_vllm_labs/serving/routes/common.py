@@ -27,8 +27,10 @@ REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_ID_CHARACTERS}}}")
 
 
 def require_api_key(api_key: str | None) -> Callable[[Request], Awaitable[None]]:
-    """Return a dependency that raises `ApiError` (401) unless a request has the key. A key of None admits every
-    request."""
+    """Return a dependency that raises `ApiError` (401) unless a request has the key.
+
+    A key of None admits every request.
+    """
 
     async def require(request: Request) -> None:
         if api_key is None:

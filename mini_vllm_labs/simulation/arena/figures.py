@@ -169,8 +169,9 @@ def class_figures(served: Served) -> dict[str, ClassFigures]:
 
 
 def quality_of_experience(request: TimedRequest, token_times: Sequence[float]) -> float:
-    """Return how closely a reader's text flow matched the expected one; 1 if no token was late. (Andes, arXiv
-    2404.16283.)
+    """Return how closely a reader's text flow matched the expected one; 1 if no token was late.
+
+    (Andes, arXiv 2404.16283.)
 
     A reader reads a token once it has arrived and the previous token has been read. The result compares the areas
     under the expected and the actual curve of tokens over time, up to the moment when both are complete.

@@ -25,8 +25,10 @@ IN_TURNS = (
 
 
 def page(records: Mapping[str, Record], on_a_gpu: Path | None = None) -> str:
-    """Return the whole page; `on_a_gpu` contains the records of `bench gpu`. Benchmarks that did not run are listed as
-    not measured."""
+    """Return the whole page; `on_a_gpu` contains the records of `bench gpu`.
+
+    Benchmarks that did not run are listed as not measured.
+    """
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )

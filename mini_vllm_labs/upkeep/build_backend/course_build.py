@@ -29,8 +29,10 @@ Distribution.has_data = Distribution.has_data_files
 
 
 def get_requires_for_build_wheel(config_settings: object = None) -> list[str]:
-    """Return no requirements, because nothing must be installed first. Exits in a student edition, before pip downloads
-    anything for a copy of it."""
+    """Return no requirements, because nothing must be installed first.
+
+    Exits in a student edition, before pip downloads anything for a copy of it.
+    """
     if not IS_CHECKOUT:
         raise SystemExit(f"A student edition cannot be installed as a copy. {EDITED_HERE}")
     return []

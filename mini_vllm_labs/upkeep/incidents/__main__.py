@@ -49,8 +49,10 @@ def program(name: str) -> str:
 
 
 def check_files() -> None:
-    """Check the config and its rules with promtool. Raises `subprocess.CalledProcessError`; stderr contains the
-    reason."""
+    """Check the config and its rules with promtool.
+
+    Raises `subprocess.CalledProcessError`; stderr contains the reason.
+    """
     promtool = program("promtool")
     for command in ("check", "config", "prometheus.yml"), ("check", "rules", "--lint-fatal", "alerts.yml"):
         subprocess.run([promtool, *command], cwd=OPERATE, check=True, stdout=subprocess.DEVNULL)

@@ -18,8 +18,10 @@ BUILD = CHECKOUT / "build"
 
 
 def assemble(edition: Mapping[str, bytes], downloads: Downloads, site: Path) -> None:
-    """Write the site of a student edition (a mapping from path to content). Raises `DownloadError` if a part is
-    unavailable."""
+    """Write the site of a student edition (a mapping from path to content).
+
+    Raises `DownloadError` if a part is unavailable.
+    """
     work = site.with_name(f"{site.name}.unfinished")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)

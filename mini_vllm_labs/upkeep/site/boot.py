@@ -59,8 +59,10 @@ def unpack(course: Path = COURSE, drive: Path = DRIVE) -> None:
 
 
 class ExecutorHere(concurrent.futures.Executor):
-    """Computes immediately in the calling thread, the only thread of the browser. The course does not depend on thread
-    order."""
+    """Computes immediately in the calling thread, the only thread of the browser.
+
+    The course does not depend on thread order.
+    """
 
     def __init__(self, max_workers: int | None = None, thread_name_prefix: str = "") -> None:
         pass

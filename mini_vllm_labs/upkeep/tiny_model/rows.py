@@ -18,8 +18,10 @@ VOCABULARY, CONTEXT, TOKENS_PER_STEP = 2048, 2048, 4096
 
 
 def pieces(made: Document) -> list[tuple[str, bool]]:
-    """Split a document into (text, whether it contributes to the loss). Questions do not contribute to the loss,
-    because random text teaches nothing."""
+    """Split a document into (text, whether it contributes to the loss).
+
+    Questions do not contribute to the loss, because random text teaches nothing.
+    """
     if made.text:
         return [(made.text + END_OF_TEXT, True)]
     parts: list[tuple[str, bool]] = []

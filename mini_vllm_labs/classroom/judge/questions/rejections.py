@@ -11,8 +11,10 @@ CELLS_PER_PART = 2
 
 
 def rejections(rng: Random) -> JudgeQuestion:
-    """Draw distributions over few tokens, some with probability 0. No random number equals the limit for keeping a
-    draft."""
+    """Draw distributions over few tokens, some with probability 0.
+
+    No random number equals the limit for keeping a draft.
+    """
     cases = []
     for _ in range(NUM_REJECTIONS):
         case = random_case(rng, rng.choice((0, 1, 2, 3, 3, 12)))

@@ -30,8 +30,10 @@ HINT_OF_SHARES = (
 
 @dataclass(frozen=True)
 class Distributions:
-    """A drafter's and a target's row in integer parts. A random number is the middle of one of `num_keep` or
-    `num_choose` parts."""
+    """A drafter's and a target's row in integer parts.
+
+    A random number is the middle of one of `num_keep` or `num_choose` parts.
+    """
 
     drafter: tuple[int, ...]
     target: tuple[int, ...]
