@@ -21,8 +21,7 @@ def require_at_least(settings: object, minimum: int, *names: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SpeculativeConfig:
-    """Settings for drafts, from a lookup of the newest tokens in the text (`ngram`) or from a small model
-    (`draft_model`).
+    """Settings for drafts, from a lookup of the newest tokens (`ngram`) or from a small model (`draft_model`).
 
     A request gets at most `num_speculative_tokens` drafts per step. `ngram` looks up the last `prompt_lookup_max`
     tokens, and then fewer, down to `prompt_lookup_min`. `model` is the draft model, a directory or hub name; None means

@@ -77,8 +77,7 @@ class SamplingParams:
     structured_outputs: StructuredOutputsParams | None = None
 
     def __post_init__(self) -> None:
-        """Convert other number types, such as numpy's, to Python's, and convert integers to floats in float
-        settings."""
+        """Convert other number types, such as numpy's, to Python's, and integers to floats in float settings."""
         for name in FLOATS:
             if _is_number(value := getattr(self, name)):
                 is_low = name == "temperature" and 0 < value < MIN_TEMPERATURE

@@ -91,8 +91,7 @@ class Lineup:
 
 
 def default_lineup_text() -> str:
-    """Return the default of `LAB_IMPL`: the reference solutions if this checkout contains them, otherwise the
-    starters."""
+    """Return the default of `LAB_IMPL`: the reference solutions if this checkout has them, otherwise the starters."""
     return "solution" if solutions_exist() else "starter"
 
 

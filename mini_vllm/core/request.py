@@ -176,8 +176,7 @@ class Request:
         self.num_computed_tokens = num_computed_tokens
 
     def wait_for_remote_kvs(self) -> None:
-        """Move from WAITING or PREEMPTED to WAITING_FOR_REMOTE_KVS, while K and V are loaded into the request's
-        blocks."""
+        """Move from WAITING or PREEMPTED to WAITING_FOR_REMOTE_KVS, while K and V are loaded into the blocks."""
         self.status = RequestStatus.WAITING_FOR_REMOTE_KVS
 
     def become_ready(self, num_computed_tokens: int = 0) -> None:

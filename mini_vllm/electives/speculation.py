@@ -18,8 +18,7 @@ class Speculation(Protocol):
         """Return the blocks of a prefix hit that the drafter can also use."""
 
     def schedule_drafts(self, request: Request) -> list[int]:
-        """Return the request's scheduled drafts and clear `spec_token_ids`; the request's counter has already
-        advanced."""
+        """Return the request's scheduled drafts and clear `spec_token_ids`; its counter has already advanced."""
 
     def roll_back(self, request: Request, num_draft_tokens: int, num_sampled_tokens: int) -> None:
         """Subtract rejected drafts from the request's counters."""

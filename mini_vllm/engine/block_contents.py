@@ -26,8 +26,7 @@ class Progress:
 
 
 class ContentsChecker(StepObserver):
-    """Raises `InvariantError` if a batch would read a block that contains other tokens, or would omit or repeat a
-    token.
+    """Raises `InvariantError` if a batch would read a block with other tokens, or omit or repeat a token.
 
     Contents are derived only from the batches, not from what the scheduler's parts report about them. With a connector
     a block may be filled from outside, so hits at admission are trusted.
@@ -151,8 +150,7 @@ class ContentsChecker(StepObserver):
                     self._contents.pop(place, None)
 
     def _blocks(self, own: Progress, num_tokens: int, first: int = 0) -> Iterator[tuple[int, Content]]:
-        """Yield the index and content of each block that the first `num_tokens` tokens fill, starting at block
-        `first`."""
+        """Yield the index and content of each block filled by the first `num_tokens` tokens, from block `first` on."""
         request, size = own.request, self.scheduler.kv.block_size
         parent = own.contents[first - 1] if first else hash((request.cache_salt, request.adapter_id))
         for index in range(first, num_tokens // size):

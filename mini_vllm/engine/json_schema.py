@@ -70,8 +70,7 @@ def _subschemas(node: Any, place: str = "#") -> Iterator[tuple[str, dict[str, An
 
 
 def _endless(schema: Any) -> list[str]:
-    """Return the `$ref`s that require themselves, so that every value would be infinite; return [] if values can
-    end."""
+    """Return the `$ref`s that require themselves, which makes every value infinite, or [] if values can end."""
     refs = {node["$ref"] for _, node in _subschemas(schema) if isinstance(node.get("$ref"), str)}
     if len(refs) > MAX_REFS:
         return []

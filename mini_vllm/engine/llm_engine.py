@@ -208,8 +208,7 @@ class LLMEngine:
         return scheduler_output
 
     def _require_sent(self, names: Sequence[str]) -> None:
-        """Raise `StalledError` if idle steps never report that these requests were sent, because a worker sends within
-        its step."""
+        """Raise `StalledError` if idle steps never report these requests as sent: a worker sends within its step."""
         self._idle_steps = self._idle_steps + 1 if names and names == self._held else 0
         self._held = names
         transfers = transfers_of(self.scheduler)

@@ -106,8 +106,7 @@ class PeriodicChecker(StepObserver):
 
 
 def _is_stuck(before: Progress, now: Progress) -> bool:
-    """Return whether a request got no token, and computed none or was preempted, although blocks were free all the
-    time."""
+    """Return whether a request got no token, and computed none or was preempted, although blocks were always free."""
     return now == before or (now[1] == before[1] and now[2] > before[2])
 
 

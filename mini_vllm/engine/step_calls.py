@@ -22,8 +22,7 @@ if TYPE_CHECKING:  # the default rules (0.13.0) need no module of a later releas
 
 @dataclass(slots=True)
 class Shortage:
-    """The numbers of a refusal by phase 2: blocks needed, blocks free, blocks promised to others, and blocks kept
-    free."""
+    """The numbers of a refusal by phase 2: blocks needed, free, promised to others, and kept free."""
 
     needed: int
     free: int

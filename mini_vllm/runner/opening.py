@@ -75,8 +75,7 @@ class OpenedModel:
         return self.make_model(self.draft_model, self.steps, num_blocks, block_size)
 
     def disk_store(self, path: str, max_bytes: int, block_size: int, adapters: bytes = b"") -> DiskBlockStore:
-        """Return the store of this model's blocks, in a subfolder of `path` named after a digest of the model's
-        weights.
+        """Return the store of this model's blocks, in a subfolder of `path` named after a digest of the weights.
 
         `adapters` is a digest of the served adapters, because a block's hash contains only an adapter's name.
         """

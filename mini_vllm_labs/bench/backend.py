@@ -39,8 +39,7 @@ class ServedRound:
 
 
 def require_complete(requests: Sequence[TimedRequest], served: ServedRound, name: str) -> None:
-    """Raise `RuntimeError` if a backend returned too few or too many tokens, because its figures would be
-    meaningless."""
+    """Raise `RuntimeError` if a backend returned too few or too many tokens, which makes its figures meaningless."""
     for index, (request, tokens, times) in enumerate(zip(requests, served.token_ids, served.token_times, strict=False)):
         if not len(tokens) == len(times) == request.num_output_tokens:
             raise RuntimeError(
@@ -85,8 +84,7 @@ class BackendSettings:
         )
 
     def environment(self) -> dict[str, str]:
-        """Return the environment variables that set a process's compute threads, unless the settings leave them to the
-        backend."""
+        """Return the environment variables that set a process's compute threads, unless the backend chooses them."""
         chosen = {"OMP_NUM_THREADS": self.num_threads or None, "GOMP_SPINCOUNT": self.spin_count}
         return {name: str(value) for name, value in chosen.items() if value is not None}
 

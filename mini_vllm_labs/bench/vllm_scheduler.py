@@ -28,8 +28,7 @@ CONFIG = {
 
 
 def vllms() -> tuple[str, Maker]:
-    """Return vLLM's release and a function that makes its scheduler: prefix caching on, a text model with full
-    attention."""
+    """Return vLLM's release and a function that makes its scheduler, with prefix caching and full attention."""
     from mini_vllm_labs.inside_vllm import stock_scheduler as stock
 
     # must run before the import of vLLM here, because `stock` keeps vLLM's log off stdout

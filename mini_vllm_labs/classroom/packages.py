@@ -1,5 +1,4 @@
-"""Reads the packages of the course from `pyproject.toml`, whose import contracts list each one once, from the top layer
-down.
+"""Reads the course's packages from `pyproject.toml`, whose import contracts list each one, from the top layer down.
 
 `[tool.mini-vllm-labs]` lists those that learners and browsers do not get.
 """

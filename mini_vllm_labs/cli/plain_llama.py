@@ -1,5 +1,4 @@
-"""Recognises plain Llamas from their JSON files and headers alone, so that `info` need not import torch or
-transformers.
+"""Recognises plain Llamas from JSON files and headers, so that `info` need not import torch or transformers.
 
 A plain model has an architecture that the engine computes itself, only settings listed here, and every tensor with its
 usual name and shape. Anything else, and any doubtful case, is left to transformers, which takes four seconds to import.
@@ -107,8 +106,7 @@ def _generation(folder: Path) -> dict[str, Any]:
 
 
 def _stored(folder: Path) -> dict[str, StoredTensor]:
-    """Return the tensors of a folder, or an empty dict unless all contain floating-point numbers and are stored
-    once."""
+    """Return the tensors of a folder, or an empty dict unless all are floating-point and stored once."""
     headers = [read_header(file) for file in weight_files(folder)]
     found = {name: one for header in headers for name, one in header.items()}
     is_plain = len(found) == sum(map(len, headers)) and all(one.dtype in DTYPES for one in found.values())

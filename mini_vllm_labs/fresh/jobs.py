@@ -95,8 +95,7 @@ def output_tokens(recording: Recording) -> dict[str, list[int]]:
 def chat(
     questions: Sequence[str], config: EngineConfig, params: SamplingParams | Sequence[SamplingParams], lineup: Lineup
 ) -> ChatRun:
-    """Answer all questions at once, with the embedded model if the lineup has phase 6, otherwise with the fake
-    model."""
+    """Answer all questions in one batch, with the embedded model if phase 6 is present, or else the fake model."""
     llm = LLM(config=config, lineup=lineup, record=True)
     outputs = llm.chat([[{"role": "user", "content": question}] for question in questions], params)
     titles = {output.request_id: question for output, question in zip(outputs, questions, strict=True)}

@@ -65,8 +65,7 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def interruptible(what: str) -> Iterator[None]:
-    """Raise `Interrupted` with the name of the stopped work if the cell is interrupted; this also ends the following
-    cells."""
+    """Raise `Interrupted` with the stopped work's name if the cell is interrupted; this also ends the next cells."""
     try:
         yield
     except KeyboardInterrupt:

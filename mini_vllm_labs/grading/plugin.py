@@ -192,8 +192,7 @@ class GradingPlugin:
     def run_all_in_child(
         self, items: Sequence[pytest.Item], module: ModuleType, seconds: float, num_passed: memoryview
     ) -> NoReturn:
-        """Run tests in the forked process; count those that pass and send their results; exit with `FAILED` after any
-        other."""
+        """Run tests in the forked process; send the results of those that pass; exit with `FAILED` after any other."""
         code = 1
         try:
             for item in items:

@@ -55,8 +55,7 @@ def forgotten_breakpoints(content: bytes) -> str:
 
 
 def modules_without_points(content: bytes, phase: int) -> str:
-    """Return a sentence that names imports of engine modules that are missing in the judge's jail, or an empty
-    string."""
+    """Return a sentence that names imported engine modules missing in the judge's jail, or an empty string."""
     known: dict[str, list[str]] = json.loads(JAIL_MODULES.read_text(encoding="utf-8"))
     allowed = {*known["every phase"], *known.get(str(phase), [])}
     lacking = dict[str, int]()

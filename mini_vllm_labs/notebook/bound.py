@@ -1,5 +1,4 @@
-"""Charts what limited a simulated load: the share of the requests' time by reason, before and after one setting
-changes."""
+"""Charts what limited a simulated load: the share of time by reason, before and after one setting changes."""
 
 from functools import partial
 from typing import NamedTuple

@@ -103,8 +103,7 @@ def front(places: Mapping[str, Place]) -> list[str]:
 
 
 def pareto_picture(places: Mapping[str, Place], conditions: str, width: float = WIDTH) -> Picture:
-    """Draw a point per policy (further left is faster, further up is fairer), and a line through the unbeaten
-    policies."""
+    """Draw a point per policy (left is faster, up is fairer), and a line through the unbeaten policies."""
     best = front(places)
     title = "Which policy is fast, and which is fair"
     heading, y = chart.head(title, [conditions], width)

@@ -11,8 +11,7 @@ from mini_vllm_labs.runs.traces.run_state import RunInfo
 
 @dataclass(frozen=True)
 class Film:
-    """Pictures with the same layers in the same positions, one per step; `also` contains pictures for other page
-    widths.
+    """Pictures with the same layers in the same positions, one per step; `also` has those for other page widths.
 
     `follow` lists what a reader can follow, as (key, name): the key is `request:0` for the elements with
     `data-request="0"`, `block:17` for `data-block="17"`. `events` names the events in each picture at which play can

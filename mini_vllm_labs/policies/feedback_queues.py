@@ -9,8 +9,7 @@ from mini_vllm_labs.policies.settings import require_positive
 
 
 class FeedbackQueues(SchedulingPolicy):
-    """Favours short outputs without knowing their lengths: a request that uses up its level's share drops to the next
-    level.
+    """Favours short outputs without knowing lengths: a request that uses up its level's share drops to the next level.
 
     From "Fast Distributed Inference Serving for Large Language Models" (arXiv 2305.05920). Level n holds a request for
     `quantum * 2**n` output tokens. A long prompt skips the levels whose output would take as long to compute

@@ -156,8 +156,7 @@ def distractors(right: str, own: str, rest: Sequence[str], rng: Random) -> Seque
 
 
 def features(option: str, options: Iterable[str]) -> tuple[int, ...]:
-    """Return the features of an option that need no run: rows and first rows shared with others, length, and
-    failure."""
+    """Return the features of an option that need no run: rows and first rows shared with others, length, failure."""
     rows, others = option.splitlines(), [one.splitlines() for one in options]
     shared, starts = sum(len({*rows} & {*one}) for one in others), sum(rows[0] == one[0] for one in others)
     return shared, starts, len(option), rows[-1] == "it fails"

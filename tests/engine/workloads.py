@@ -71,7 +71,7 @@ def half_right_drafts(
 
 
 def draft_half_right(engine: LLMEngine) -> None:
-    """Make the drafts of an engine with phase 7 better than by lookup, as the fake model's texts do not repeat."""
+    """Give an engine with phase 7 better drafts than lookup finds, as the fake model's texts do not repeat."""
     if isinstance(engine.runner, DraftingRunner) and isinstance(engine.runner.proposer, PromptLookup):
         engine.runner.proposer.look_up = half_right_drafts
 

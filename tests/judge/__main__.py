@@ -1,5 +1,4 @@
-"""`python -m tests.judge [EVERY] [OFFSET] [--phase N]` runs the judge on the catalogue of mistakes and fair
-alternatives.
+"""`python -m tests.judge [EVERY] [OFFSET] [--phase N]` judges the catalogued mistakes and fair alternatives.
 
 Takes every EVERY-th entry, from an offset on. Prints for each phase how many fair files get all points and how many
 mistakes lose some, and names the exceptions.

@@ -1,5 +1,4 @@
-"""`python -m tests.judge.agreement [EVERY] [OFFSET] [--phase N]` compares `grade` and the judge on each catalogued
-file.
+"""`python -m tests.judge.agreement [EVERY] [OFFSET] [--phase N]` compares `grade` and the judge on catalogued files.
 
 Prints a line per mistake and fair alternative, and exits 1 if one of them fails in only one of the two. By default
 each side stops at the first failure: all phases take an hour of CPU time. `--points` plays all and prints the points.

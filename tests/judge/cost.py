@@ -47,8 +47,7 @@ def main() -> None:
 
 
 class Counted(JailedWorker):
-    """A worker that adds up its processes' time and their ended children's, because bubblewrap's are never waited
-    for."""
+    """A worker that adds up the time of its processes and their children, because bubblewrap's are never waited for."""
 
     seconds: ClassVar[list[float]] = []
 

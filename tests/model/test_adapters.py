@@ -193,8 +193,7 @@ def test_adapters_written_by_peft_are_read(model: Any, tmp_path: Path) -> None:
     ids=str,
 )
 def test_ranks_and_factors_of_modules_are_those_of_peft(settings: Any, tmp_path: Path) -> None:
-    """peft 0.21.2 saves patterns in alphabetical order, so an adapter trained with another order changes when
-    loaded."""
+    """peft 0.21.2 saves patterns alphabetically, so an adapter trained with another order changes when loaded."""
     torch.manual_seed(3)
     config = LoraConfig(r=4, lora_alpha=9, target_modules=[*ATTENTION, *MLP], init_lora_weights=False, **settings)
     get_peft_model(load_model()[0].model, config).save_pretrained(str(tmp_path))

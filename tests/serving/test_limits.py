@@ -105,8 +105,7 @@ def test_no_client_is_told_to_go_on_with_a_body_that_is_too_large(connection: Ra
 
 
 def test_a_client_that_keeps_sending_still_gets_its_refusal(fake_server: ServerUnderTest) -> None:
-    """This also holds if it asks to close the connection, because closing a socket with unread data loses the
-    answer."""
+    """This also applies if it asks to close the connection: closing a socket with unread data loses the answer."""
     connection = RawConnection(fake_server)
     size = 5_000_000
     connection.begin(CHAT, f"Content-Length: {size}", "Connection: close")

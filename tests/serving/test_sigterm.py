@@ -36,8 +36,7 @@ Process = subprocess.Popen[str]
 
 @pytest.fixture
 def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
-    """While this file exists, the step of every started server's scheduler never ends, like a learner's endless
-    loop."""
+    """While this file exists, the scheduler of every started server never ends its step, like an endless loop."""
     gate = tmp_path / "gate"
     program = LOOPS_WHILE_THERE_IS_A_FILE.format(
         gate=str(gate), starter=starter.__file__, limit=getattr(request, "param", 60.0)

@@ -1,5 +1,4 @@
-"""An engine in its own process, as in `mini-vllm serve`, with learner's code that never returns, or an engine that
-dies."""
+"""An engine in its own process, as in `mini-vllm serve`, whose code never returns, or which dies."""
 
 import linecache
 import os

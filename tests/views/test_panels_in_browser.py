@@ -1,5 +1,4 @@
-"""Panels in a real browser: knobs send questions, the newest answer is drawn, and the page computes like the
-simulator."""
+"""Panels in a real browser: knobs send questions, the newest answer is drawn, and the page equals the simulator."""
 
 import json
 from collections.abc import Iterator

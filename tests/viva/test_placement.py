@@ -1,5 +1,4 @@
-"""`mini-vllm place`: its questions are the reference's, guessing does not place a learner, and its advice can be
-followed."""
+"""`mini-vllm place`: its questions are the reference's, guessing places nobody, and its advice can be followed."""
 
 import json
 from collections import Counter

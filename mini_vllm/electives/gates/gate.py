@@ -42,8 +42,7 @@ class Gate:
         """Update the gate when too few blocks were free for a waiting request."""
 
     def give_up(self, request: Request) -> bool:
-        """Release everything that is stored for a request, because no step can be planned; return whether anything was
-        stored."""
+        """Release everything stored for a request, because no step can be planned; return whether it had anything."""
         return False
 
 

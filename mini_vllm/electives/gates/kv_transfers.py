@@ -143,8 +143,7 @@ class KVTransfers:
     def lose(
         self, invalid_block_ids: frozenset[int], waiting: Iterable[Request], running: Iterable[Request]
     ) -> set[str]:
-        """Shorten each request to the tokens before its first lost block; return the running requests that were
-        affected.
+        """Shorten each request to the tokens before its first lost block; return the affected running requests.
 
         The sampled tokens of these requests are invalid. If several running requests share a lost block, vLLM 0.13.0
         lets only the first compute it and leaves it in the prefix cache meanwhile. Here each request computes the

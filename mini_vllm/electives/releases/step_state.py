@@ -104,8 +104,7 @@ class StepState:
 
     @property
     def num_rows_left(self) -> int:
-        """The rows of `max_num_batched_tokens` that are left for the next request's tokens, without its drafter's
-        rows."""
+        """The rows of `max_num_batched_tokens` left for the next request's tokens, without its drafter's rows."""
         return self.config.max_num_batched_tokens - self._num_rows - self.draft_slots
 
     @property

@@ -93,8 +93,7 @@ class DiskBlockStore:
             self._delete(next(iter(self.num_bytes_of)))
 
     def _look(self) -> None:
-        """Update the list of files after changes by other engines, and delete unfinished files that crashes left
-        behind."""
+        """Update the list of files after changes by other engines, and delete unfinished files left by crashes."""
         self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
         found = list[tuple[float, str, int]]()
         with suppress(OSError):  # the folder or any file may vanish between two checks

@@ -57,8 +57,7 @@ def show_phase(page: Console, phase: PhaseResult, failures: Mapping[tuple[int, s
 
 
 def show_together(page: Console, grade: SubmissionGrade) -> None:
-    """Print whether the phases work together in one engine, which gives no points, because each mistake has already
-    cost some."""
+    """Print whether the phases work together in one engine, without points: each mistake has already cost some."""
     if not grade.together:
         return
     page.print()

@@ -1,5 +1,4 @@
-"""Makes questions to a learner's file: a call for the worker, and the reference's answer, which stays with the
-judge."""
+"""Makes questions to a learner's file: a call for the worker, and the reference's answer for the judge alone."""
 
 import base64
 import importlib

@@ -151,8 +151,7 @@ class JailedWorker:
 
 
 class Workers:
-    """The workers of one submission: each situation gets a fresh process, but Python starts only once for each
-    phase."""
+    """The workers of one submission: each situation gets a fresh process, but Python starts once per phase."""
 
     def __init__(self, submission: SubmissionDir, jail: Jail) -> None:
         self._submission = submission

@@ -82,8 +82,7 @@ def load() -> float | None:
 
 
 def load_line(before: float | None) -> str:
-    """Return the load of the machine before a benchmark and now, because other programs rarely slow all sides
-    equally."""
+    """Return the machine's load before a benchmark and now, because other programs rarely slow all sides equally."""
     return f"Load of the machine: {before} before, {load()} at the end; CPUs: {os.cpu_count()}."
 
 

@@ -145,8 +145,7 @@ def keys(phase11: ModuleType, salt: str, adapter: str, images: Sequence[Image], 
 def products(
     phase11: ModuleType, num_inputs: int, num_outputs: int, rank: int, num_adapters: int, rows: Sequence[int], seed: int
 ) -> Seen:
-    """Add products of integers, which are exact in any order; report each row, and whether more rows need more
-    operators.
+    """Add products of integers, exact in any order; report each row, and whether more rows need more operators.
 
     The tensors are float64 and on a separate device, to detect tensors made without `dtype=` or `device=`.
     """

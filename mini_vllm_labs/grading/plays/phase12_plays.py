@@ -178,8 +178,7 @@ def attends(
 
 
 def works(phase12: ModuleType, window: int, block_size: int, num_tokens: Ints) -> Seen:
-    """Decode after few and after many tokens with the same cache; report whether torch creates more tensors after
-    many."""
+    """Decode after few and many tokens with the same cache; report whether torch creates more tensors after many."""
     import torch
 
     from mini_vllm_labs.grading.plays.work import numbers_made

@@ -17,8 +17,7 @@ ROOM = 20  # a difference in lines or entries that is not yet evidence of a walk
 
 
 def work_of(act: Callable[[], object], file: str) -> int:
-    """Call `act`; return its work: the lines of `file` that ran, counted in every loop iteration, plus allocated
-    memory.
+    """Call `act`; return its work: the lines of `file` that ran, counted per loop iteration, plus allocated memory.
 
     Copied lists count by their length, even if they are discarded immediately.
     """

@@ -33,8 +33,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Heard:
-    """The clients' answers, and the order in which their pieces arrived, which a recorded conversation does not
-    contain."""
+    """The clients' answers, and the order in which their pieces arrived, which no recorded conversation contains."""
 
     answers: Mapping[str, str | Refused]
     order: Sequence[str] = ()

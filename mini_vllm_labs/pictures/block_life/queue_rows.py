@@ -1,5 +1,4 @@
-"""Draws the free queue during planning and after the step, head first, with blocks that leave and blocks that
-return."""
+"""Draws the free queue during planning and after the step, head first, with blocks that leave and return."""
 
 from collections.abc import Sequence
 

@@ -22,8 +22,7 @@ TURNS_ON = {7: "--speculative-method ngram", 8: "--async-scheduling", 10: "--kv-
 
 
 def lineup_to_run(text: str | None, console: Console, reference: str = "solution") -> Lineup:
-    """Return the lineup of `--lineup`, otherwise of `LAB_IMPL`, otherwise the default: `reference`, or the written
-    phases.
+    """Return the lineup of `--lineup`, else of `LAB_IMPL`, else the default: `reference`, or the written phases.
 
     Without a reference and without phase 1, it prints the first task to write and exits with 1. Raises `ValueError` if
     a string is not a lineup.

@@ -67,8 +67,7 @@ def adapters_of(options: Sequence[str]) -> dict[str, str]:
 
 
 def stands_in_for_phase_6(lineup: Lineup, model: str | None, *, fake_model: bool) -> bool:
-    """Return whether a plain forward pass replaces phase 6: the phase is absent, but torch and a model are
-    installed."""
+    """Return whether a plain forward pass replaces phase 6: it is absent, but torch and a model are installed."""
     has_model = model is not None or (CHECKOUT / "mini_vllm" / "embedded_model" / "model.safetensors").exists()
     return lineup.runner == "absent" and not fake_model and has_model and find_spec("torch") is not None
 

@@ -18,8 +18,7 @@ USUAL_ROOM = span_of(WIDTH)
 
 @dataclass(frozen=True)
 class Shelf:
-    """The positions of the first `num_slots` slots: strips of `size` slots, `cell` px per slot, `per_line` strips per
-    line.
+    """The positions of the first `num_slots` slots: `cell` px per slot, `size` per strip, `per_line` strips per line.
 
     Two runs on one shelf show the same memory at the same size, regardless of their block sizes.
     """

@@ -71,8 +71,7 @@ class Channel:
         return message
 
     def take_back(self) -> None:
-        """Reuse the pipes after a fork: the child has answered buffered messages, and may have set the pipes to
-        non-blocking."""
+        """Reuse the pipes after a fork: the child answered buffered messages, and may have set them non-blocking."""
         self._buffer.clear()
         os.set_blocking(self._read_fd, True)
         os.set_blocking(self._write_fd, True)

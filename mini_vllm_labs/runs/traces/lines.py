@@ -137,8 +137,7 @@ class LineRecorder:
         return Lines(ran, events, sources)
 
     def _waits(self, steps: Sequence[StepRecord]) -> Iterator[Event]:
-        """Yield the lines that refused the requests without a token, or the line that ended the step before considering
-        them."""
+        """Yield the lines that refused requests without a token, or the line that ended the step before their turn."""
         for step, record in enumerate(steps):
             for name, found in record.get("reasons", {}).items():
                 if "preempted" in found["reason"]:

@@ -132,8 +132,7 @@ class Recording:
 
 
 def require_whole(steps: Sequence[StepRecord]) -> None:
-    """Raise `ValueError` unless the steps are numbered 0, 1, 2, ..., because drawing a step needs all steps before
-    it."""
+    """Raise `ValueError` unless the steps are 0, 1, 2, ..., because drawing a step needs all steps before it."""
     for place, record in enumerate(steps):
         if record["step"] != place:
             raise ValueError(f"record {place} is step {record['step']}, but a trace must be complete, from step 0 on")

@@ -103,8 +103,7 @@ class Replicas:
         return [replica for replica in self.all if replica.is_alive]
 
     async def shutdown(self, timeout: float) -> None:
-        """Send the replicas SIGTERM, and kill those that are still alive `SECONDS_TO_END` after `timeout`, or
-        immediately if it is 0.
+        """Send the replicas SIGTERM; kill any still alive `SECONDS_TO_END` after `timeout`, or immediately if it is 0.
 
         Until then, each replica lets its requests finish within the limit of its settings.
         """

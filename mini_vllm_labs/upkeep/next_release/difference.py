@@ -32,8 +32,7 @@ class Difference:
 
 
 def first_difference(recorded: Mapping[str, Any], found: Mapping[str, Any]) -> Difference | None:
-    """Return the first difference of decisions of two traces; if there is none, the first difference of blocks and
-    state.
+    """Return the first difference in the decisions of two traces, or else in their blocks and state.
 
     Fields that are missing in one of the two are not compared.
     """

@@ -199,8 +199,7 @@ class Recorder:
             self.scheduler.update_draft_token_ids(DraftTokenIds(req_ids=order, draft_token_ids=drafts))
 
     def _draft(self, request_id: str) -> list[int]:
-        """Return the scenario's drafts: accepted drafts equal what the model will sample, and the others are one
-        higher."""
+        """Return the scenario's drafts: accepted drafts equal what the model will sample, the others are one higher."""
         if self.requests[request_id].is_finished():
             return []
         first, plan = self.model.num_sampled[request_id], self.scenario.line["drafts"]

@@ -16,8 +16,7 @@ WIDEST = 160
 
 @dataclass(frozen=True)
 class ScenarioVerdict:
-    """A release's outcome in one scenario: one of `VERDICTS`, and the first difference or the missing trace's
-    reason."""
+    """A release's outcome in one scenario: one of `VERDICTS`, and the first difference or why no trace exists."""
 
     scenario: Scenario
     verdict: str

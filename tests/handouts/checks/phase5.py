@@ -177,8 +177,7 @@ def first_gate() -> tuple[int, int]:
 
 
 def both_gates() -> tuple[int, int, int, int, int]:
-    """Return facts of the full run: full steps from step 3 on, running, waiting, and preemptions until an answer
-    ends."""
+    """Return facts of the full run: full steps from step 3, running, waiting, preemptions until an answer ends."""
     full = next(step["step"] for step in gated()[3:] if step["total"] < TWO_GATES.max_num_batched_tokens)
     end = next(step["step"] for step in gated() if step["finished"])
     running, waiting = len(gated()[full]["running_after"]), len(gated()[full]["waiting_after"])

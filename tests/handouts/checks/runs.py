@@ -56,8 +56,7 @@ def traced_steps(lineup: str, *options: str) -> list[StepRecord]:
 
 @cache
 def stage(last_phase: int) -> tuple[int, int, int]:
-    """Return the figures of `mini-vllm stages` for phases 1 to `last_phase`: tokens computed, mean TTFT, ITL p95 in
-    ms."""
+    """Return figures of `mini-vllm stages` for phases 1 to `last_phase`: tokens computed, mean TTFT, ITL p95 in ms."""
     found = run_lineup(parse_lineup(f"solution:1-{last_phase}"), ablation_requests())
     ttft, itl = found.first_token_latencies, found.inter_token_latencies
     return found.num_computed_tokens, round(mean_ms(ttft)), round(p95_ms(itl))

@@ -167,8 +167,7 @@ def samples(rng: Random) -> JudgeQuestion:
 
 
 def fine_draws(script: Script, rng: Random) -> None:
-    """Add random numbers that only float64 distinguishes from a sum of probabilities, with float32 and bfloat16
-    logits."""
+    """Add random numbers that only float64 tells apart from a sum of probabilities, in float32 and bfloat16."""
     temperature, largest = rng.choice((0.7, 1.0, 1.9)), 1 - 2**-53
     rows = [(step / 4, SamplingParams(temperature=temperature)) for step in range(1, 17)]
     probabilities = [1 / (1 + math.exp(-logit / temperature)) for logit, _ in rows]

@@ -33,8 +33,7 @@ CRASH_HINTS = (
 
 
 def sampled(phase6: ModuleType, rows: Sequence[Row], dtype: torch.dtype = torch.float32) -> list[int]:
-    """Return your tokens for rows of logits, settings and random numbers; require one id per row and unchanged
-    arguments."""
+    """Return your tokens for rows of logits; require one id per row and unchanged arguments."""
     logits = torch.tensor([list(row[0]) for row in rows]).to(dtype)
     params, draws, before = [row[1] for row in rows], [row[2] for row in rows], logits.clone()
     situation = f"{len(rows)} rows of {logits.shape[1]} logits"

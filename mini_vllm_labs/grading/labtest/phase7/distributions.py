@@ -1,5 +1,4 @@
-"""Measures how often `rejection_sample` returns each token: with all numbers of a grid, or with 100,000 and a
-chi-square test.
+"""Measures how often `rejection_sample` returns each token, with a grid or with 100,000 numbers and a chi-square test.
 
 The borders of the grid are those of the distributions. So rounding does not affect the shares, and your function is
 called only once for each set of arguments.
