@@ -41,7 +41,7 @@ class ModelFolder:
         model.generation_config = self.generation_config
         for part in model.modules():  # the warning of transformers reads the prompt, which has no numbers here
             part.warn_if_padding_and_no_attention_mask = lambda *_: None
-            if getattr(part, "rope_type", None) == "dynamic":  # it would compare positions, which have no numbers here
+            if getattr(part, "rope_type", None) == "dynamic":  # it compares positions, which have no values
                 part.rope_type = "default"
         return model
 

@@ -19,7 +19,7 @@ from mini_vllm_labs.grading.plays.work import left_behind
 Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # a call, then the observations after it
 Settings = Mapping[str, int]  # of the policy: threshold, max_model_len, chunking, guard
-Choices = Mapping[tuple[bool, ...], int]  # maps the order of `clamp`'s numbers to the index of the one it returns
+Choices = Mapping[tuple[bool, ...], int]  # from how `clamp`'s numbers compare to the index of its result
 STATUSES = "WAITING", "RUNNING", "PREEMPTED"
 TOKENS = r"(\d+)(?:\+(\d+))?"  # tokens of the prompt, and generated ones
 ASKED = re.compile(rf"(\S+) ({'|'.join(STATUSES)}) {TOKENS} at (\d+) (budget|counter|chunks of) (\d+)(?: past (\d+))?")

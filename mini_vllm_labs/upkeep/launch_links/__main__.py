@@ -34,7 +34,7 @@ def with_badges(text: str, links: str) -> str:
     """Insert the links between the two marks of a text. Raises `ValueError` unless the pair occurs exactly once."""
     place = re.compile(f"{START}.*?{END}", re.DOTALL)
     if len(place.findall(text)) != 1:
-        raise ValueError(f"a text must contain {START} and {END} exactly once")
+        raise ValueError(f"the page must contain {START} and {END} exactly once")
     return place.sub(lambda _: f"{START}\n{links}\n{END}", text)
 
 
