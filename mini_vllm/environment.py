@@ -55,7 +55,7 @@ GRADE_FORK = Variable("MINI_VLLM_GRADE_FORK", True, _switch, "0: grade in fresh 
 COLLECT = Variable("MINI_VLLM_COLLECT", "", str, "set by `mini-vllm grade`: where pytest writes the tests it found")
 NUM_THREADS = Variable("OMP_NUM_THREADS", 0, _count, "threads for torch; unset: as many as are fastest at the time")
 SPIN_COUNT = Variable("GOMP_SPINCOUNT", "50000", str, "how often a waiting thread looks before it sleeps")
-WAIT_POLICY = Variable("OMP_WAIT_POLICY", "", str, "ACTIVE: waiting threads spin forever, PASSIVE: they sleep immediately")
+WAIT_POLICY = Variable("OMP_WAIT_POLICY", "", str, "ACTIVE: waiting threads spin forever, PASSIVE: they sleep at once")
 CACHE = Variable("XDG_CACHE_HOME", "", str, "the folder for compiled kernels; unset: ~/.cache")
 CHROMIUM = Variable("CHROMIUM", "", str, "the browser for tests and pictures; unset: one that is found on the path")
 API_KEY = Variable("OPENAI_API_KEY", "", str, "sent to another server by `mini-vllm bench serve`", is_secret=True)

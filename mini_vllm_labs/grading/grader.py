@@ -58,7 +58,7 @@ def stack_of(impl: str, phase: int) -> Lineup:
 
 
 def find_culprits(phase: int, stop: threading.Event) -> list[int]:
-    """Replace one phase of a stack at a time by the reference's; return those phases whose replacement fixes it.
+    """Replace one phase of a stack at a time with the reference's; return those phases whose replacement fixes it.
 
     Needs `solutions/`.
     """
@@ -207,7 +207,7 @@ def grade_tests(
 
 
 def hinted(task: str, results: list[TestResult]) -> list[TestResult]:
-    """Replace the questions of failed tests by the hint for a known mistake, if the answers indicate one."""
+    """Replace the questions of failed tests with the hint for a known mistake, if the answers indicate one."""
     hint = hint_for(task, {result.id: result.answer for result in results if result.outcome != "passed"})
     return [
         result if result.outcome == "passed" else replace(result, message=with_hint(result.message, hint))

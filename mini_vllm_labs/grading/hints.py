@@ -56,5 +56,5 @@ def hint_for(task: str, answers: Mapping[str, str]) -> str:
 
 
 def with_hint(text: str, hint: str) -> str:
-    """Replace the question in the text of a failure by `hint`, unless it is empty."""
+    """Replace the question in the text of a failure with `hint`, unless it is empty."""
     return text.rstrip().partition(HINT)[0] + HINT + hint if hint else text

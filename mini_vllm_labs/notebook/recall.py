@@ -173,7 +173,7 @@ def words_before(notebook: Path, title: str) -> str:
 
 
 def memory_of(kept: Any) -> Memory:
-    """Decode the content of a file. Raises `ValueError` with the problem."""
+    """Decode the content of a file. Raises `ValueError` if it is damaged or of another version."""
     version = kept.get("version") if isinstance(kept, dict) else None
     if version != VERSION:
         raise ValueError(f"its version is {version}, but it must be {VERSION}")

@@ -36,7 +36,7 @@ class Experiment:
     """One simulation. `rate` is in requests per second; None means 70 % (`DEFAULT_LOAD`) of the sustainable rate.
 
     `policy` names a scheduling policy; one request in five is urgent. `scale` multiplies all lengths. `calibrated`
-    replaces GPU and model by a measured calibration.
+    replaces GPU and model with a measured calibration.
     """
 
     workload: str = "chat"

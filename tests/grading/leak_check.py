@@ -217,7 +217,7 @@ class Passed:
 
 
 def try_classes(plan: PlannedPhase, module: ModuleType, classes: Mapping[str, type]) -> list[str]:
-    """Replace a phase's classes by shipped ones; return a line for each that passes all tests of a task."""
+    """Replace a phase's classes with shipped ones; return a line for each that passes all tests of a task."""
     methods = methods_of(plan)
 
     def act(candidate: str) -> list[str]:

@@ -106,7 +106,7 @@ class Forking:
 def examine(
     server: PhaseServer, text: str, *, stop_at_first: bool, cpu_seconds: int, tried_first: Sequence[str] = ()
 ) -> Verdict:
-    """Replace the phase's solution by `text`, and run the graded tests on it in a child process."""
+    """Replace the phase's solution with `text`, and run the graded tests on it in a child process."""
     copy, name = Path.cwd(), module_name(server.phase)
     solution = copy / "solutions" / f"{name}.py"
     mark = secrets.token_hex(8)

@@ -51,7 +51,7 @@ def mixed(rng: random.Random, count: int, most_seconds: float) -> list[Request]:
 
 
 class Driven:
-    """A run to its end.
+    """A run in which every request has finished.
 
     `plans` contains the tokens of each step by request, `running` the ids of the requests that ran before it.
     """

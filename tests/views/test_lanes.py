@@ -68,7 +68,7 @@ def test_ahead_the_longer_side_decides() -> None:
 
 
 def wasted() -> Recording:
-    """The run planned ahead, whose last step turns out to be computed in vain."""
+    """Return the run that is planned ahead, changed so that its last step is wasted."""
     steps = copy.deepcopy(list(RUNS["ahead"].steps))
     for record in steps[-2:]:
         record["finished"] = []

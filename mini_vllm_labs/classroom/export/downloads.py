@@ -249,7 +249,7 @@ def part_name(part: str) -> str:
 
 
 def unwrap(learner: Path) -> None:
-    """Replace a folder by its only file if that is an archive, because the judge reads archives itself."""
+    """Replace a folder with its only file if that is an archive, because the judge reads archives itself."""
     files = [path for path in learner.rglob("*") if path.is_file()] if learner.is_dir() else []
     ending = next((ending for ending in ARCHIVES if len(files) == 1 and files[0].name.lower().endswith(ending)), None)
     if ending is None:

@@ -21,7 +21,7 @@ SEEN = (
     "mini_vllm_labs/classroom/worker",
     "mini_vllm_labs/grading/plays",  # public by definition, because this folder contains no right answers
 )
-WHOLE_ENGINE = 0  # for phases 1 to 5 in one engine, without points: the whole engine
+WHOLE_ENGINE = 0  # stands for the check of phases 1 to 5 in one engine, which gives no points
 ONLY_TOGETHER = "mini_vllm_labs/classroom/worker/scenario.py"
 ALWAYS = (  # what learners may use, and what the worker imports by name
     "mini_vllm/core/cdiv.py",

@@ -108,7 +108,7 @@ def differing_parts(label: str, expected: Json, found: Json) -> list[tuple[str, 
 
 
 def names_of(value: Json) -> Json:
-    """Replace requests by their ids, also in lists."""
+    """Replace requests with their ids, also in lists."""
     if isinstance(value, list):
         return [names_of(one) for one in value]
     return value["request"] if isinstance(value, dict) and "request" in value else value

@@ -104,7 +104,7 @@ class JailedWorker:
         self.ask({"load": phase, "folder": lab_folder(phase)})
 
     def start_afresh(self) -> bool:
-        """Replace the process by a fresh one without loaded files; return whether that worked.
+        """Replace the process with a fresh one without loaded files; return whether that worked.
 
         A file could answer in place of its successor. In a jail, therefore, the process must be a different one from
         the last.

@@ -29,7 +29,7 @@ MEMORY_BYTES = 1536 * 2**20  # on top of the memory that Python, its libraries a
 LIMITS = Limits(2 * 2**30, stack_bytes=2**23, file_bytes=2**20, num_open_files=64, cpu_seconds=300, num_signals=64)
 MAX_PROCESSES = 32
 CAN_FORK = sys.platform == "linux"  # on macOS, torch uses system libraries that do not survive a fork
-FRESH = 75  # exit status of a process that must be replaced by a fresh one
+FRESH = 75  # exit status of a process that must be replaced with a fresh one
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 
 

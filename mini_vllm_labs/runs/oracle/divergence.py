@@ -98,7 +98,7 @@ def first_divergence(
 
 
 def find_culprit(arrivals: Sequence[TimedRequest], config: EngineConfig, mine: Lineup, reference: Lineup) -> list[int]:
-    """Replace one phase of `mine` at a time by the reference's; return those that remove the difference."""
+    """Replace one phase of `mine` at a time with the reference's; return those that remove the difference."""
     return [
         phase
         for phase in range(1, len(ALL_NAMES) + 1)

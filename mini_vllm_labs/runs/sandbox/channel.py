@@ -61,7 +61,7 @@ class Channel:
         while not (line := self._line()):
             pass
         if not line.startswith(self._mark):
-            raise ChannelError("malformed", "a line is not a message")
+            raise ChannelError("malformed", "a line does not begin like a message")
         try:
             message = json.loads(line[len(self._mark) :], parse_constant=_refuse)
         except (ValueError, RecursionError) as error:

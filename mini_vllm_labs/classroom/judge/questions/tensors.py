@@ -148,7 +148,7 @@ def far_attentions(script: Script, rng: Random) -> None:
 def samples(rng: Random) -> JudgeQuestion:
     """Draw rows of logits, with settings and random numbers whose tokens do not depend on rounding."""
     script = Script(6)
-    # Many rows, because only a few depend on a cut that a mistake gets wrong.
+    # We need many rows, because a wrong cut changes the result of only a few.
     for vocab_size, num_rows, is_warm in ((rng.randrange(5, 30), 120, False), (9, 30, True), (3000, 12, False)):
         drawn = [([0.0, 0.004, *[-1.0] * (vocab_size - 2)], SamplingParams(temperature=1.0 * is_warm), 0.9)]
         while len(drawn) < num_rows:
