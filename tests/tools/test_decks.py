@@ -111,5 +111,5 @@ def test_an_incomplete_reveal_js_is_not_used(tmp_path: Path) -> None:
 def test_a_picture_without_words_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.svg").write_text("<svg/>", encoding="utf-8")
     (tmp_path / "deck.md").write_text("# Deck\n\n![](a.svg)\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"a\.svg: a slide shows an SVG that has a title"):
+    with pytest.raises(ValueError, match=r"a\.svg: an SVG on a slide needs a title and a description"):
         deck_page(tmp_path / "deck.md", {})
