@@ -154,7 +154,7 @@ def test_a_benchmark_runs_and_its_record_and_text_agree(
         (("serve", "--base-url", "127.0.0.1:8000"), "base_url must be http://HOST:PORT"),
         (("router", "poems"), "poems"),
         (("gpu", "all"), "there is no part 'all'"),
-        (("gpu",), "needs an NVIDIA GPU, and torch finds none on this machine"),
+        (("gpu",), "needs an NVIDIA GPU, but torch finds none on this machine"),
         ((*PEER, "--peer-version", "0.14.0"), "must be one of the releases 0.13.0, 0.33.0"),
         (PEER, "`python -m mini_vllm_labs.upkeep.vllm_peer` makes one"),
     ],

@@ -124,8 +124,8 @@ def test_a_notebook_of_a_wheels_folder_runs_outside_mini_vllm_lab(others: NewLea
     ("course", "build", "said"),
     [
         ("edition", "wheel", "A student edition cannot be installed as a copy."),
-        ("edition", "sdist", "The sources are not packed"),
-        ("checkout", "sdist", "The sources are not packed"),
+        ("edition", "sdist", "The course has no source distribution"),
+        ("checkout", "sdist", "The course has no source distribution"),
         ("written", "wheel", "starters are not empty: phase 1 clamp."),
     ],
 )

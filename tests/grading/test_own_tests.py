@@ -95,7 +95,7 @@ def test_points_need_caught_mistakes_and_accepted_ways(rules: tuple[int, int], r
         ("import time\ndef test_x():\n    while True: time.sleep(0.1)\n", "have not ended after 4 s"),
         ("import os\ndef test_x():\n    os._exit(0)\n", "end Python itself"),
         ("import sys\nsys.exit(0)\n", "end Python itself"),
-        ("import pytest\ndef test_x():\n    pytest.skip()\n", "no test of yours has passed"),
+        ("import pytest\ndef test_x():\n    pytest.skip()\n", "none of your tests passes"),
         (
             SECOND_TIME,
             "test_x fails the second time",

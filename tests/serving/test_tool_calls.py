@@ -157,7 +157,7 @@ def test_calls_and_results_are_rendered_or_refused(
         (OLD | {"function_call": "required"}, "function_call", "must be"),
         (RATE | OLD, "functions", "older names"),
         ({"tools": RATE["tools"] * 2, "tool_choice": "required"}, "tools", "twice"),
-        (RATE | {"tool_choice": NAMED, "response_format": {"type": "json_object"}}, "tools", "both say"),
+        (RATE | {"tool_choice": NAMED, "response_format": {"type": "json_object"}}, "tools", "both constrain"),
         ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "array"}}}],
           "tool_choice": "required"}, "tools", "must have the type object, got 'array'"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools.0.function.name", "pattern"),
@@ -165,7 +165,7 @@ def test_calls_and_results_are_rendered_or_refused(
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0", "tool_call_id"),
         ({"messages": [CALLED | {"role": "user"}]}, "messages.0", "only the role assistant"),
         ({"messages": [OLD_CALLED | {"function_call": {"name": "f", "arguments": "5"}}]},
-         "messages.0.function_call.arguments", "must be a JSON object as text"),
+         "messages.0.function_call.arguments", "must be a JSON object in a string"),
         # fields that the engine refuses, under the client's names for them
         (RATE | {"tool_choice": NAMED}, "tools", "tools needs phases 6 (GPU runner) and 9 (structured"),
         (OLD | {"function_call": {"name": "rate"}}, "functions", "--lineup solution:1-6,solution:9"),

@@ -55,7 +55,7 @@ def build_wheel(wheel_directory: str, config_settings: object = None, metadata_d
 
 def get_requires_for_build_sdist(config_settings: object = None) -> NoReturn:
     """Exit, because an archive of the sources would contain the solutions."""
-    raise SystemExit(f"The sources are not a package: build a wheel with `pip wheel --no-deps .` {EDITED_HERE}")
+    raise SystemExit(f"The course has no source distribution: build a wheel with `pip wheel --no-deps .` {EDITED_HERE}")
 
 
 build_sdist = get_requires_for_build_sdist
