@@ -65,7 +65,7 @@ def test_a_wrong_prompt_is_refused(fake_server: ServerUnderTest, prompt: Any) ->
             "600,000 logprobs",
         ),
         (CHAT, {"messages": HELLO, "n": 50, "logprobs": True, "top_logprobs": 4}, 400, "logprobs", None, "500,000 are"),
-        (COMPLETION, {"prompt": "x", "echo": True, "logprobs": 0}, 400, "logprobs", None, "does not return logprobs of prompts"),
+        (COMPLETION, {"prompt": "x", "echo": True, "logprobs": 0}, 400, "logprobs", None, "return logprobs of prompts"),
         (CHAT, {"messages": [{"role": "user", "content": "x" * 3000}]}, 400, "messages", TOO_LONG, f"{CONTEXT} 3019"),
         (COMPLETION, {"prompt": ["x"] * 300}, 400, "n", None, "at most 256, got 300"),
         (
