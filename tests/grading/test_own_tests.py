@@ -93,8 +93,8 @@ def test_points_need_caught_mistakes_and_accepted_ways(rules: tuple[int, int], r
         ("", "has no tests"),
         ("def test_x(phase14):\n    assert 1 == 2\n", "test_x fails: assert 1 == 2"),
         ("import time\ndef test_x():\n    while True: time.sleep(0.1)\n", "have not ended after 4 s"),
-        ("import os\ndef test_x():\n    os._exit(0)\n", "end Python itself"),
-        ("import sys\nsys.exit(0)\n", "end Python itself"),
+        ("import os\ndef test_x():\n    os._exit(0)\n", "exit Python"),
+        ("import sys\nsys.exit(0)\n", "exit Python"),
         ("import pytest\ndef test_x():\n    pytest.skip()\n", "none of your tests passes"),
         (
             SECOND_TIME,
