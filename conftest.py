@@ -1,4 +1,4 @@
-"""Every report says whose code it is about, also where no graded test runs."""
+"""Every report names the code that was tested, even if no graded test runs."""
 
 from pathlib import Path
 

@@ -1,10 +1,10 @@
 """Set up and run the course with nothing but Python: `python lab.py demo`, `test`, `test-all`, `wheel`, `lab`, `lint`.
 
-The first call makes `.venv` and installs into it; later calls start at once, unless `pyproject.toml` or
-`constraints.txt` has changed. `make` calls this file, and it also works where there is no make.
+The first call makes `.venv` and installs into it. Later calls start immediately unless `pyproject.toml` or
+`constraints.txt` has changed. `make` calls this file, which also works on systems without make.
 
-`--torch` chooses the build of PyTorch that the first call installs. On Linux pip's own choice brings CUDA, which is
-several gigabytes; `cpu` takes the build from PyTorch's CPU index instead. `auto`, the default, means `cpu` on Linux
+`--torch` chooses the build of PyTorch that the first call installs. On Linux pip's own choice includes CUDA, which is
+several gigabytes; `cpu` uses the build from PyTorch's CPU index instead. `auto`, the default, means `cpu` on Linux
 without an NVIDIA driver, and pip's own choice (`pip`) everywhere else.
 """
 
@@ -35,12 +35,12 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 # before.
 HOOK = ["-m", "pre_commit", "install", "--hook-type", "commit-msg"]
 
-# Files are handed out in the order of their collection: the long ones come first, so that no core waits at the end.
+# Workers get the files in collection order. The long files come first, so that no core waits at the end.
 PYTEST = ["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]
 PYTEST += ["-p", "nbval.plugin", "--nbval-lax"]
-# These prove the installation and the engine: graded tests on the reference, equality with vLLM's recorded decisions
-# and with transformers, the course's documents, and one whole notebook. The others are for contributors: long runs of
-# the engine, commands, editions, the figures in the texts, grading, judge, widgets, benchmarks.
+# These check the installation and the engine: graded tests on the reference, recorded decisions of vLLM, equality with
+# transformers, the documents, and one whole notebook. Contributors need the others: long engine runs, commands,
+# editions, figures in texts, grading, the judge, widgets, benchmarks.
 FIRST_PLACES = ["tests/course", "tests/model", "tests/engine", "notebooks/00_tour.ipynb", "labs"]
 FIRST_PLACES += ["labs/phase6_gpu_runner/optional_task6_9_c.py"]
 LONG_TESTS = ["tests/engine/test_interrupts.py", "tests/engine/test_state_machine.py", "tests/engine/test_every_mix.py"]
@@ -80,12 +80,12 @@ COMMANDS = {
 
 
 def is_set_up() -> bool:
-    """Return whether `.venv` exists and is newer than what it was made from."""
+    """Return whether `.venv` exists and is newer than the files it depends on."""
     return STAMP.exists() and STAMP.stat().st_mtime > max(source.stat().st_mtime for source in SOURCES)
 
 
 def chosen_torch(option: str) -> str:
-    """Return "cpu" or "pip": the build of PyTorch that `--torch` stands for on this machine."""
+    """Return "cpu" or "pip", the build of PyTorch that `--torch` selects on this machine."""
     if option != "auto":
         return option
     return "cpu" if sys.platform == "linux" and not shutil.which("nvidia-smi") else "pip"
@@ -94,8 +94,8 @@ def chosen_torch(option: str) -> str:
 def cpu_installs() -> list[list[str]]:
     """Return the ways to install PyTorch's CPU build, best first.
 
-    The first takes a wheel from pip's configured `find-links` and needs no network; the second asks PyTorch's CPU
-    index. Neither installs dependencies: those come from the usual index, with the course.
+    The first uses a wheel from pip's configured `find-links` and needs no network; the second uses PyTorch's CPU index.
+    Neither installs dependencies: those come from the usual index, together with the course.
     """
     torch = [*PIP, "--no-deps", "torch"]
     return [[*torch, "--quiet", "--no-index"], [*torch, "--index-url", CPU_INDEX]]
@@ -104,7 +104,7 @@ def cpu_installs() -> list[list[str]]:
 def install_cpu_torch(*, is_required: bool) -> None:
     """Install PyTorch's CPU build.
 
-    Raises `subprocess.CalledProcessError` if it cannot be had and `is_required`; otherwise pip's own choice follows.
+    Raises `subprocess.CalledProcessError` if it is unavailable and `is_required`; otherwise pip's own choice follows.
     """
     from_links, from_index = cpu_installs()
     if subprocess.call([PYTHON, *from_links], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0:
@@ -120,7 +120,7 @@ def set_up(torch: str) -> None:
     """Make the virtual environment and install the course. Raises `subprocess.CalledProcessError` if pip fails."""
     build = "PyTorch's CPU build" if chosen_torch(torch) == "cpu" else "pip's choice of PyTorch"
     print(f"Setting up .venv with {build}: one or two minutes, about 1.8 GB ...", flush=True)
-    # Linked as `python -m venv` does it: such a folder may already exist.
+    # Link it as `python -m venv` does, because the folder may already exist.
     venv.create(VENV, with_pip=True, symlinks=os.name != "nt")
     if chosen_torch(torch) == "cpu":
         install_cpu_torch(is_required=torch == "cpu")
@@ -146,7 +146,7 @@ def print_plan(torch: str, steps: Sequence[Sequence[str]]) -> None:
 
 
 def options() -> tuple[argparse.Namespace, list[str]]:
-    """Return the options of this file, and the arguments that the command's last step gets."""
+    """Return the options of this file, and the remaining arguments, which go to the command's last step."""
     parser = argparse.ArgumentParser(prog="python lab.py", description=__doc__.partition("\n")[0], allow_abbrev=False)
     parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("--torch", choices=("auto", "cpu", "pip"), default="auto", help="which build of PyTorch")
@@ -155,7 +155,7 @@ def options() -> tuple[argparse.Namespace, list[str]]:
 
 
 def main() -> int:
-    """Set up unless that has been done, then run one command. Arguments not known here go to its last step."""
+    """Set up if necessary, then run one command. Unknown arguments are passed to its last step."""
     if sys.version_info < (3, 11):  # noqa: UP036  (an older Python gets this message, not a traceback)
         sys.exit(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}")
     chosen, extra = options()

@@ -1,4 +1,4 @@
-"""mini-vLLM: a small inference engine whose decisions are vLLM's."""
+"""mini-vLLM: a small inference engine that makes the same decisions as vLLM."""
 
 from typing import TYPE_CHECKING, Any
 

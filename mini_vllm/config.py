@@ -1,4 +1,4 @@
-"""The engine's settings: one frozen value, checked when it is created."""
+"""The engine's settings: one frozen value that is checked when it is created."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -21,19 +21,20 @@ def require_at_least(settings: object, minimum: int, *names: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SpeculativeConfig:
-    """Settings for drafts, from a lookup of the newest tokens in the text (`ngram`) or a small model (`draft_model`).
+    """Settings for drafts, from a lookup of the newest tokens (`ngram`) or from a small model (`draft_model`).
 
     A request gets at most `num_speculative_tokens` drafts per step. `ngram` looks up the last `prompt_lookup_max`
-    tokens, or fewer, down to `prompt_lookup_min`. `model` is the draft model, a directory or hub name; None is the
-    small model that comes with the course. `draft_sample_method` applies to requests with a temperature: `greedy`
+    tokens, and then fewer, down to `prompt_lookup_min`. `model` is the draft model, a directory or hub name; None means
+    the small model that comes with the course. `draft_sample_method` applies to requests with a temperature: `greedy`
     leaves every text unchanged; `probabilistic` draws the drafts, so that more are accepted. With `adaptive`, a request
     gets fewer drafts in large batches, and none for a while after rejections (vLLM 0.13.0 lacks this setting). Drafting
-    stops while more than `disable_by_batch_size` requests decode (None: no limit). The scheduler also knows the
-    drafters `eagle` and `mtp`, but no runner has them.
+    stops while more than `disable_by_batch_size` requests are decoding (None: no limit). The scheduler also supports
+    the drafters `eagle` and `mtp`, but no runner has them.
 
-    `num_speculative_tokens_per_batch_size` has rows (from, to, drafts) by the number of requests in a step. A block's
-    hash covers the tokens that such a drafter reads after it, unless `disable_lookahead_block_hashes`; then the last
-    hit block is dropped, unless `disable_eagle_block_drop`. Releases before these three refuse them.
+    `num_speculative_tokens_per_batch_size` has rows (from, to, drafts), chosen by the number of requests in a step. A
+    block's hash covers the tokens that such a drafter reads after it, unless `disable_lookahead_block_hashes`; then the
+    last hit block is dropped, unless `disable_eagle_block_drop`. Releases that do not have these three settings reject
+    them.
 
     Raises `ValueError` naming the setting and the legal range.
     """
@@ -77,11 +78,11 @@ class SpeculativeConfig:
 
     @property
     def draft_slots(self) -> int:
-        """How many rows of a step each request takes besides its tokens, since 0.28."""
+        """How many rows of a step each request needs besides its tokens, since 0.28."""
         return int(self.method == "draft_model")
 
     def num_drafts(self, num_requests: int) -> int:
-        """Return the number of drafts per request in a step, by the last row that begins at or before."""
+        """Return the drafts per request in a step, from the last row that begins at or below its request count."""
         rows = self.num_speculative_tokens_per_batch_size
         if rows is None:
             return self.num_speculative_tokens
@@ -99,7 +100,7 @@ class KVTransferConfig:
     """Where K and V are stored outside the KV cache, in at most `kv_buffer_size` bytes.
 
     `host` keeps blocks of ended and preempted requests in the host's memory; `swap` keeps only those of preempted
-    requests. `disk` writes blocks to `shared_storage_path`, a folder that engines may share and that the next engine
+    requests. `disk` writes blocks to `shared_storage_path`, a folder that several engines can share and a later engine
     can read. `prefill` starts a separate process that computes the prompts and sends their blocks here. A request waits
     at most `prefill_timeout` seconds for its blocks.
 
@@ -121,8 +122,8 @@ class KVTransferConfig:
             raise ValueError(f"prefill_timeout must be over 0 seconds, got {self.prefill_timeout!r}")
         if (self.kv_connector == "disk") != (self.shared_storage_path is not None):
             raise ValueError(
-                f"shared_storage_path is a folder for kv_connector='disk' and None for others; got "
-                f"{self.shared_storage_path!r} for {self.kv_connector!r}"
+                f"shared_storage_path must be a folder for kv_connector='disk' and None for others; "
+                f"got {self.shared_storage_path!r} for {self.kv_connector!r}"
             )
 
 
@@ -132,19 +133,20 @@ class EngineConfig:
 
     `max_model_len` (tokens) and `num_gpu_blocks` may be None: the engine then derives them from the model's maximum
     length and the free memory (`kv_cache_memory_bytes`, or a share of the GPU's memory). `num_gpu_blocks` includes
-    block 0, the null block, which is never handed out. `enforce_eager` runs without CUDA graphs. `seed` makes sampling
+    block 0, the null block, which is never allocated. `enforce_eager` runs without CUDA graphs. `seed` makes sampling
     repeatable for requests without a seed. `speculative_config` needs phase 7, `async_scheduling` phase 8,
     `kv_transfer_config` phases 4 and 10 (and 6, except on the fake model). Phase 11 uses the next three. `max_loras`
     limits the adapters in one step. `max_num_encoder_input_tokens` limits the image embeddings computed in one step,
-    and `encoder_cache_size` those kept; set both, or leave both None to serve no images. vLLM 0.13.0 lacks
-    `admission_guard`, `max_num_waiting` (the queue's limit, above which requests are refused; None: no limit) and
-    `prepack_weights` (reorder the linear layers' weights for the CPU). `quantization="int8"` rounds the weights of the
-    linear layers at load, except those of the logits, and their inputs for each token (W8A8). It needs a CPU and a C
-    compiler. It is faster and takes a third of the memory, but texts may differ from the plain model's.
+    and `encoder_cache_size` those that are stored; set both, or leave both None to serve no images. vLLM 0.13.0 does
+    not have `admission_guard`, `prepack_weights` (reorder the linear layers' weights for the CPU) and
+    `max_num_waiting`: above this limit of the queue, requests are refused (None: no limit). `quantization="int8"`
+    rounds the weights of all linear layers except the logits' when they are loaded, and the inputs of these layers for
+    each token (W8A8). It needs a CPU and a C compiler. It is faster and takes a third of the memory, but texts may
+    differ from the plain model's.
 
-    `vllm` is the release whose decisions the scheduler takes (`release_rules.py`); those after 0.13.0 need phase 14.
-    The last seven settings are of releases after 0.13.0, which refuses them; None is the release's own default. For
-    `prefix_cache_retention_interval`, "all" means vLLM's None.
+    `vllm` is the release whose decisions the scheduler makes (`release_rules.py`); those after 0.13.0 need phase 14.
+    The last seven settings exist only in releases after 0.13.0, which rejects them; None means the release's own
+    default. For `prefix_cache_retention_interval`, "all" means vLLM's None.
 
     Raises `ValueError` naming the setting, its value and the legal range.
     """
@@ -191,7 +193,7 @@ class EngineConfig:
         require_at_least(self, 1, "max_num_encoder_input_tokens", "encoder_cache_size")
         if (self.max_num_encoder_input_tokens is None) != (self.encoder_cache_size is None):
             raise ValueError(
-                "max_num_encoder_input_tokens and encoder_cache_size go together; got "
+                "max_num_encoder_input_tokens and encoder_cache_size must be set together; got "
                 f"{self.max_num_encoder_input_tokens} and {self.encoder_cache_size}"
             )
         require_at_least(self, 0, "seed")
@@ -230,7 +232,7 @@ class EngineConfig:
             )
 
     def setting(self, name: str) -> Any:
-        """Return one of `SETTINGS`: what was set, or the release's default."""
+        """Return one of `SETTINGS`: the configured value, or the release's default."""
         value = getattr(self, name)
         return SETTINGS[name].default if value is None else value
 

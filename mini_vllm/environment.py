@@ -1,4 +1,4 @@
-"""Every environment variable that this project reads, with its type, default and effect.
+"""Defines every environment variable that this project reads, with its type, default and effect.
 
 `mini-vllm info` lists those that are set.
 """
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Variable(Generic[Value]):
-    """An environment variable; `read` parses its text and raises `ValueError` for an invalid one."""
+    """An environment variable; `read` parses its value and raises `ValueError` if it is invalid."""
 
     name: str
     default: Value
@@ -22,7 +22,7 @@ class Variable(Generic[Value]):
     is_secret: bool = False
 
     def get(self) -> Value:
-        """Return the value, or the default if unset or empty. Raises `ValueError` with the variable's name."""
+        """Return the value, or the default if it is unset or empty. Raises `ValueError` with the variable's name."""
         text = os.environ.get(self.name)
         if not text:
             return self.default
@@ -55,7 +55,7 @@ GRADE_FORK = Variable("MINI_VLLM_GRADE_FORK", True, _switch, "0: grade in fresh 
 COLLECT = Variable("MINI_VLLM_COLLECT", "", str, "set by `mini-vllm grade`: where pytest writes the tests it found")
 NUM_THREADS = Variable("OMP_NUM_THREADS", 0, _count, "threads for torch; unset: as many as are fastest at the time")
 SPIN_COUNT = Variable("GOMP_SPINCOUNT", "50000", str, "how often a waiting thread looks before it sleeps")
-WAIT_POLICY = Variable("OMP_WAIT_POLICY", "", str, "ACTIVE: waiting threads spin for ever, PASSIVE: they sleep at once")
+WAIT_POLICY = Variable("OMP_WAIT_POLICY", "", str, "ACTIVE: waiting threads spin forever, PASSIVE: they sleep at once")
 CACHE = Variable("XDG_CACHE_HOME", "", str, "the folder for compiled kernels; unset: ~/.cache")
 CHROMIUM = Variable("CHROMIUM", "", str, "the browser for tests and pictures; unset: one that is found on the path")
 API_KEY = Variable("OPENAI_API_KEY", "", str, "sent to another server by `mini-vllm bench serve`", is_secret=True)
@@ -80,8 +80,9 @@ VARIABLES: tuple[Variable[Any], ...] = (*OWN, *REQUIRED)
 def bound_spinning() -> None:
     """Let a waiting OpenMP thread sleep after 0.7 ms instead of 4 ms, unless the user chose how threads wait.
 
-    Shorter waits are frequent within a step, and waking a thread takes longer than most of them. Works only before
-    torch is imported: GCC's OpenMP library reads its variables when it is loaded. Child processes inherit the setting.
+    Shorter waits are frequent within a step, and waking a thread takes longer than most of them. This works only before
+    torch is imported, because GCC's OpenMP library reads its variables when it is loaded. Child processes inherit the
+    setting.
     """
     if not WAIT_POLICY.get():
         os.environ.setdefault(SPIN_COUNT.name, SPIN_COUNT.default)

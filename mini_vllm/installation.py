@@ -1,4 +1,4 @@
-"""Commands that install optional packages, identical in every error, notice and check."""
+"""Commands that install optional packages, with the same wording in every error, notice and check."""
 
 import re
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 
 PROJECT = "mini-vllm-labs"
 FOLDER = Path(__file__).resolve().parents[1]
-# A folder that `mini-vllm start` has made keeps it in `.setup/`, where a new release brings a newer one.
+# A folder that `mini-vllm start` has made keeps it in `.setup/`, where a new release replaces it.
 PLACES = (FOLDER / ".setup" / "constraints.txt", FOLDER / "constraints.txt")
 CONSTRAINTS = next(filter(Path.is_file, PLACES), PLACES[-1])
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
@@ -44,12 +44,12 @@ def provides(extra: str) -> bool:
 
 
 def place(path: Path) -> str:
-    """Return a path of the course: relative if the current folder is `FOLDER`."""
+    """Return a path of the course, relative if the current folder is `FOLDER`."""
     return path.relative_to(FOLDER).as_posix() if Path.cwd() == FOLDER else str(path)
 
 
 def pip() -> list[str]:
-    """Return `pip` if it belongs to the running Python, else `python -m pip` with that Python's path."""
+    """Return `pip` if it belongs to the running Python, otherwise `python -m pip` with that Python's path."""
     found = shutil.which("pip")
     ours = found is not None and Path(found).parent.resolve() == Path(sys.executable).parent.resolve()
     return ["pip"] if ours else [sys.executable, "-m", "pip"]

@@ -1,4 +1,4 @@
-"""`LLM`: the offline interface, in vLLM's shape."""
+"""`LLM`, the offline interface, with the same methods as vLLM's."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ Value = TypeVar("Value")
 class LLM:
     """Generates text offline with a model and an engine, assembled from the code that a lineup names.
 
-    `model` is a directory or hub name; None is the small model that comes with the course. `lineup` defaults to
+    `model` is a directory or hub name; None means the small model that comes with the course. `lineup` defaults to
     `LAB_IMPL`. `record` keeps a trace of every step in `llm.engine.recorder.steps`. `dense` matters only without phase
     6: it generates real text, slowly, with a plain forward pass instead of the fake model's letters. `adapters` maps
     names to directories in PEFT's format. `disable_log_stats=False` collects statistics for `get_metrics` and logs a
@@ -62,11 +62,11 @@ class LLM:
         priority: int | Sequence[int] = 0,
         cache_salt: str | Sequence[str | None] | None = None,
     ) -> list[RequestOutput]:
-        """Complete the prompts together and return one output for each, in their order.
+        """Complete the prompts together and return one output for each, in the same order.
 
         `adapter`, `priority` and `cache_salt` are one value for all prompts, or one per prompt. An adapter of None
         selects the model itself. `on_step` is called after every engine step with the outputs that grew in it. Raises
-        `ValueError` if a prompt cannot be served; no prompt is served then.
+        `ValueError` if any prompt cannot be served; then none of them is served.
         """
         inputs: list[str | list[int]] = [prompts] if isinstance(prompts, str) else list(prompts)
         params = _one_each("sampling_params", sampling_params or SamplingParams(), inputs)
@@ -118,7 +118,7 @@ class LLM:
     def get_metrics(self) -> "list[Metric]":
         """Return the engine's metrics in vLLM's classes. Raises `ValueError` if `disable_log_stats` is True."""
         if self._statistics is None:
-            raise ValueError("disable_log_stats must be False for get_metrics, got True: LLM(disable_log_stats=False)")
+            raise ValueError("get_metrics needs disable_log_stats=False, got True: LLM(disable_log_stats=False)")
         from mini_vllm.engine.metrics import get_metrics_snapshot
 
         return list(get_metrics_snapshot(self._statistics.counts, self._model_name))
@@ -130,7 +130,10 @@ class LLM:
 
 
 def _counting(engine: LLMEngine) -> "EngineStatistics":
-    """Start collecting an engine's statistics and return them. The imports are local, to cost nothing if unused."""
+    """Start collecting an engine's statistics and return them.
+
+    The imports are local, so that they cost nothing if unused.
+    """
     from mini_vllm.engine.metrics import StepLogger
     from mini_vllm.engine.statistics import EngineStatistics
 

@@ -31,7 +31,7 @@ class RequestMetrics:
 
     @property
     def queue_time(self) -> float | None:
-        """Seconds from arrival until the first step that computed something."""
+        """Seconds from arrival to the first step that computed tokens of the request."""
         return None if self.first_scheduled_time is None else self.first_scheduled_time - self.arrival_time
 
     @property
@@ -69,7 +69,7 @@ class RequestMetrics:
         return RequestMetrics(*self.values())
 
     def tokens_arrived(self, now: float, num_output_tokens: int) -> None:
-        """Record the token count and its time if `num_output_tokens` has grown."""
+        """Record the token count and its time if `num_output_tokens` has increased."""
         if num_output_tokens > self.num_output_tokens:
             self.first_token_time = now if self.first_token_time is None else self.first_token_time
             self.last_token_time = now

@@ -1,7 +1,7 @@
 """Scheduling rules and settings that differ between releases of vLLM, each with its release and pull request.
 
 This is the only module that knows releases. Layers read a rule by its name (`electives/releases/`). The config checks
-which settings a release knows. The page "What a year changed" is generated from the same fields.
+which settings a release supports. The page "What a year changed" is generated from the same fields.
 """
 
 from dataclasses import Field, dataclass, field, fields
@@ -14,7 +14,7 @@ def _rule(since: str, trace: str, before: str, now: str, why: str) -> Any:
     """Return a rule's dataclass field, False by default, with the arguments as metadata.
 
     `since` is the release that changed the rule, and `trace` a recording that shows the change. `before` and `now`
-    describe the old and the new rule. `why` names the reason and vLLM's pull requests, as far as both were found.
+    describe the old and the new rule. `why` contains the reason and vLLM's pull requests, if they were found.
     """
     return field(default=False, metadata={"since": since, "trace": trace, "before": before, "now": now, "why": why})
 
@@ -155,7 +155,7 @@ class ReleaseRules:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSetting:
-    """A setting that 0.13.0 does not know, with the release that added it and its default."""
+    """A setting that 0.13.0 does not support, with the release that added it and its default."""
 
     since: str
     default: Any
@@ -191,23 +191,23 @@ def rules() -> tuple[Field[bool], ...]:
 
 
 def change(name: str) -> str:
-    """Describe what changed in the rule `name`, since when and why. Raises `KeyError` for an unknown name."""
+    """Describe what changed in the rule `name`, in which release and why. Raises `KeyError` for an unknown name."""
     rule = {one.name: one for one in rules()}[name].metadata
     return f"vLLM {RELEASES[0]}: {rule['before']}. Since {rule['since']}: {rule['now']}. Why: {rule['why']}."
 
 
 def require_known(release: str, settings: object) -> None:
-    """Raise `ValueError` if a setting of `SETTINGS` is not None and the release does not know it."""
+    """Raise `ValueError` if a setting of `SETTINGS` is not None and the release does not support it."""
     for name, setting in SETTINGS.items():
         value = getattr(settings, name, None)
         if value is not None and number(setting.since) > number(release):
             raise ValueError(
-                f"vLLM {release} does not know {name}, which is {value!r}: it exists since {setting.since}. "
-                f"Leave it None, or take a later release (vllm={RELEASES[-1]!r})"
+                f"vLLM {release} does not support {name}, which is {value!r}: it exists since {setting.since}. "
+                f"Leave it None, or choose a later release (vllm={RELEASES[-1]!r})"
             )
 
 
 def number(release: str) -> tuple[int, int]:
-    """Return a release's major and minor number, to compare releases."""
+    """Return a release's major and minor number, for comparing releases."""
     major, minor = release.split(".")[:2]
     return int(major), int(minor)

@@ -7,18 +7,18 @@ from numbers import Integral, Real
 from typing import Any
 
 MAX_LOGPROBS = 20
-MIN_TEMPERATURE = 0.01  # logits divided by much less are not finite (vLLM: `_MAX_TEMP`)
+MIN_TEMPERATURE = 0.01  # dividing logits by a much smaller number gives infinity (vLLM: `_MAX_TEMP`)
 FLOATS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
 INTEGERS = ("max_tokens", "top_k", "seed", "min_tokens", "logprobs")
 
 
 @dataclass(frozen=True, slots=True)
 class StructuredOutputsParams:
-    """The format that a text must have, with vLLM's names; exactly one must be set.
+    """The format that a text must have, under vLLM's names; exactly one must be set.
 
-    `json` is a JSON schema (as text or as a mapping), `json_object` allows any JSON object, `regex` matches the whole
+    `json` is a JSON schema (a string or a mapping), `json_object` allows any JSON object, `regex` must match the whole
     text. `choice` lists whole texts; `grammar` is in Lark's format. Generated JSON has no white space outside strings,
-    so `disable_any_whitespace` changes nothing.
+    so `disable_any_whitespace` has no effect.
     """
 
     json: str | Mapping[str, Any] | None = None
@@ -27,7 +27,7 @@ class StructuredOutputsParams:
     grammar: str | None = None
     json_object: bool = False
     disable_any_whitespace: bool = False
-    _source: str | None = None  # the source to compile, set by the check (vLLM keeps `_backend` in this way)
+    _source: str | None = None  # the source to compile, which the check sets (vLLM stores `_backend` in the same way)
 
     def validate(self) -> None:
         """Raise `ValueError` unless exactly one format is set and its value is legal."""
@@ -38,7 +38,7 @@ class StructuredOutputsParams:
             raise ValueError(f"structured_outputs must have exactly one of {names}; got {', '.join(given) or 'none'}")
         are_texts = isinstance(self.choice, tuple | list) and all(one and isinstance(one, str) for one in self.choice)
         if self.choice is not None and not (self.choice and are_texts):
-            raise ValueError(f"structured_outputs.choice must be a tuple of texts, none empty, got {self.choice!r}")
+            raise ValueError(f"structured_outputs.choice must be a tuple of non-empty strings, got {self.choice!r}")
         flags = ("json_object", bool), ("disable_any_whitespace", bool)
         for name, kind in (("regex", str), ("grammar", str), *flags):
             if (value := getattr(self, name)) is not None and not isinstance(value, kind):
@@ -49,13 +49,13 @@ class StructuredOutputsParams:
 class SamplingParams:
     """The sampling settings of one request, named as in vLLM.
 
-    `temperature=0` is greedy; between 0 and 0.01 it counts as 0.01, as in vLLM. `top_k=0` and `top_p=1` filter nothing.
-    `seed` makes the draws repeatable in any batch. `max_tokens` and `min_tokens` count output tokens. The penalties and
-    `logit_bias` (token id to the number added) change the logits before sampling. Presence and frequency penalties
-    count a token's uses in the output, the repetition penalty those in the whole text (None: the value in the model's
-    generation_config.json). `logprobs` returns each token's log probability, and those of that many likeliest tokens.
-    `structured_outputs` allows only tokens that keep the text in the required format. `skip_reading_prefix_cache`
-    computes every token, even if it is cached.
+    `temperature=0` is greedy; a value between 0 and 0.01 counts as 0.01, as in vLLM. `top_k=0` and `top_p=1` filter
+    nothing. `seed` makes the draws repeatable in any batch. `max_tokens` and `min_tokens` count output tokens. The
+    penalties and `logit_bias` (which maps a token id to a number to add) change the logits before sampling. Presence
+    and frequency penalties count a token's uses in the output, the repetition penalty those in the whole text (None:
+    the value in the model's generation_config.json). `logprobs` returns each token's log probability, and those of this
+    many of the likeliest tokens. `structured_outputs` allows only tokens that keep the text in the required format.
+    `skip_reading_prefix_cache` computes every token, even if it is cached.
     """
 
     max_tokens: int = 16
@@ -135,6 +135,6 @@ class SamplingParams:
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether a value is a finite number that fits a float; True and False do not count."""
+    """Return whether a value is a finite number that fits in a float; True and False do not count."""
     is_real = isinstance(value, Real) and not isinstance(value, bool)
     return is_real and abs(value if isinstance(value, int) else float(value)) <= sys.float_info.max

@@ -22,7 +22,7 @@ OnStep = Callable[[list[RequestOutput]], None]
 class Turn:
     """One turn's change to the tokens: keep the first `num_kept`, then append the prompt and the output.
 
-    `question` is the user's message in a chat, None in a plain text. The chat's prompt omits the first `num_forgotten`
+    `question` is the user's message in a chat, or None in plain text. The chat's prompt omits the first `num_forgotten`
     turns.
     """
 
@@ -54,7 +54,7 @@ class Session:
         params: SamplingParams | None = None,
         on_step: OnStep | None = None,
     ) -> RequestOutput:
-        """Append `prompt` (text or token ids; empty: continue) and the model's completion.
+        """Append `prompt` (text or token ids; an empty one continues) and the model's completion.
 
         Raises `ValueError` like `LLM.generate`, or if the session is a chat.
         """
@@ -89,14 +89,17 @@ class Session:
         return self.llm.engine.tokenizer.apply_chat_template([*messages, {"role": "user", "content": question}])
 
     def forget_oldest(self) -> bool:
-        """Omit the oldest remaining turn from later prompts; return False if no turn remains. Files keep the turn."""
+        """Omit the oldest remaining turn from later prompts; return False if no turn remains.
+
+        The turn stays in saved files.
+        """
         if self.num_forgotten == len(self.turns):
             return False
         self.num_forgotten += 1
         return True
 
     def rewind(self, num_turns: int = 1) -> None:
-        """Remove the last turns. Raises `ValueError` if the session has fewer."""
+        """Remove the last turns. Raises `ValueError` if the session has fewer turns."""
         if type(num_turns) is not int or not 1 <= num_turns <= len(self.turns):
             raise ValueError(f"rewind must take 1 to {len(self.turns)} turns back, got {num_turns!r}")
         self._use(self.turns[:-num_turns])
@@ -112,7 +115,7 @@ class Session:
 
         An existing file is replaced only if this session was saved to it or resumed from it; otherwise `ValueError`.
         The file does not contain K and V. With `KVTransferConfig("disk")` they are in the connector's folder, from
-        which a resumed session loads them; without, it computes them again.
+        which a resumed session loads them. Otherwise it computes them again.
         """
         path = Path(path).absolute()
         if path != self.path and path.exists():
@@ -124,14 +127,17 @@ class Session:
 
     @classmethod
     def resume(cls, llm: LLM, path: str | Path) -> "Session":
-        """Return the session saved in a file. Raises `ValueError` if the file is unreadable or of a different model."""
+        """Return the session saved in a file.
+
+        Raises `ValueError` if the file is unreadable or belongs to a different model.
+        """
         turns = read_session(Path(path), llm.engine.model_id, llm.engine.runner.vocab_size)
         session = cls(llm, [Turn(**turn) for turn in turns])
         session.path = Path(path).absolute()
         return session
 
     def _tokens_of(self, prompt: str | Sequence[int]) -> list[int]:
-        """Return the tokens of a prompt; omit the tokens that begin every text unless this is the first turn."""
+        """Return the tokens of a prompt, without the tokens that begin every text unless this is the first turn."""
         if not isinstance(prompt, str):
             return list(prompt)
         encode = self.llm.engine.tokenizer.encode
@@ -161,7 +167,7 @@ def generate_together(
     Raises `ValueError` like `LLM.generate`, and for a chat, repeated sessions or sessions of different engines.
     """
     if len({id(session) for session in sessions}) < len(sessions) or len({id(one.llm) for one in sessions}) != 1:
-        raise ValueError("sessions that generate together must be at least one, all different and on the same engine")
+        raise ValueError("generating together needs at least one session, all different and on the same engine")
     if any(turn.question is not None for session in sessions for turn in session.turns):
         raise ValueError("this session is a chat: continue it with chat(), not with generate()")
     added = [session._tokens_of(prompt) for session, prompt in zip(sessions, prompts, strict=True)]

@@ -1,4 +1,7 @@
-"""A session on disk: one JSON object with a checksum. Every fault of a file raises an error that explains it."""
+"""A session on disk, stored as one JSON object with a checksum.
+
+Every fault in a file raises an error that explains it.
+"""
 
 import json
 import os
@@ -23,7 +26,8 @@ def write_session(path: Path, model_id: str, turns: Sequence[Mapping[str, Any]])
         raise ValueError(f"a session file holds at most {MAX_BYTES:,} bytes; this session needs {len(text):,}")
     unfinished = None
     try:
-        # The same folder, because a rename is atomic only within one file system. Only its owner may read the file.
+        # It must be in the same folder, because a rename is atomic only within one file system. Only its owner may read
+        # the file.
         handle, unfinished = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".tmp", dir=path.parent)
         with open(handle, "w", encoding="utf-8") as file:
             file.write(text)
@@ -41,7 +45,7 @@ def write_session(path: Path, model_id: str, turns: Sequence[Mapping[str, Any]])
 def read_session(path: Path, model_id: str, vocab_size: int) -> list[dict[str, Any]]:
     """Read a file and return its turns as fields of `Turn`.
 
-    Raises `ValueError` naming the file and its fault: unreadable, not a session, truncated, modified, of a different
+    Raises `ValueError` with the file and its fault: unreadable, not a session, truncated, modified, from a different
     version or model, or with impossible turns.
     """
     try:
@@ -104,7 +108,7 @@ def _require_turn(turn: Any, place: int, num_tokens: int, vocab_size: int, turns
         ):
             raise ValueError(f"{name} of turn {place + 1} must be tokens from 0 to {vocab_size - 1}")
     if not isinstance(turn["answer"], str) or not isinstance(turn["question"], str | None):
-        raise ValueError(f"question and answer of turn {place + 1} must be texts")
+        raise ValueError(f"question and answer of turn {place + 1} must be strings")
     if (turn["question"] is None) != (turns[0]["question"] is None):
         raise ValueError("it mixes a chat with plain text")
 

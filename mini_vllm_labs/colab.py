@@ -1,4 +1,7 @@
-"""Installation in Google Colab, which brings its own PyTorch and notebook. Imports only what is already installed."""
+"""Installs the course in Google Colab, which has its own PyTorch and notebook.
+
+Imports only modules that are already installed.
+"""
 
 import re
 import subprocess
@@ -12,7 +15,8 @@ from tempfile import TemporaryDirectory
 from packaging.requirements import Requirement
 
 CHECKOUT = Path(__file__).parents[1]
-NOT_NEEDED = ("jupyterlab",)  # Colab shows notebooks itself
+# Colab shows notebooks itself
+NOT_NEEDED = ("jupyterlab",)
 
 
 def install() -> None:
@@ -28,7 +32,7 @@ def install() -> None:
         pins.write_text("\n".join(pins_for((CHECKOUT / "constraints.txt").read_text(encoding="utf-8"), missing)))
         if missing:
             pip("--constraint", str(pins), *missing)
-    pip("--no-deps", "--editable", str(CHECKOUT))  # what was missing is installed, and nothing of Colab's is replaced
+    pip("--no-deps", "--editable", str(CHECKOUT))  # installs only missing packages, and replaces none of Colab's
     print("Ready. Your files are in labs/; changes are lost with the session unless you download them.")
 
 
@@ -38,7 +42,7 @@ def lacking(requirements: Iterable[str]) -> list[str]:
 
 
 def is_met(requirement: Requirement) -> bool:
-    """Return whether the package is installed in a version that the requirement allows."""
+    """Return whether the package is installed in a version that satisfies the requirement."""
     try:
         return requirement.specifier.contains(version(requirement.name), prereleases=True)
     except PackageNotFoundError:
@@ -46,7 +50,7 @@ def is_met(requirement: Requirement) -> bool:
 
 
 def pins_for(constraints: str, missing: Iterable[str]) -> list[str]:
-    """Return the pins of the missing packages, and of all that are not installed in any version."""
+    """Return the pins of the missing packages, and of all packages that are not installed in any version."""
     names = {Requirement(text).name for text in missing}
     pins = [line for line in constraints.splitlines() if line]
     return [pin for pin in pins if re.split("==", pin)[0] in names or not is_met(Requirement(pin.partition("==")[0]))]

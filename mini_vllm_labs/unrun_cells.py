@@ -22,7 +22,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 def explain(
     shell: InteractiveShell, kind: type[NameError], error: NameError, trace: TracebackType, tb_offset: int | None = None
 ) -> None:
-    """Show what to run first, then Python's traceback; without the words if the name is not one of the notebook's."""
+    """Show which cell to run first, then the traceback; only the traceback if the notebook never defines the name."""
     *_, (frame, _) = traceback.walk_tb(trace)
     if kind is NameError and error.name and frame.f_globals is shell.user_ns:
         words, lines = WORDS.format(error.name), shell.InteractiveTB.structured_traceback(kind, error, trace, tb_offset)

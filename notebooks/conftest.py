@@ -37,7 +37,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Where all code is the reference's, no cell has a reason to say that something is missing."""
+    """Fail a cell that reports missing work, because here all code is the reference's."""
     yield
     if isinstance(item, IPyNbCell) and "starter" not in str(lineup_from_env()):
         pages = [output.get("data", {}).get("text/html", "") for output in item.test_outputs or []]

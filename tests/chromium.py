@@ -15,13 +15,16 @@ MEASURES = Path(__file__).with_name("measures.js").read_text(encoding="utf-8")
 
 
 def measure(page: Any, name: str, given: object = None) -> Any:
-    """Return what a function of `measures.js` finds in a page."""
+    """Return the result of a function of `measures.js` in a page."""
     return page.evaluate(f"(given) => {{ {MEASURES} return measures.{name}(given); }}", given)
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """A headless Chromium. Without one the test is skipped with a reason; with `REQUIRE_CHROMIUM` set it fails."""
+    """A headless Chromium.
+
+    Without a browser the test is skipped with a reason; with `REQUIRE_CHROMIUM` set it fails.
+    """
     try:
         with headless_chromium() as running:
             yield running
@@ -31,7 +34,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def axe() -> str:
-    """axe-core's script. Skipped where it was not fetched; with `REQUIRE_SITE` set it fails."""
+    """axe-core's script. Skipped if it was not fetched; with `REQUIRE_SITE` set the test fails."""
     if not AXE.is_file():
         (pytest.fail if os.environ.get("REQUIRE_SITE") else pytest.skip)(
             "no axe-core here: mini_vllm_labs/upkeep/install_axe.sh fetches it"
@@ -40,7 +43,7 @@ def axe() -> str:
 
 
 class Pages:
-    """Opens pages as a browser does, and keeps the errors and warnings that they report."""
+    """Opens pages in a browser, and stores the errors and warnings that they report."""
 
     def __init__(self, browser: Any) -> None:
         self.browser = browser

@@ -1,4 +1,4 @@
-"""The mark of tests that need a C compiler."""
+"""The mark for tests that need a C compiler."""
 
 import os
 
@@ -6,7 +6,7 @@ import pytest
 
 from mini_vllm.runner.c_library import can_compile
 
-# With `REQUIRE_COMPILER` set they run in any case, and fail without one.
+# With `REQUIRE_COMPILER` set they always run, and fail without a compiler.
 needs_compiler = pytest.mark.skipif(
     not can_compile() and not os.environ.get("REQUIRE_COMPILER"), reason="there is no C compiler (cc, gcc or clang)"
 )

@@ -1,4 +1,4 @@
-"""What all tests share: no lineup from the environment, and Hypothesis settings that repeat themselves."""
+"""Fixtures for all tests: no lineup from the environment, and reproducible Hypothesis settings."""
 
 import os
 
@@ -24,12 +24,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse ids with an address in them: pytest-xdist ends a run whose processes collect different ids."""
+    """Reject ids with an address in them, because pytest-xdist ends a run whose processes collect different ids."""
     if addressed := [item.nodeid for item in items if " at 0x" in item.nodeid]:
         raise pytest.UsageError(f"ids that differ from process to process: {', '.join(addressed)}")
 
 
 @pytest.fixture(autouse=True)
 def _no_lineup_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove `LAB_IMPL`: a test names its lineup, and the shell's setting must not matter."""
+    """Remove `LAB_IMPL`, because a test names its lineup and the shell's setting must not matter."""
     monkeypatch.delenv("LAB_IMPL", raising=False)

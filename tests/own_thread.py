@@ -8,7 +8,7 @@ import pytest
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Call a test without a browser in a new thread if the main thread has a running loop.
+    """Run a test without a browser in a new thread if the main thread has a running loop.
 
     Playwright leaves one there from the first browser test on, and `asyncio.run` refuses to start next to it.
     """

@@ -32,7 +32,7 @@ def play(message: dict[str, Any]) -> dict[str, Any]:
         return {"unsupported": "a request without output"}
     if config["enable_prefix_caching"] and any(map(continues(requests), requests)):
         return {"unsupported": "outputs in a later prompt"}
-    # The first pass is that of one token, so that requests may arrive while the mocker is busy.
+    # The first pass computes one token, so that requests can arrive while the mocker is busy.
     rows = [{"timestamp": 0, "input_length": 1, "output_length": 1, "hash_ids": [0]}]
     blocks: dict[Any, int] = {}
     for place, request in enumerate(requests):

@@ -35,10 +35,10 @@ class Engine:
 
     def __init__(self, message: dict[str, Any]) -> None:
         config, self.release = message["config"], message["release"]
-        config["num_gpu_blocks"] = config.pop("usable_blocks") + 1  # block 0 is never given out
+        config["num_gpu_blocks"] = config.pop("usable_blocks") + 1  # block 0 is never allocated
         config |= {} if self.release == FIRST else {"version": self.release}
         self.scenario = Scenario({"name": message["name"], "config": config, "requests": {}})
-        built = ScenarioReplay(self.scenario, LINEUP)  # the scheduler, and what records its steps
+        built = ScenarioReplay(self.scenario, LINEUP)  # the scheduler, and a list that records its steps
         self.config, self.scheduler, self.recorder = built.config, built.scheduler, built.recorder
         self.requests, self.connector, self.gates = built.requests, built.connector, built.gates_recorder
         self.in_flight = deque[tuple[SchedulerOutput, Any]]()

@@ -19,7 +19,7 @@ HAS = "preemption eos stop_tokens abort abort_before_update".split() + ["whole_p
 COUNTERS = "_replica_id _watermark_blocks _num_allocated_blocks _num_running_batches _num_running_stages".split()
 PACKAGES = ("vidur", "vidur.entities", "vidur.scheduler", "vidur.scheduler.replica_scheduler")
 SCHEDULERS = {"sarathi": "SarathiReplicaScheduler", "vllm": "VLLMReplicaScheduler"}
-UNUSED = {  # what the scheduler's modules import and its decisions do not use
+UNUSED = {  # imports of the scheduler's modules that its decisions do not need
     "vidur.config": "BaseReplicaSchedulerConfig BaseRequestGeneratorConfig CacheConfig ReplicaConfig",
     "vidur.execution_time_predictor": "BaseExecutionTimePredictor",
     "vidur.scheduler.replica_stage_scheduler": "ReplicaStageScheduler",
@@ -47,7 +47,7 @@ class Engine:
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config, slots, budget = config, config["max_num_seqs"], config["max_num_batched_tokens"]
-        scheduler = self.scheduler = Scheduler.__new__(Scheduler)  # its own `__init__` asks for a GPU's memory
+        scheduler = self.scheduler = Scheduler.__new__(Scheduler)  # its own `__init__` reads a GPU's memory size
         scheduler._config = SimpleNamespace(batch_size_cap=slots, max_tokens_in_batch=budget, chunk_size=budget)
         blocks = {"num_blocks": config["usable_blocks"], "block_size": config["block_size"]}
         scheduler._cache_config = SimpleNamespace(**blocks, watermark_blocks_fraction=0)

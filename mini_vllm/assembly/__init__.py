@@ -1,1 +1,1 @@
-"""Builds a running engine from a lineup, which names whose code runs in each phase."""
+"""Builds a running engine from a lineup, which chooses an implementation of each phase."""

@@ -51,15 +51,15 @@ def build_scheduler(
     """Assemble phases 1 to 5, wrapped in phases 7, 8, 11 and the other gates if the config needs them.
 
     `config` must be resolved. `on_evict` is called with the id of every block that the prefix cache evicts. `windows`
-    has one entry per group of layers: the number of tokens its attention reaches; None, for all tokens, comes first.
-    `make_connector` returns the scheduler side of KV transfers and is called again after a restart. `policy` replaces
-    the config's policy; it uses `clock`, which also stamps arrivals. Without `images_have_places` a block's hash omits
-    where its images begin, as in vLLM 0.13.0. `electives` are the lineup's, if already opened; `releases` replace its
-    phase 14. Raises `ValueError` if config and lineup are incompatible.
+    has one entry per group of layers: the number of tokens that its attention reaches. None, for all tokens, comes
+    first. `make_connector` returns the scheduler side of KV transfers and is called again after a restart. `policy`
+    replaces the config's policy; it uses `clock`, which also stamps arrivals. Without `images_have_places` a block's
+    hash ignores where its images begin, as in vLLM 0.13.0. `electives` are the lineup's electives if they are already
+    open; `releases` replaces its phase 14. Raises `ValueError` if config and lineup are incompatible.
     """
     electives, (max_model_len, _) = electives or Electives(lineup, config), config.sizes
     orders_by_priority = config.policy == "priority" if policy is None else policy.uses_priority
-    if policy is not None:  # with "fcfs" phase 3 preempts the last of a list, and the policy orders the list
+    if policy is not None:  # with "fcfs" phase 3 preempts the last request of a list, which the policy orders
         config = replace(config, policy="fcfs")
     functions = scheduling_functions_for(lineup.scheduler)
     layers = SchedulerLayers(config, lineup, electives, on_evict, make_connector, policy, clock, images_have_places)
@@ -100,8 +100,8 @@ def build_scheduler(
             parts = layer(parts)
         return parts
 
-    # A request keeps slots for rejected drafts and for the next drafts, for each step in flight. Without phase 2 it
-    # reserves slots for its maximum length.
+    # A request keeps slots for rejected drafts and for the next drafts, for each step in flight. Without phase 2 a
+    # request reserves slots for its maximum length.
     num_drafts = config.speculative_config.num_speculative_tokens if config.speculative_config else 0
     num_spare_tokens = (2 + config.async_scheduling) * num_drafts
     return Scheduler(
@@ -122,7 +122,7 @@ def _groups(
     functions: WindowFunctions,
     cache_layers: Sequence[CacheLayer],
 ) -> GroupedKVCacheManager:
-    """Return phase 12's manager, which replaces phases 2 and 4: one pool, and tables and a cache per layer group."""
+    """Return phase 12's manager, which replaces phases 2 and 4: one pool, with tables and a cache per layer group."""
     if lineup.kv_cache == "absent":
         raise ValueError("a model with sliding windows needs phase 2 (block pool), because its layers share one pool")
     tables: dict[str, Tables] = {}

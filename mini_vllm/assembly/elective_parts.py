@@ -161,7 +161,8 @@ def release_functions_for(impl: Impl, config: EngineConfig) -> "ReleaseFunctions
         return None
     if impl == "absent":
         raise needs(f"vllm={config.vllm!r}", "phase 14 (year of vLLM)", "1-6", "14")
-    from mini_vllm.electives.releases.release_functions import ReleaseFunctions  # 0.13.0's rules do not need it
+    # the rules of 0.13.0 do not need this module
+    from mini_vllm.electives.releases.release_functions import ReleaseFunctions
 
     if impl == "starter":
         from labs.phase14_year_of_vllm import starter as yours
@@ -188,7 +189,7 @@ def release_functions_for(impl: Impl, config: EngineConfig) -> "ReleaseFunctions
 
 @dataclass(frozen=True)
 class Electives:
-    """Phases 7 to 14 of one engine. Each is imported once, on first use; None if the config does not need it."""
+    """Phases 7 to 14 of one engine. Each is imported on first use; it is None if the config does not need it."""
 
     lineup: Lineup
     config: EngineConfig

@@ -1,4 +1,4 @@
-"""Defines lineups, which name whose code runs in each phase.
+"""Defines lineups, which choose an implementation of each phase.
 
 `LAB_IMPL` names a lineup: `solution`, `starter`, or ranges such as `starter:1-3,solution:4-6`. A phase that is not
 listed is absent. `solution` and `starter` without numbers mean phases 1 to 6. Electives, from phase 7 on, must be
@@ -91,7 +91,7 @@ class Lineup:
 
 
 def default_lineup_text() -> str:
-    """Return the default of `LAB_IMPL`: the reference solutions if this checkout has them, else the starters."""
+    """Return the default of `LAB_IMPL`: the reference solutions if this checkout has them, otherwise the starters."""
     return "solution" if solutions_exist() else "starter"
 
 
@@ -111,7 +111,7 @@ def parse_lineup(text: str) -> Lineup:
     for item in text.split(","):
         name, colon, phases = item.partition(":")
         if not colon:
-            raise ValueError(f"LAB_IMPL={text!r}: {item.strip()!r} has no phases; write it as in 'starter:1-3'")
+            raise ValueError(f"LAB_IMPL={text!r}: {item.strip()!r} names no phases; write it like 'starter:1-3'")
         for phase in _phase_range(phases, text):
             if impls[phase - 1] != "absent":
                 raise ValueError(f"LAB_IMPL={text!r}: phase {phase} is listed twice")

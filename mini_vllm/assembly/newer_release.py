@@ -27,7 +27,7 @@ from mini_vllm.electives.wrappers import WrappedPrefixCache
 
 
 def new_step_state(config: EngineConfig, functions: ReleaseFunctions, states: list[StepState]) -> StepState:
-    """Return a new state and keep it in `states` in place of the last one. A restart ends no pause."""
+    """Return a new state and store it in `states` in place of the last one. A restart does not end a pause."""
     step = StepState(config, functions)
     step.pause_state = states.pop().pause_state if states else step.pause_state
     states.append(step)
@@ -43,7 +43,7 @@ def newer_kv_cache(
 ) -> NewerKVCacheManager:
     """Build the engine's KV cache manager from phase 2's queue and pool, phase 4's cache, and phase 12 for windows.
 
-    Phase 2's manager is not used, because it cannot hand out a freed block before the others.
+    Phase 2's manager is not used, because it cannot allocate a freed block before the others.
     Raises `ValueError` without phase 2, or without phase 12 if there are windows.
     """
     config, tables = step.config, dict[str, Tables]()
@@ -92,7 +92,7 @@ def newer_waiting(parts: SchedulerParts, lineup: Lineup, *, has_transfers: bool)
 
 
 def use_step_state(gates: AdmissionGates, parts: SchedulerParts) -> None:
-    """Let the gates keep their lists of requests in the state of the step."""
+    """Let the gates store their lists of requests in the state of the step."""
     step = _step_of(parts)
     gates.waiting.deferred, gates.leaving = step.deferred, step.leaving
     step.counts_shares = True

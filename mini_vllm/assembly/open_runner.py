@@ -54,7 +54,7 @@ def open_runner(
 
     In a browser `dense` runs the embedded model with its KV cache in JavaScript. `adapters` maps names to directories.
     Imports torch, except for the fake model and in a browser. Raises `ValueError` if the model or an adapter cannot be
-    found or served.
+    found, or the engine cannot serve it.
     """
     config, speculation = electives.config, electives.speculation
     if electives.lineup.runner != "absent":
@@ -186,8 +186,8 @@ def with_drafts(
 ) -> DraftingRunner:
     """Wrap `runner` in the config's drafter. A draft model gets a cache of `num_blocks` blocks.
 
-    The config must be resolved. Raises `ValueError` for a drafter that only the scheduler knows, and if the draft model
-    is missing or its vocabulary size differs from the runner's.
+    The config must be resolved. Raises `ValueError` if no runner has the drafter, the draft model is missing, or its
+    vocabulary size differs.
     """
     speculative_config, (max_model_len, _) = config.speculative_config, config.sizes
     assert speculative_config is not None

@@ -33,7 +33,7 @@ Impl = Literal["starter", "solution", "absent"]
 
 
 def solutions_exist() -> bool:
-    """Return whether this checkout has the reference solutions; a student edition has none.
+    """Return whether this checkout contains the reference solutions; a student edition does not.
 
     An empty leftover folder (without an origin) and the solutions of a different checkout do not count.
     """
@@ -43,10 +43,10 @@ def solutions_exist() -> bool:
 
 
 def labs_exist() -> bool:
-    """Return whether the course's labs can be imported; an engine that was installed without them has none."""
+    """Return whether the course's labs can be imported; they are missing if only the engine was installed."""
     try:
         return find_spec("labs.phase1_scheduler_step") is not None
-    except ModuleNotFoundError:  # no `labs`, or a module of this name from a different project
+    except ModuleNotFoundError:  # there is no `labs`, or it belongs to a different project
         return False
 
 
@@ -100,7 +100,7 @@ def preemption_for(impl: Impl, config: EngineConfig) -> Preemption:
 
 
 def request_queue_for(impl: Impl, config: EngineConfig) -> RequestQueue:
-    """Return the waiting queue: the given one for "fcfs", phase 3's for "priority"."""
+    """Return the waiting queue: the given queue for "fcfs", phase 3's queue for "priority"."""
     if config.policy == "fcfs":
         return FCFSRequestQueue()
     if impl == "starter":
@@ -111,7 +111,7 @@ def request_queue_for(impl: Impl, config: EngineConfig) -> RequestQueue:
         from solutions.phase3_preemption import PriorityRequestQueue as Ours
 
         return Ours()
-    raise ValueError("policy 'priority' needs phase 3 (preemption): the priority queue is part of it")
+    raise ValueError("policy 'priority' needs phase 3 (preemption): which has the priority queue")
 
 
 def prefix_cache_for(impl: Impl, config: EngineConfig) -> PrefixCache:
@@ -128,7 +128,7 @@ def prefix_cache_for(impl: Impl, config: EngineConfig) -> PrefixCache:
 
 
 def hash_block_for(impl: Impl) -> HashBlock | None:
-    """Return phase 4's `hash_block`, for pictures; None if the phase is absent."""
+    """Return phase 4's `hash_block` for pictures, or None if the phase is absent."""
     if impl == "absent":
         return None
     if impl == "starter":
@@ -190,7 +190,7 @@ def runner_steps_for(impl: Impl) -> "RunnerSteps":
 
 
 def runner_steps_on(impl: Impl, device_type: str) -> "RunnerSteps":
-    """Return phase 6 for a device, with the kernels of its optional tasks if available, else in plain torch.
+    """Return phase 6 for a device, with the kernels of its optional tasks if available, otherwise in plain torch.
 
     The kernels are in Triton on a GPU and in C on a CPU.
     """
@@ -242,6 +242,6 @@ def decode_attention_for(impl: Impl) -> Path | None:
 
 
 def is_written(module: ModuleType) -> bool:
-    """Return whether a module's source never raises `NotImplementedError`. Its kernels cannot be called to check."""
+    """Return whether a module's source never raises `NotImplementedError`. Its kernels cannot be called to find out."""
     raised = [node.exc for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Raise)]
     return not any(exc is not None and ast.unparse(exc).startswith("NotImplementedError") for exc in raised)

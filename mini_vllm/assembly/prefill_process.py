@@ -19,7 +19,8 @@ from mini_vllm.sampling_params import SamplingParams
 
 def main(port: int) -> None:
     """Serve until the decode engine's process has exited."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the decode engine decides
+    # Ctrl-C reaches both processes, and the decode engine decides when to stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     config, lineup, model = pickle.load(sys.stdin.buffer)
     Thread(target=end_with_parent, daemon=True).start()
     transfer = KVTransferConfig("host", config.kv_transfer_config.kv_buffer_size)

@@ -1,9 +1,9 @@
-"""Layers of a scheduler. Each takes the scheduler's parts and returns them wrapped by one elective.
+"""Layers of a scheduler. Each receives the scheduler's parts and returns them wrapped by one elective.
 
 A `CacheLayer` changes which blocks are found; it wraps the prefix cache before phase 2 receives it. A `Layer` wraps any
 parts, including phase 1's functions. A different release of vLLM's scheduler is a `Layer`.
 
-`newer_release` is imported where it is used, because 0.13.0's rules, the default, need none of its ten modules.
+`newer_release` is imported where it is used, because the default rules (0.13.0) need none of its ten modules.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +49,10 @@ class SchedulerLayers:
         return self.config.enable_prefix_caching and self.lineup.prefix_cache != "absent"
 
     def around_prefix_cache(self) -> Sequence[CacheLayer]:
-        """Return the layers around phase 4, innermost first. Unneeded layers are omitted and cost nothing."""
+        """Return the layers around phase 4, innermost first.
+
+        Layers that are not needed are omitted, and cost nothing.
+        """
         asked: list[tuple[bool, CacheLayer]] = [
             (self.caches and self.electives.admission is not None, self._with_images),
             (self.caches, SkippablePrefixCache),
@@ -61,7 +64,10 @@ class SchedulerLayers:
         return [layer for is_asked, layer in asked if is_asked]
 
     def around_parts(self) -> Sequence[Layer]:
-        """Return the layers around phases 1 to 5, innermost first. Unneeded layers are omitted and cost nothing."""
+        """Return the layers around phases 1 to 5, innermost first.
+
+        Layers that are not needed are omitted, and cost nothing.
+        """
         electives, has_grammars = self.electives, self.lineup.structured_output != "absent"
         plans_ahead = electives.speculation is not None or electives.async_scheduling is not None
         has_gates = electives.admission is not None or self.make_connector is not None or has_grammars
@@ -85,7 +91,7 @@ class SchedulerLayers:
 
     @property
     def _prefill_lookahead(self) -> int:
-        """How many tokens after a chunk the drafter reads; 0 if the release ignores it."""
+        """How many tokens after a chunk the drafter reads; 0 if the release ignores them."""
         speculative, rules = self.config.speculative_config, rules_of(self.config.vllm)
         return speculative.prefill_lookahead if speculative is not None and rules.prefill_lookahead else 0
 
@@ -134,7 +140,7 @@ class SchedulerLayers:
         return replace(parts, ahead=ahead, chunks=ahead.chunks, kv=ahead.kv)
 
     def _with_gates(self, parts: SchedulerParts) -> SchedulerParts:
-        """Add phases 9 to 11, which let a request wait for its grammar, adapter, images or transferred KV."""
+        """Add phases 9 to 11, which make a request wait for its grammar, adapter, images or transferred KV."""
         transfers = None
         if self.make_connector is not None:
             assert isinstance(parts.prefix_cache, DelayedCommits), "with a connector it is the outermost cache layer"

@@ -1,1 +1,1 @@
-"""The scheduler's data and frame: requests, blocks, queues, one step. No torch."""
+"""The scheduler's data and framework: requests, blocks, queues, one step. No torch."""

@@ -1,4 +1,4 @@
-"""Do-nothing implementations of the seams: without a phase the engine runs, but lacks its feature."""
+"""Do-nothing implementations of the seams: without a phase the engine still runs, but lacks that phase's feature."""
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence

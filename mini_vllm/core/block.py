@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-NULL_BLOCK_ID = 0  # never handed out: fills the places of a table that need no block
+NULL_BLOCK_ID = 0  # never allocated: it fills the entries of a table that need no block
 
 
 @dataclass(slots=True, eq=False)

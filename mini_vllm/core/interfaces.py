@@ -51,15 +51,15 @@ class KVCacheManager(Protocol):
     ) -> list[int] | None:
         """Allocate the blocks that a request needs for `num_new_tokens` more tokens: all of them or none.
 
-        Returns the ids of the blocks taken from the free queue, in order. An empty list is a success:
-        the request's last block had room. Returns None and changes nothing if too few blocks are free.
+        Returns the ids of the blocks taken from the free queue, in order. An empty list is a success: the request's
+        last block had free slots. Returns None and changes nothing if too few blocks are free.
         """
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        """Free all blocks, last block first; those that `num_computed_tokens` do not fill leave the prefix cache."""
+        """Free all blocks, last block first. Blocks that `num_computed_tokens` do not fill leave the prefix cache."""
 
     def block_ids(self, request_id: str) -> list[int]:
-        """Return the request's block table; empty if the request holds no block."""
+        """Return the request's block table; empty if the request has no blocks."""
 
     def free_block_ids(self) -> list[int]:
         """Return the free queue, front first. For pictures and checks, not for the hot path."""
@@ -154,7 +154,7 @@ class ChunkPolicy(Protocol):
     def admits(
         self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
     ) -> bool:
-        """Return whether a waiting request may be admitted now, considering the memory that later chunks need."""
+        """Return whether a waiting request may be admitted now, considering the memory that its later chunks need."""
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
         """Return whether a request that will have `num_computed_tokens` after this step samples in it."""

@@ -36,7 +36,7 @@ def check_step(scheduler: Scheduler, scheduler_output: SchedulerOutput) -> None:
 
 
 def check_state(scheduler: Scheduler, policy: Policy = "fcfs") -> None:
-    """Check queues, counters and blocks. The checks hold at any time between two steps."""
+    """Check queues, counters and blocks. The checks are valid at any time between two steps."""
     check_queues(scheduler, policy)
     for request in scheduler.requests.values():
         check_request(request, scheduler)
@@ -63,10 +63,10 @@ def check_queues(scheduler: Scheduler, policy: Policy) -> None:
     if policy == "fcfs":
         arrival = {request_id: order for order, request_id in enumerate(scheduler.requests)}
         queue = [r.request_id for r in [*scheduler.running, *scheduler.waiting]]
-        if scheduler.gates.passes_over:  # a request that was passed over keeps its place while later ones are admitted
+        if scheduler.gates.passes_over:  # a skipped request keeps its place while later ones are admitted
             queue = [r.request_id for r in scheduler.waiting if r.num_cached_tokens < 0]
             if scheduler.release is not None and scheduler.gates.has_connector:
-                queue = []  # requests that hold blocks, or lost them with their load, precede the others
+                queue = []  # requests that hold blocks, or lost them when their load failed, precede the others
         for older, younger in pairwise(queue):
             require(arrival[older] < arrival[younger], f"{younger} arrived before {older} but comes after it")
 
@@ -90,7 +90,8 @@ def check_request(request: Request, scheduler: Scheduler) -> None:
     # Stand-ins for drafts may be planned past the last possible token; real drafts never are.
     num_needed = cdiv(min(computed, request.max_total_tokens(scheduler.max_model_len) - 1), kv.block_size)
     num_allowed = cdiv(min(computed + scheduler.num_spare_tokens, scheduler.max_model_len), kv.block_size)
-    if scheduler.gates.passes_over:  # a load takes blocks for all known tokens, and keeps them if some are lost
+    if scheduler.gates.passes_over:
+        # a load allocates blocks for all known tokens, and keeps them even if some are lost
         num_allowed = max(num_allowed, cdiv(num_known + scheduler.num_spare_tokens, kv.block_size))
     num_allowed = max(num_needed, num_allowed)
     for table in tables:
@@ -164,7 +165,7 @@ def leak_of(scheduler: Scheduler) -> str:
 
 
 def check_drained(scheduler: Scheduler) -> None:
-    """Check that the last request has left nothing: no request, no holder, every block free."""
+    """Check that the last request has left nothing behind: no request, no holder, every block free."""
     require(not scheduler.requests, f"unfinished: {list(scheduler.requests)}")
     require(not scheduler.running and not len(scheduler.waiting), "a queue is not empty")
     kv = scheduler.kv
@@ -174,7 +175,7 @@ def check_drained(scheduler: Scheduler) -> None:
 
 
 def _held_blocks(scheduler: Scheduler, request_id: str) -> list[int]:
-    """Return the blocks in all tables of a request, without the null blocks of windows."""
+    """Return the blocks in all tables of a request, without the windows' null blocks."""
     tables = scheduler.block_tables(request_id)
     has_windows = scheduler.has_windows
     return [block_id for table in tables for block_id in table if block_id != NULL_BLOCK_ID or not has_windows]

@@ -60,14 +60,16 @@ class MultiModalFeatureSpec:
 
 
 class Grammar(Protocol):
-    """One request's place in its grammar. (vLLM: `StructuredOutputGrammar` in `v1/structured_output/backend_types.py`.)
+    """One request's position in its grammar.
+
+    (vLLM: `StructuredOutputGrammar` in `v1/structured_output/backend_types.py`.)
 
     The end-of-text token belongs to the text: it is allowed where the text may end, and terminates the grammar.
     """
 
     @property
     def num_processed_tokens(self) -> int:
-        """Tokens accepted so far, less those rolled back."""
+        """Tokens accepted so far, minus those rolled back."""
 
     def accept_tokens(self, request_id: str, tokens: Sequence[int]) -> bool:
         """Accept tokens up to the first that is not allowed; return whether all were accepted."""
@@ -136,7 +138,8 @@ class Request:
         """Return the compiled grammar. Raises `ValueError` if compiling it failed."""
         if self._compiled is None:
             assert self.grammar is not None
-            self._compiled = self.grammar.result()  # kept: the future's lock takes half as long as filling a mask
+            # cached, because taking the future's lock costs half as much as filling a mask
+            self._compiled = self.grammar.result()
         return self._compiled
 
     @property
@@ -155,7 +158,7 @@ class Request:
 
     @property
     def num_tokens_ahead(self) -> int:
-        """Tokens after the known ones that a step may compute: the results of steps in flight, and the drafts."""
+        """Tokens that a step may compute after the known ones: the results of steps in flight, and the drafts."""
         return self.num_output_placeholders + len(self.spec_token_ids)
 
     @property
@@ -164,20 +167,20 @@ class Request:
 
     @property
     def finish_reason(self) -> str | None:
-        """`stop`, `length`, `abort`, `error`, or None while the request lives."""
+        """`stop`, `length`, `abort`, `error`, or None while the request is unfinished."""
         return FINISH_REASONS.get(self.status)
 
     def admit(self, num_computed_tokens: int) -> None:
-        """Move from WAITING or PREEMPTED to RUNNING. `num_computed_tokens` is the prefix hit, 0 without one."""
+        """Move from WAITING or PREEMPTED to RUNNING. `num_computed_tokens` is the length of the prefix hit, or 0."""
         self.status = RequestStatus.RUNNING
         self.num_computed_tokens = num_computed_tokens
 
     def wait_for_remote_kvs(self) -> None:
-        """Move from WAITING or PREEMPTED to WAITING_FOR_REMOTE_KVS, while K and V are loaded into held blocks."""
+        """Move from WAITING or PREEMPTED to WAITING_FOR_REMOTE_KVS, while K and V are loaded into the blocks."""
         self.status = RequestStatus.WAITING_FOR_REMOTE_KVS
 
     def become_ready(self, num_computed_tokens: int = 0) -> None:
-        """Leave a WAITING_FOR status for WAITING or PREEMPTED. `num_computed_tokens` counts the loaded ones."""
+        """Leave a WAITING_FOR status for WAITING or PREEMPTED. `num_computed_tokens` includes the loaded tokens."""
         self.status = RequestStatus.WAITING if self.num_cached_tokens < 0 else RequestStatus.PREEMPTED
         self.num_computed_tokens = num_computed_tokens
 
@@ -186,7 +189,7 @@ class Request:
         self.num_computed_tokens = num_computed_tokens
 
     def advance(self, num_new_tokens: int) -> None:
-        """Count a planned step's tokens as computed. The first call records the count before it as the prefix hit."""
+        """Count a planned step's tokens as computed. The first call records the previous count as the prefix hit."""
         if self.num_cached_tokens < 0:
             self.num_cached_tokens = self.num_computed_tokens
         self.num_computed_tokens += num_new_tokens
@@ -203,7 +206,7 @@ class Request:
         self.num_preemptions += 1
 
     def restart(self) -> None:
-        """Return to waiting from any status after a step failed, without counting a preemption."""
+        """Return to the waiting queue from any status after a step failed, without counting a preemption."""
         is_compiled = self.grammar is None or self.grammar.done()
         unstarted = RequestStatus.WAITING if is_compiled else RequestStatus.WAITING_FOR_FSM
         self.status = unstarted if self.num_cached_tokens < 0 else RequestStatus.PREEMPTED
@@ -214,7 +217,8 @@ class Request:
 
     def finish(self, status: RequestStatus, stop_reason: int | str | None = None) -> None:
         """Move to a final status. `stop_reason` is the stop token or string that ended the request."""
-        self.stop_reason = stop_reason  # set first: an interrupt must not leave a finished request without a reason
+        # set first, because an interrupt must not leave a finished request without a reason
+        self.stop_reason = stop_reason
         self.status = status
 
     def followed_by(self, token_ids: Sequence[int]) -> "Request":

@@ -1,4 +1,4 @@
-"""The scheduler: holds the queues and the parts, and calls the parts in the order of a step."""
+"""The scheduler: owns the queues and the parts, and calls the parts in the order of a step."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -49,7 +49,7 @@ class Scheduler:
         self._use(make_parts())
 
     def add_request(self, request: Request) -> None:
-        """Queue a request. `LLMEngine.add_request` has checked that it can be served."""
+        """Queue a request. `LLMEngine.add_request` has checked that each request can be served."""
         self.requests[request.request_id] = request
         self.prefix_cache.update_block_hashes(request)
         self.waiting.add_request(request)
@@ -60,7 +60,7 @@ class Scheduler:
 
     @property
     def has_windows(self) -> bool:
-        """Whether tables may hold null blocks in place of blocks that have left a window."""
+        """Whether tables may contain null blocks in place of blocks that have left a window."""
         return self._groups is not None
 
     def block_tables(self, request_id: str) -> Sequence[list[int]]:
@@ -74,7 +74,7 @@ class Scheduler:
         return self._groups.max_held_blocks(num_tokens, self.max_num_batched_tokens + self.num_spare_tokens)
 
     def schedule(self) -> SchedulerOutput:
-        """Plan the next step and count its tokens as computed. Its results only ever correct that count."""
+        """Plan the next step and count its tokens as computed. The step's results only ever correct that count."""
         self.finished_req_ids.clear()
         self.gates.start_step()
         schedule_step = self.functions.schedule_step
@@ -153,7 +153,7 @@ class Scheduler:
         return kept
 
     def check_update(self, sampled_token_ids: dict[str, list[int]], kept: dict[str, list[int]]) -> None:
-        """Check that the last update did what it returned. Raises `InvariantError`."""
+        """Check that the last update matches its return value. Raises `InvariantError`."""
         may_drop = self.release is not None
         check_kept(self._before_update, self._num_tokens_before, sampled_token_ids, kept, may_drop=may_drop)
 
@@ -168,7 +168,7 @@ class Scheduler:
         if request is None:
             return False
         moves = self.orders_by_priority and request.status is not RequestStatus.RUNNING
-        if moves:  # before the change, because a queue may find the request by its old priority
+        if moves:  # must precede the change, because a queue may look the request up by its old priority
             self.waiting.remove_request(request)
         request.priority = priority
         if moves:
@@ -178,7 +178,7 @@ class Scheduler:
     def finish_request(
         self, request_id: str, status: RequestStatus, reason: str | None = None, num_computed_tokens: int | None = None
     ) -> Request | None:
-        """End an unfinished request with a final `status` and free its blocks; return it, or None if it is unknown.
+        """End an unfinished request with a final `status` and free its blocks; return it, or None if there is none.
 
         The K and V of its first `num_computed_tokens` tokens stay in the prefix cache (default: all scheduled ones).
         """
@@ -198,9 +198,9 @@ class Scheduler:
     def take_back_update(self) -> None:
         """Undo the last update before a restart, because a check found its tokens or its state wrong.
 
-        The tokens go, and the requests that ended with them are unfinished again, in order of arrival.
+        The tokens are removed, and the requests that ended with them are unfinished again, in order of arrival.
         """
-        self._to_roll_back = None  # a batch that failed a check cannot be trusted to say what to undo
+        self._to_roll_back = None  # after a failed check the batch is not a reliable record of what to undo
         if not self._before_update:
             return
         self._drop_new_tokens(self._before_update)
@@ -211,13 +211,13 @@ class Scheduler:
         self.settle_update()
 
     def settle_update(self) -> None:
-        """Keep the last update, because every check of its step has passed. It can no longer be taken back."""
+        """Make the last update final, because every check of its step has passed. It can no longer be undone."""
         self._before_update = {}
 
     def recover(self) -> None:
         """Undo a step that raised: roll it back if only the forward pass failed, else restart.
 
-        With a connector it always restarts, because it is unknown which blocks were loaded and saved.
+        With a connector always restart, because it is unknown which blocks were loaded and saved.
         """
         if self._to_roll_back is None or self.gates.has_connector:
             self.restart()
@@ -228,9 +228,9 @@ class Scheduler:
     def restart(self) -> None:
         """Requeue every unfinished request in order of arrival, with new and empty parts.
 
-        The old parts are discarded with any half-done change of a queue, a block table or the cache. Only `requests`
-        must be correct, because recomputing a request from its first token always yields the correct text. Tokens of a
-        half-applied update are dropped and sampled again.
+        The old parts are discarded, including any half-done change of a queue, a block table or the cache. Only
+        `requests` must be correct, because recomputing a request from its first token always yields the correct text.
+        Tokens of a half-applied update are dropped and sampled again.
         """
         self._to_roll_back = None
         if self._is_half_updated:
@@ -260,13 +260,14 @@ class Scheduler:
     def _roll_back(self, batch: list[ScheduledRequest]) -> None:
         """Move the requests of a batch that was never computed to the front of the waiting queue, in order.
 
-        They start again from their first token, because blocks that the batch should have filled may already be
-        shared. The prefix cache still holds their earlier blocks. Later running requests outside the batch also move,
-        to keep the order of arrival.
+        They start again from their first token, because blocks that the batch should have filled may already be shared.
+        The prefix cache still holds their earlier blocks. Later running requests outside the batch also move there, to
+        keep the order of arrival.
         """
         num_computed_before = {scheduled.request.request_id: scheduled.num_computed_tokens for scheduled in batch}
         for scheduled in batch:
-            if scheduled.request.is_finished:  # aborted during the forward pass, with the step counted as computed
+            if scheduled.request.is_finished:
+                # it was aborted during the forward pass, and the step counted as computed
                 num_full_blocks = scheduled.num_computed_tokens // self.kv.block_size
                 for table in scheduled.block_tables or [scheduled.block_ids]:
                     self.prefix_cache.drop_uncomputed(table[num_full_blocks:])

@@ -1,4 +1,4 @@
-"""The parts of a scheduler, and the protocols through which it uses the electives among them."""
+"""The parts of a scheduler, and protocols for those parts that are electives."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,15 +31,15 @@ class Gates(Protocol):
 
     @property
     def num_deferred(self) -> int:
-        """How many waiting requests were passed over, because something other than room is missing."""
+        """How many waiting requests were skipped because something other than free blocks is missing."""
 
     @property
     def awaits_others(self) -> bool:
-        """Whether an empty plan is expected because a grammar or a transfer is in progress outside the steps."""
+        """Whether an empty plan is expected, because compiling a grammar or a transfer continues outside the steps."""
 
     @property
     def requests_being_sent(self) -> Sequence[str]:
-        """The ended requests whose blocks are held until their K and V have been sent."""
+        """The ended requests whose blocks must stay allocated until their K and V have been sent."""
 
     def take_errors(self) -> dict[str, str]:
         """Return the errors since the last call, by request id, of requests that can never be admitted."""
@@ -51,7 +51,7 @@ class Gates(Protocol):
         """Finish planning after phase 1, before the plan's tokens count as computed."""
 
     def break_stall(self, requests: Collection[Request]) -> bool:
-        """Try to free resources after an empty plan with nothing in progress; return whether any were freed."""
+        """Try to free resources after an empty plan if nothing else is in progress; return whether any were freed."""
 
     def advanced(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
         """React to the plan, now that its tokens count as computed."""
@@ -81,7 +81,7 @@ class PlansAhead(Protocol):
 
 
 class Release(Protocol):
-    """The state of a release's rules after vLLM 0.13.0, kept between steps. (`electives/releases/`.)"""
+    """The state of the rules of a release after vLLM 0.13.0, which is kept between steps. (`electives/releases/`.)"""
 
     @property
     def is_paused(self) -> bool:
@@ -89,7 +89,7 @@ class Release(Protocol):
 
     @property
     def has_stand_ins(self) -> Collection[str]:
-        """The requests of the step whose drafts are only stand-ins, which the runner need not compute."""
+        """The requests of the step whose drafts are only placeholders, which the runner need not compute."""
 
     def planned(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
         """Record the plan, now that its tokens count as computed."""
@@ -99,7 +99,7 @@ class LayerGroups(Protocol):
     """Phase 12: block tables for several groups of layers. (`electives/windows/`.)"""
 
     def block_tables(self, request_id: str) -> Sequence[list[int]]:
-        """Return the request's table of each group; empty if the request holds no block."""
+        """Return the request's table of each group; empty if the request has no blocks."""
 
     def max_held_blocks(self, num_tokens: int, max_num_new_tokens: int) -> int:
         """Return how many blocks a request may hold at once on its way to `num_tokens` tokens."""

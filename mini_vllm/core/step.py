@@ -19,10 +19,11 @@ class Preempted:
 
 @dataclass(slots=True)
 class SchedulerOutput:
-    """The plan of one step: how many tokens of which request, in order of service.
+    """The plan of one step: how many tokens of each request, in order of service.
 
     `scheduled_spec_decode_tokens` holds each request's drafts, which are the last of its scheduled tokens.
-    `num_preemptions` counts each request's preemptions up to this plan, for rules that need it when the tokens arrive.
+    `num_preemptions` contains each request's number of preemptions up to this plan, for rules that need it when the
+    tokens arrive.
     """
 
     token_budget: int
@@ -42,9 +43,9 @@ class ScheduledRequest:
 
     The runner computes tokens `num_computed_tokens` to `num_computed_tokens + num_scheduled_tokens - 1` of
     `request.all_token_ids` in the slots of `block_ids`. The last of these tokens are `draft_token_ids`, which are not
-    in `all_token_ids`. `draft_probs` [drafts, vocab] is a tensor of the distributions that the drafts were drawn from,
-    None without random draws. If layers have windows, `block_tables` has a table per group of layers, `block_ids`
-    first.
+    in `all_token_ids`. `draft_probs` [drafts, vocab] contains the distributions from which the drafts were drawn, or is
+    None without random draws. If layers have windows, `block_tables` has a table per group of layers; the first is
+    `block_ids`.
     """
 
     request: Request
@@ -65,7 +66,7 @@ class ScheduledRequest:
 
 @dataclass(frozen=True, slots=True)
 class KVConnectorOutput:
-    """The worker side's report with a step's output: transfers that have ended, and blocks that were lost."""
+    """The worker side's report with a step's output: finished transfers, and lost blocks."""
 
     finished_recving: Sequence[str] = ()
     finished_sending: Sequence[str] = ()

@@ -1,4 +1,7 @@
-"""Comparisons within one step that are cheap enough to run always. Each raises `InvariantError` with the numbers."""
+"""Comparisons within one step that are cheap enough to run in every step.
+
+Each raises `InvariantError` with the numbers.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -11,7 +14,7 @@ from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
 class InvariantError(AssertionError):
     """The engine's state is inconsistent: a bug in one of its parts, not in the input.
 
-    `request_ids` are the requests that it concerns; none if it may concern every request of the step.
+    `request_ids` are the requests that the error concerns; empty if it may concern every request of the step.
     """
 
     def __init__(self, message: str, request_ids: Sequence[str] = ()) -> None:
@@ -25,9 +28,9 @@ def check_batch(
     kv: KVCacheManager,
     has_stand_ins: Collection[str],
 ) -> None:
-    """Check that a batch is its plan: each request's next tokens, in its blocks.
+    """Check that a batch matches its plan: each request's next tokens, in its blocks.
 
-    The shares of requests in `has_stand_ins` are shorter than planned, because their drafts are stand-ins.
+    The shares of requests in `has_stand_ins` are shorter than planned, because their drafts are placeholders.
     """
     planned, block_ids = scheduler_output.num_scheduled_tokens, kv.block_ids
     if len(batch) != len(planned):
@@ -35,7 +38,7 @@ def check_batch(
     for row, (request_id, num_tokens) in zip(batch, planned.items(), strict=True):
         request = row.request
         end = row.num_computed_tokens + row.num_scheduled_tokens
-        if (  # one condition for all, because it is almost always false
+        if (  # a single condition, because it is almost always false
             request.request_id != request_id
             or (row.num_scheduled_tokens != num_tokens and request_id not in has_stand_ins)
             or (end != request.num_computed_tokens and request_id not in has_stand_ins)
@@ -64,15 +67,15 @@ def check_kept(
     *,
     may_drop: bool,
 ) -> None:
-    """Check an update: every answer's tokens, up to a stop, were appended to its request and returned as kept.
+    """Check an update: the tokens of every answer, up to a stop, were appended to its request and returned.
 
-    With `may_drop` a preempted request may lose the whole answer: newer releases drop tokens after a reset.
+    With `may_drop` a preempted request may lose the whole answer, because newer releases drop tokens after a reset.
     """
     for request_id, before in num_tokens_before.items():
         request, answer = requests[request_id], sampled[request_id]
         new = request.all_token_ids[before:]
         returned = list(kept.get(request_id, ()))  # a learner may return tuples
-        if not new == returned == answer:  # almost always equal
+        if not new == returned == answer:  # they are almost always equal
             is_dropped = may_drop and request.num_preemptions > 0 and not new
             is_over = request.is_finished or is_dropped
             if new != returned or new != answer[: len(new)] or not is_over:

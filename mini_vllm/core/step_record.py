@@ -1,7 +1,7 @@
 """The record of one step, in the format of the recorded vLLM traces.
 
-One `StepRecord` is one line of JSON; `mini_vllm_labs/runs/parity/traces/README.md` explains every field. The
-visualiser, the parity replay and the comparison of two lineups all read this one format.
+Each `StepRecord` is one line of JSON; `mini_vllm_labs/runs/parity/traces/README.md` explains every field. The
+visualiser, the parity replay and the comparison of two lineups all read this format.
 """
 
 from typing import Any, NotRequired, TypedDict

@@ -6,8 +6,9 @@ from mini_vllm.core.request import Request, RequestStatus
 def check_stop(request: Request, max_model_len: int) -> bool:
     """If a request's newest token ends it, set its final status and return True.
 
-    If a stop token and a length limit apply to the same token, the stop token counts. A stop token before the output
-    token number `min_tokens` does not end the request. Stop strings are found later, in the text (`detokenizer.py`).
+    If a stop token and a length limit apply to the same token, the stop token takes precedence. A stop token before
+    output token number `min_tokens` does not end the request. Stop strings are found later, in the text
+    (`detokenizer.py`).
     """
     token_id = request.all_token_ids[-1]
     params, num_tokens = request.sampling_params, len(request.all_token_ids)

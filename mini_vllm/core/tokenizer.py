@@ -1,10 +1,10 @@
-"""Text to token ids and back: the tokenizer protocol of the engine, and a tokenizer that needs no files."""
+"""Converts text to token ids and back: the engine's tokenizer protocol, and a tokenizer that needs no files."""
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-Message = Mapping[str, Any]  # role and content, both text; perhaps tool_calls or tool_call_id
+Message = Mapping[str, Any]  # role and content, both strings; optionally tool_calls or tool_call_id
 Tool = Mapping[str, Any]
 
 
@@ -21,22 +21,22 @@ class Tokenizer(Protocol):
 
     @property
     def max_characters_per_token(self) -> int:
-        """The most characters of a text that one token may stand for, as in vLLM's check of a prompt's length."""
+        """The maximum number of characters that one token can represent, as in vLLM's check of a prompt's length."""
 
     def encode(self, text: str) -> list[int]: ...
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Return the text. Bytes that form no whole character become U+FFFD."""
+        """Return the text of the tokens. Bytes that do not form a whole character become U+FFFD."""
 
     def token_bytes(self) -> list[bytes]:
         """Return the bytes of every token of the vocabulary, by token id; empty for control tokens."""
 
     def apply_chat_template(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
-        """Return a chat's tokens up to the start of the assistant's answer. `tools` have OpenAI's format."""
+        """Return the tokens of a chat up to the start of the assistant's answer. `tools` are in OpenAI's format."""
 
 
 class ByteTokenizer:
-    """One token per UTF-8 byte; token 256 ends a text."""
+    """Has one token per UTF-8 byte; token 256 ends a text."""
 
     eos_token_ids = frozenset([256])
     control_tokens: Mapping[str, int] = {}

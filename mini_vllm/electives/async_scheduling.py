@@ -12,10 +12,10 @@ class AsyncScheduling(Protocol):
     """Phase 8: the counters for planning a step before the previous step's tokens are known."""
 
     def is_surely_over(self, request: Request) -> bool:
-        """Return whether the step in flight reaches the request's `max_tokens`, whichever token it samples."""
+        """Return whether the step in flight reaches the request's `max_tokens`, whatever token it samples."""
 
     def take_placeholders(self, request: Request, num_draft_tokens: int) -> None:
-        """Count placeholders for a step's output tokens if it samples; its tokens already count as computed."""
+        """Count placeholders for a step's output tokens if the step samples; its tokens already count as computed."""
 
     def fill_placeholders(self, request: Request, num_tokens: int) -> None:
         """Subtract the placeholders of tokens that have arrived."""

@@ -80,7 +80,7 @@ class DelayedCommits(WrappedPrefixCache):
 
 
 class SkippablePrefixCache(WrappedPrefixCache):
-    """Finds nothing for a request with `skip_reading_prefix_cache`. (vLLM: `get_computed_blocks`.)"""
+    """Returns no hit for a request with `skip_reading_prefix_cache`. (vLLM: `get_computed_blocks`.)"""
 
     def find_longest_cache_hit(self, request: Request) -> list[int]:
         is_skipped = request.sampling_params.skip_reading_prefix_cache

@@ -12,7 +12,7 @@ class Speculation(Protocol):
     """Phase 7: the scheduler's part of speculative decoding."""
 
     def num_lookahead_tokens(self, request: Request) -> int:
-        """Return how many slots a request needs beyond those of its scheduled tokens."""
+        """Return how many slots a request needs in addition to those of its scheduled tokens."""
 
     def usable_hit_blocks(self, hit_blocks: list[int]) -> list[int]:
         """Return the blocks of a prefix hit that the drafter can also use."""

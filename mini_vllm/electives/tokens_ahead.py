@@ -23,7 +23,7 @@ UNKNOWN = -1
 
 
 class ChunksAhead(WrappedChunks):
-    """A `ChunkPolicy` that also grants the tokens ahead of a running request."""
+    """A `ChunkPolicy` that also grants a running request its tokens ahead."""
 
     def __init__(self, inner: ChunkPolicy, max_model_len: int, async_scheduling: AsyncScheduling | None) -> None:
         super().__init__(inner)
@@ -41,7 +41,7 @@ class ChunksAhead(WrappedChunks):
         return self.inner.num_new_tokens(request, num_computed_tokens, token_budget)
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        # A step that computes tokens ahead has computed all known ones.
+        # A step that computes tokens ahead has already computed all known tokens.
         return self.inner.should_sample(request, min(num_computed_tokens, request.num_tokens))
 
 
@@ -49,8 +49,8 @@ class KVCacheAhead(WrappedKVCache):
     """A `KVCacheManager` with slots for the tokens ahead, which caches their blocks once they are known.
 
     Phase 2 caches the blocks that a step fills when it allocates that step's slots. Accepted drafts and late results
-    fill blocks after that, so this class counts how many blocks of each request are cached. (vLLM: `num_cached_block`
-    and `cache_blocks` in `v1/core/single_type_kv_cache_manager.py`.)
+    fill blocks later, so this class tracks how many blocks of each request are cached. (vLLM: `num_cached_block` and
+    `cache_blocks` in `v1/core/single_type_kv_cache_manager.py`.)
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class KVCacheAhead(WrappedKVCache):
         if new_blocks is not None:
             self._num_cached_blocks.setdefault(request.request_id, len(hit_blocks))
             self.cache_blocks(request, min(num_computed_tokens, request.num_tokens))
-            # Phase 2 has cached the blocks after these itself.
+            # Phase 2 itself has cached the blocks after these.
             num_full_blocks = min(end, request.num_tokens) // self.block_size
             num_cached_blocks = self._num_cached_blocks[request.request_id]
             self._num_cached_blocks[request.request_id] = max(num_cached_blocks, num_full_blocks)
         return new_blocks
 
     def cache_blocks(self, request: Request, num_tokens: int) -> None:
-        """Cache the request's uncached blocks that its first `num_tokens` tokens fill."""
+        """Cache those blocks of the request that its first `num_tokens` tokens fill and that are not cached yet."""
         num_cached_blocks = self._num_cached_blocks.get(request.request_id)
         num_full_blocks = num_tokens // self.block_size
         if num_cached_blocks is not None and num_full_blocks > num_cached_blocks:
@@ -106,7 +106,7 @@ class KVCacheAhead(WrappedKVCache):
             self.cache_blocks(request, min(request.num_computed_tokens, request.num_tokens - 1))
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        # The last tokens of a request may have filled blocks, which phase 1 frees before `update_one` can cache them.
+        # A request's last tokens may fill blocks, and phase 1 frees those before `update_one` can cache them.
         self.cache_late_blocks(request)
         self._num_cached_blocks.pop(request.request_id, None)
         self.inner.free(request, num_computed_tokens)
@@ -158,7 +158,7 @@ class TokensAhead:
     ) -> Sampled:
         """Apply the sampled tokens; return the accepted ones by request id. `apply` is phase 1's update.
 
-        Requests are updated one at a time, as in vLLM, because the first of several equal blocks to be cached counts.
+        Requests are updated one at a time, as in vLLM, because only the first of several equal blocks is cached.
         """
         kept: Sampled = {}
         for name in scheduler_output.num_scheduled_tokens:
@@ -174,7 +174,7 @@ class TokensAhead:
         waiting: RequestQueue,
         apply: Callable[[SchedulerOutput, Sampled], Sampled],
     ) -> Sampled:
-        """Apply the sampled tokens of one request, if it has any; return the accepted ones."""
+        """Apply the sampled tokens of one request, if there are any; return the accepted ones."""
         if not token_ids:
             return {}
         name = request.request_id
@@ -186,6 +186,6 @@ class TokensAhead:
         if self.async_scheduling is not None:
             self.async_scheduling.fill_placeholders(request, len(kept.get(name, ())))
         self.kv.cache_late_blocks(request)
-        if request.is_finished and not was_running:  # preempted in flight, so the request ends while it waits
+        if request.is_finished and not was_running:  # it was preempted in flight, so it ends while it waits
             waiting.remove_request(request)
         return kept

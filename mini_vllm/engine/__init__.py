@@ -1,1 +1,1 @@
-"""The engine around the scheduler and the runner; it turns prompts into text."""
+"""The engine around the scheduler and the runner, which turns prompts into text."""

@@ -16,7 +16,7 @@ def require_acceptable(
 ) -> None:
     """Raise `ValueError` if this engine can never serve the request, `QueueFullError` if the queue is full.
 
-    `adapters` are the engine's adapters; None: the fake model, which accepts any adapter and image.
+    `adapters` are the engine's adapters; None means the fake model, which accepts any adapter and image.
     """
     require_types(request)
     require_adapter(request.adapter_id, adapters)
@@ -46,7 +46,8 @@ def require_servable(
 ) -> None:
     """Raise `ValueError` with the reason and numbers if the model or the pool is too small for the request.
 
-    `max_held_blocks` maps a length in tokens to the most blocks that a request holds at once on the way there.
+    `max_held_blocks` maps a length in tokens to the maximum number of blocks that a request holds at once on its way
+    there.
     """
     if not request.prompt_token_ids:
         raise ValueError("the prompt is empty: it must have at least 1 token")
@@ -63,7 +64,7 @@ def require_servable(
         raise ValueError(f"token id {unknown[0]} is not in the vocabulary, 0 to {vocab_size - 1}")
     biased = [token_id for token_id in request.sampling_params.logit_bias or () if not 0 <= token_id < vocab_size]
     if biased:
-        raise ValueError(f"logit_bias names token id {biased[0]}, but the vocabulary is 0 to {vocab_size - 1}")
+        raise ValueError(f"logit_bias has token id {biased[0]}, but the vocabulary is 0 to {vocab_size - 1}")
     # The last token is sampled and never computed, so it needs no slot.
     num_needed = max_held_blocks(request.max_total_tokens(max_model_len) - 1)
     if num_needed > kv.num_usable_blocks:
@@ -79,7 +80,7 @@ def require_servable(
 
 def longest_request(max_model_len: int, kv: KVCacheManager, max_held_blocks: Callable[[int], int]) -> int:
     """Return the maximum number of tokens, prompt included, that fits both the model and the whole cache."""
-    # The last token is never computed, so the result equals the number of computed lengths, from 0, whose blocks fit.
+    # The last token is never computed, so the result is the number of lengths, from 0, whose blocks fit.
     return bisect_right(range(max_model_len), kv.num_usable_blocks, key=max_held_blocks)
 
 

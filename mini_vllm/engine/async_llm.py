@@ -31,18 +31,18 @@ logger = logging.getLogger(__name__)
 
 
 class AsyncLLM:
-    """Serves asyncio tasks on any number of loops. One thread owns the engine; `shutdown` stops that thread.
+    """Serves asyncio tasks on any number of event loops. One thread owns the engine; `shutdown` stops that thread.
 
     If `engine` is an engine, the thread is in this process. If it is a function that opens an engine, the engine gets a
     separate process, so that the readers' Python never delays a step. That function, and those passed to `call` and
-    `call_during_step`, must then be picklable. `watch` is called in the engine's process. `notice` describes a call
-    that is taking long; otherwise it is empty.
+    `call_during_step`, must then be picklable. `watch` is called in the engine's process. `notice` describes a slow
+    call that is in progress; otherwise it is empty.
     """
 
     def __init__(self, engine: LLMEngine | OpenEngine, watch: Watch | None = None) -> None:
         self.is_shutting_down, self.reason_of_death, self.notice = False, "", ""
         self._grammar_checks = ThreadPoolExecutor(max_workers=2, thread_name_prefix="mini-vllm-grammar-check")
-        # None: the reader has left, but the id stays in use until the engine has ended the request.
+        # None means that the reader has left; the id stays in use until the engine has ended the request.
         self._collectors: dict[str, OutputCollector | None] = {}
         self._host: EngineThread | EngineProcess = (
             EngineThread(engine, self._deliver, self._fail_all)
@@ -56,7 +56,7 @@ class AsyncLLM:
 
     @property
     def num_unfinished_requests(self) -> int:
-        """The number of requests whose last output is unread, or whose reader has left before the engine ended them."""
+        """The number of requests whose last output is unread, or whose reader left before the engine ended them."""
         return len(self._collectors)
 
     @property
@@ -90,7 +90,7 @@ class AsyncLLM:
         """
         sampling_params = await self._with_checked_grammar(sampling_params)
         if self.is_shutting_down:
-            raise ShuttingDownError("the engine is shutting down and takes no more requests")
+            raise ShuttingDownError("the engine is shutting down and accepts no more requests")
         if request_id in self._collectors:
             raise RequestIdInUseError.of(request_id)
         collector = self._collectors[request_id] = OutputCollector()
@@ -108,7 +108,7 @@ class AsyncLLM:
                 adapter_id=adapter_id,
             )
             adding = self.call(add)
-            # Adding waits for the end of a step, which may also take long.
+            # Adding a request waits for the end of the step, which may also be slow.
             try:
                 await asyncio.wait_for(adding, timeout)
             except TimeoutError:
@@ -151,7 +151,7 @@ class AsyncLLM:
         return await asyncio.wrap_future(self._host.call_during_step(function))
 
     def pause(self) -> None:
-        """Take no further step until `resume`. Requests may still be added and aborted."""
+        """Take no more steps until `resume`. Requests may still be added and aborted."""
         self._host.pause()
 
     def resume(self) -> None:
@@ -165,11 +165,11 @@ class AsyncLLM:
     async def step_once(self) -> None:
         """Take one step while paused, unless all requests are finished. Raises `ValueError` if not paused."""
         if not self.is_paused:
-            raise ValueError("the engine is not paused, so it steps by itself")
+            raise ValueError("step() needs a paused engine: while it runs, it steps by itself")
         await asyncio.wrap_future(self._host.step_once())
 
     async def shutdown(self, timeout: float = 30.0) -> None:
-        """Refuse new requests, let running ones finish for `timeout` seconds, abort the rest and end the thread.
+        """Refuse new requests, let running ones finish for `timeout` seconds, abort the rest and stop the thread.
 
         If the last step does not end within `SECONDS_FOR_LAST_STEP`, all readers get `EngineDeadError`, and the thread
         is abandoned or the process killed.
@@ -215,7 +215,10 @@ class AsyncLLM:
             self._deliver([output])
 
     def _deliver(self, outputs: list[RequestOutput]) -> None:
-        """Pass outputs to their readers' loops, with one call per loop. Runs on the thread that delivers outputs."""
+        """Pass outputs to their readers' event loops, with one call per loop.
+
+        Runs on the thread that delivers outputs.
+        """
         by_loop = defaultdict[asyncio.AbstractEventLoop, list[tuple[OutputCollector, RequestOutput]]](list)
         for output in outputs:
             collector = self._collectors.get(output.request_id)

@@ -1,4 +1,4 @@
-"""Checks each batch against the contents of the blocks: what every earlier step has written into which block."""
+"""Checks each batch against the contents of the blocks, which it derives from every earlier batch."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
 from mini_vllm.core.step_checks import InvariantError
 from mini_vllm.engine.observers import StepObserver, StepResult
 
-Content = int  # the hash of a full block's tokens, of all tokens before them, and of what else changes its K and V
+Content = int  # a hash of a full block's tokens, all earlier tokens, and everything else that changes its K and V
 
 
 @dataclass(slots=True)
 class Progress:
-    """A running request: its tables and the end of its last share, and the contents of its blocks so far."""
+    """A running request: its tables, the end of its last share, and the contents of its blocks so far."""
 
     request: Request
     tables: Sequence[list[int]] = ()
@@ -26,10 +26,10 @@ class Progress:
 
 
 class ContentsChecker(StepObserver):
-    """Raises `InvariantError` if a batch would read a block that holds other tokens, or leave out or repeat a token.
+    """Raises `InvariantError` if a batch would read a block with other tokens, or omit or repeat a token.
 
-    Contents follow only from the batches, not from what the scheduler's parts say about them. With a connector a block
-    may be filled from outside, so the hits of an admission are trusted.
+    Contents are derived only from the batches, not from what the scheduler's parts report about them. With a connector
+    a block may be filled from outside, so hits at admission are trusted.
     """
 
     def __init__(self, scheduler: Scheduler, *, results_are_late: bool) -> None:
@@ -37,8 +37,8 @@ class ContentsChecker(StepObserver):
         self.results_are_late = results_are_late
         self._parts: KVCacheManager = scheduler.kv
         self._progress: dict[Request, Progress] = {}
-        self._contents: dict[tuple[int, int], Content] = {}  # by group of layers and block
-        self._written: list[tuple[int, int]] = []  # by the last batch
+        self._contents: dict[tuple[int, int], Content] = {}  # by (group of layers, block)
+        self._written: list[tuple[int, int]] = []  # computed by the last batch
         self._num_sampled: dict[str, int] = {}
 
     def batch_started(self, batch: Sequence[ScheduledRequest]) -> None:
@@ -91,7 +91,7 @@ class ContentsChecker(StepObserver):
     def _check_hit(
         self, request: Request, tables: Sequence[list[int]], contents: Sequence[Content], begin: int
     ) -> None:
-        """Check the blocks with which a request was admitted: each holds exactly the request's own tokens."""
+        """Check the blocks that a request had at its admission: each must contain exactly the request's own tokens."""
         size = self.scheduler.kv.block_size
         if self.scheduler.gates.has_connector:
             self._contents |= {
@@ -100,7 +100,7 @@ class ContentsChecker(StepObserver):
             return
         if begin % size:
             raise InvariantError(
-                f"{request.request_id} begins at token {begin}, which is not at the end of a block of {size}"
+                f"{request.request_id} begins at token {begin}, which is not a multiple of the block size {size}"
             )
         for group, table in enumerate(tables):
             for block_id, content in zip(table, contents, strict=False):
@@ -135,7 +135,7 @@ class ContentsChecker(StepObserver):
                     self._contents[group, table[index]] = content
 
     def _write(self, own: Progress, begin: int) -> None:
-        """Enter the blocks that a share fills with known tokens; a block that it fills in part holds no prefix."""
+        """Enter the blocks that a share fills with known tokens; a block that it fills only partly holds no prefix."""
         size = self.scheduler.kv.block_size
         del own.contents[begin // size :]
         num_known = min(own.end, own.request.num_tokens)
@@ -150,7 +150,7 @@ class ContentsChecker(StepObserver):
                     self._contents.pop(place, None)
 
     def _blocks(self, own: Progress, num_tokens: int, first: int = 0) -> Iterator[tuple[int, Content]]:
-        """Yield index and content of each block, from block `first` on, that the first `num_tokens` tokens fill."""
+        """Yield the index and content of each block filled by the first `num_tokens` tokens, from block `first` on."""
         request, size = own.request, self.scheduler.kv.block_size
         parent = own.contents[first - 1] if first else hash((request.cache_salt, request.adapter_id))
         for index in range(first, num_tokens // size):
@@ -162,7 +162,7 @@ class ContentsChecker(StepObserver):
             yield index, parent
 
     def _leave_all(self, requests: Iterable[Request]) -> None:
-        """Forget requests that lost their blocks, whose contents stay."""
+        """Forget requests that lost their blocks; the blocks' contents stay."""
         for request in list(requests):
             if (own := self._progress.pop(request, None)) is not None:
                 self._settle(own)

@@ -1,4 +1,4 @@
-"""Stop strings that are control tokens, such as `<|im_end|>`: text never contains them, so match token ids instead."""
+"""Finds stop strings that are control tokens, such as `<|im_end|>`, by their ids, because texts never contain them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,8 +15,9 @@ def with_control_stops(params: SamplingParams, control_tokens: Mapping[str, int]
         inside = [name for name in control_tokens if name and name in stop]
         if inside and stop not in control_tokens:
             raise ValueError(
-                f"stop {stop!r} has the control token {max(inside, key=len)!r} within it: no text contains a control "
-                f"token, so it would never be found. Use the control token alone"
+                f"stop {stop!r} contains the control token "
+                f"{max(inside, key=len)!r}. No text contains control tokens, so it "
+                f"would never be found. Use the control token alone"
             )
     found = tuple(control_tokens[stop] for stop in params.stop if stop in control_tokens)
     return replace(params, stop_token_ids=(*params.stop_token_ids, *found)) if found else params

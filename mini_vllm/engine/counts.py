@@ -18,7 +18,7 @@ GAUGES = {
     "num_requests_waiting": "Requests that wait to run.",
     "kv_cache_usage_perc": "Share of the blocks in use, 0 to 1.",
 }
-DEFERRED = "deferred"  # among the gauges, so that both reasons and their sum are of one moment
+DEFERRED = "deferred"  # part of the gauges, so that both reasons and their sum describe the same moment
 COUNTERS = {
     "prefix_cache_queries": "Prompt tokens looked up in the cache.",
     "prefix_cache_hits": "Prompt tokens found in the prefix cache.",
@@ -64,7 +64,9 @@ NUM_RECENT = 1_000  # number of requests that a logged hit rate covers, as in vL
 
 
 class BucketCounts:
-    """Counts values by the smallest bound at or above them. One thread writes, any thread may read.
+    """Counts values in buckets: each value in the one with the smallest bound at or above it.
+
+    One thread writes, and any thread may read.
 
     prometheus_client's histogram takes six times as long, for every token of a step.
     """
@@ -96,10 +98,10 @@ def bounds_1_2_5(maximum: int) -> list[int]:
 class Counts:
     """An engine's metrics by name, counted since `EngineStatistics` was created.
 
-    The gauges are as of the newest step or request. `drafts` is None without speculative decoding. `leak` describes
-    blocks that were in use although no request ran. `cache_config` holds the cache settings as strings.
+    The gauges describe the newest step or request. `drafts` is None without speculative decoding. `leak` describes
+    blocks that were in use although no request was running. `cache_config` holds the cache settings as strings.
     `waiting_for` counts waiting requests by the mark of their reason (`engine/reasons.py`), in a step of the last
-    second. `num_rejected` requests came while the waiting queue was full. `recent_lookups` holds, for each of the
+    second. `num_rejected` requests arrived while the waiting queue was full. `recent_lookups` holds, for each of the
     latest 1,000 requests, the prompt tokens looked up in the cache and those found.
     """
 

@@ -55,13 +55,13 @@ class IncrementalDetokenizer:
         return self._accept(final=True)
 
     def stable_text(self) -> str:
-        """Return the text so far, except an end that could become part of a stop string."""
+        """Return the text so far, without an end that could become part of a stop string."""
         return self.text[: max(0, len(self.text) - self._num_held_back)]
 
     def _begin(self, token_ids: list[int]) -> None:
         """Begin a window with tokens whose text has been accepted."""
         self._window, self._num_read = token_ids, len(token_ids)
-        self._accepted = self._decode(token_ids)  # of the window's text
+        self._accepted = self._decode(token_ids)  # a part of the window's text
         self._before: list[str] = []  # the window's most recent texts, while they ended with an incomplete character
 
     def _accept(self, final: bool) -> str | None:
@@ -90,7 +90,7 @@ class IncrementalDetokenizer:
         return self._append(new_text) if new_text else None
 
     def _settled(self, whole: str) -> str:
-        """Return the text that the last `MAX_CHARACTER` tokens, the most in one character, left unchanged."""
+        """Return the text that the last `MAX_CHARACTER` tokens, the maximum per character, left unchanged."""
         if whole not in self._before[-1:]:
             self._before = [*self._before[1 - MAX_CHARACTER :], whole]
         return _common([*self._before, whole[:-1]]) if len(self._before) == MAX_CHARACTER else ""
@@ -104,7 +104,7 @@ class IncrementalDetokenizer:
         return max(len(_common([text, one])) for one in known)
 
     def _shorten(self, whole: str) -> None:
-        """Shorten a window in which no character ends, because every token decodes the window again."""
+        """Shorten a window in which no character ends, because every token decodes the whole window again."""
         num_tokens, num_new = len(self._window), len(whole) - len(self._accepted)
         if num_new == 0 and num_tokens - self._num_read > MAX_CHARACTER and not whole.endswith(INCOMPLETE):
             context, new = self._window[: self._num_read], self._window[self._num_read :]
@@ -113,7 +113,7 @@ class IncrementalDetokenizer:
         elif num_tokens > MAX_WINDOW:
             for start in range(num_tokens - 2 * MAX_CHARACTER, num_tokens - 3 * MAX_CHARACTER, -1):
                 tail = self._decode(self._window[start:])
-                # If every token decodes to one incomplete character, whole characters cannot be told from parts.
+                # If each token alone decodes to an incomplete character, whole characters and parts look the same.
                 is_clear = tail.count(INCOMPLETE) < num_tokens - start or num_tokens > MAX_WINDOW + MAX_CHARACTER
                 if is_clear and whole.endswith(tail) and len(tail) > num_new:
                     num_cut = len(whole) - len(tail)
@@ -128,7 +128,7 @@ class IncrementalDetokenizer:
         if not self._stop or self._num_tokens_before_stop > 0:
             return None
         starts = ((self.text.find(stop, max(0, num_old - len(stop) + 1)), stop) for stop in self._stop)
-        # The stop string completed first, as if text arrived character by character; of those, the longest.
+        # The stop string that is completed first, as if text arrived by character; the longest wins a tie.
         found = min(((start + len(stop), start, stop) for start, stop in starts if start >= 0), default=None)
         if found is None:
             return None
@@ -140,7 +140,7 @@ class IncrementalDetokenizer:
 
 
 def context_of(tokenizer: Tokenizer, prompt_token_ids: Sequence[int]) -> list[int]:
-    """Return the last tokens of a prompt, beginning with a whole character if possible.
+    """Return the last tokens of a prompt, starting at a whole character if possible.
 
     With byte fallback a partial character would corrupt all bytes after it.
     """

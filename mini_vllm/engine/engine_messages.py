@@ -11,13 +11,13 @@ from mini_vllm.engine.llm_engine import LLMEngine
 
 OpenEngine = Callable[[], LLMEngine]  # a function of a module, a method of a picklable object, or a `partial`
 Tell = Callable[[str], None]
-# Watches the engine in its process. The first argument stops the engine with a reason. The second reports a call that
-# is taking long, and an empty text when that call ends.
+# A function that watches the engine in its process. Its first argument is a function that stops the engine with a
+# reason. The second reports a slow call, and an empty string when that call ends.
 Watch = Callable[[Tell, Tell], None]
 
 
 class Opened(NamedTuple):
-    """Reports that the engine is open, with the parts that a server keeps in its process."""
+    """Reports that the engine is open, with the parts that a server keeps in its own process."""
 
     config: EngineConfig
     tokenizer: Tokenizer
@@ -27,7 +27,7 @@ class Opened(NamedTuple):
 class RunFunction:
     """Call a function with the engine, between two steps or during one.
 
-    The function is pickled separately, so that one that the process cannot import fails only its own call.
+    The function is pickled separately, so that only its own call fails if the process cannot import it.
     """
 
     function: bytes
@@ -43,7 +43,7 @@ class AbortRequest:
 
 @dataclass(frozen=True, slots=True)
 class StepOnce:
-    """Take one step of an engine that is paused."""
+    """Take one step of a paused engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class SetPaused:
 
 @dataclass(frozen=True, slots=True)
 class EndProcess:
-    """End the process after the calls made so far."""
+    """End the process after all calls made so far."""
 
 
 EngineMessage = RunFunction | AbortRequest | StepOnce | SetPaused | EndProcess

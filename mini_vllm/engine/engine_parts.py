@@ -17,8 +17,8 @@ from mini_vllm.engine.structured_output import StructuredOutputManager
 class EngineParts:
     """The parts of an `LLMEngine`, assembled by `assembly/build.py`. `config` is resolved.
 
-    `clock` returns seconds and stamps arrivals. `adapter_names` are the adapters of a real model; None: the fake model,
-    which accepts any adapter and image. `model_id` identifies the model. `repetition_penalty` is the default for
+    `clock` returns seconds and stamps arrivals. `adapter_names` are the adapters of a real model; None means the fake
+    model, which accepts any adapter and image. `model_id` identifies the model. `repetition_penalty` is the default for
     requests.
     """
 

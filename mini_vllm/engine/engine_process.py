@@ -44,7 +44,9 @@ logger = logging.getLogger(__name__)
 
 
 class EngineProcess:
-    """Starts a process with an `EngineThread` and offers the same methods. Functions passed to them must be picklable.
+    """Starts a process with an `EngineThread`, and offers the same methods.
+
+    Functions passed to these methods must be picklable.
 
     `deliver`, `on_death` and `notify` are called on a thread of this process. Raises the errors of `open_engine`, and
     `EngineDeadError` if the process exits before the engine is open.
@@ -53,17 +55,17 @@ class EngineProcess:
     def __init__(
         self, open_engine: OpenEngine, deliver: Deliver, on_death: OnDeath, watch: Watch | None, notify: Tell
     ) -> None:
-        # In a forked process torch would wait for threads that do not exist there.
+        # After a fork torch would wait for threads that do not exist in the new process.
         spawn = multiprocessing.get_context("spawn")
         self._connection, theirs = spawn.Pipe()
         self._clocks: Any = [spawn.Value("d", 0.0, lock=False) for _ in range(2)]
         arguments = open_engine, watch, theirs, *self._clocks
         self._process = spawn.Process(target=run_engine, args=arguments, name="mini-vllm-engine", daemon=True)
         self._process.start()
-        # The process exits when this end of the pipe closes, but `multiprocessing` would wait for it before that.
+        # The process exits when this end of the pipe closes, but `multiprocessing` would wait for the process first.
         atexit.register(self.abandon)
         theirs.close()
-        # Callers are on several threads. Reading results must not need the lock for sending: sending blocks while the
+        # Several threads make calls. Reading results must not need the lock for sending: sending blocks while the
         # pipe is full, and the process may itself be blocked until its results are read.
         self._sending, self._noting = threading.Lock(), threading.Lock()
         try:
@@ -118,11 +120,11 @@ class EngineProcess:
         self._send_unless_ended(SetPaused(False))
 
     def end(self) -> None:
-        """Let the process exit after the calls made so far."""
+        """Let the process exit after all calls made so far."""
         self._send_unless_ended(EndProcess())
 
     def abandon(self) -> None:
-        """Kill the process and its children at once, even during a step."""
+        """Kill the process and its children immediately, even during a step."""
         kill_group(self._process)
 
     def give_up(self, reason: str) -> None:
@@ -179,18 +181,21 @@ class EngineProcess:
         self._complete_pending()
 
     def _listen(self) -> None:
-        """Give up the process if its heartbeat stops. Checks are counted, not seconds: the machine may have slept."""
+        """Give up on the process if its heartbeat stops.
+
+        This counts checks instead of seconds, because the machine may have slept.
+        """
         last, num_silent = 0.0, 0
         while not self._over.wait(1.0):
             if not self._process.is_alive():
-                self.abandon()  # its children may still run and keep its end of the pipe open
+                self.abandon()  # its children may still be running and keep its end of the pipe open
             num_silent = num_silent + 1 if self._clocks[1].value == last else 0
             last = self._clocks[1].value
             if num_silent == SECONDS_OF_SILENCE:
                 self.give_up(f"the engine's process has not answered for {num_silent} seconds; the log shows its stack")
 
     def _join_process(self) -> None:
-        """Wait for the process, which exits after it closes its pipe; kill it after `SECONDS_TO_EXIT`."""
+        """Wait for the process, which exits after closing its pipe; kill it after `SECONDS_TO_EXIT`."""
         self._process.join(SECONDS_TO_EXIT)
         self.abandon()
         self._process.join()
@@ -203,9 +208,9 @@ class EngineProcess:
         if isinstance(message, EngineReply):
             with self._noting:
                 future = self._pending.pop(message.call_id, None)
-            if isinstance(message.result, RequestOutput):  # from an aborted request
+            if isinstance(message.result, RequestOutput):  # an output of an aborted request
                 self._pieces.forget(message.result.request_id)
-            if future:  # else `_fail_pending` has failed the call
+            if future:  # otherwise `_fail_pending` has failed the call
                 message.complete(future)
         elif isinstance(message, EngineDeadError):
             self._note_death(message)
@@ -218,11 +223,11 @@ class EngineProcess:
             self._deliver([output for output in outputs if output is not None])
 
     def _complete_pending(self) -> None:
-        """Fail all pending calls after the end of the process, and report its death."""
+        """Fail all pending calls after the process has ended, and report its death."""
         if self._error is None and not self._is_ending:
             self._note_death(self._death_error())
         elif self._error is None:
-            self._on_death(self._death_error())  # some outputs of its last step may be missing
+            self._on_death(self._death_error())  # some outputs of the last step may be missing
         with self._noting:
             self._over.set()
         self._fail_pending()

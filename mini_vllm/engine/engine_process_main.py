@@ -41,12 +41,13 @@ SWITCH_INTERVAL = 0.0005
 def run_engine(
     open_engine: OpenEngine, watch: Watch | None, connection: "Connection[Any, Any]", step: StepClock, beat: StepClock
 ) -> None:
-    """Open the engine, then execute calls from the pipe until an `EndProcess` message or the pipe's closure.
+    """Open the engine, then execute calls from the pipe until an `EndProcess` message arrives or the pipe closes.
 
     The clock `beat` is updated twice a second, unless native code holds the interpreter's lock.
     """
     lead_group()
-    # Ctrl-C reaches every process of a terminal, but the server decides when to end: it lets running requests finish.
+    # Ctrl-C reaches every process of a terminal, but the server decides when to exit, because it lets running requests
+    # finish.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     keep_freed_memory()
@@ -56,7 +57,7 @@ def run_engine(
     try:
         engine = open_engine()
     except BaseException as error:
-        error.__dict__["remote_frames"] = list(traceback.extract_tb(error.__traceback__))  # pickle drops them
+        error.__dict__["remote_frames"] = list(traceback.extract_tb(error.__traceback__))  # pickle loses them
         connection.send_bytes(pickled(error))
         return
     # Everything loaded so far stays, so the garbage collector need not scan torch and the model again (as in vLLM).
@@ -84,7 +85,8 @@ def end_with_parent(beat: StepClock) -> None:
     if sys.platform == "linux":
         import fcntl
 
-        # Native code that holds the interpreter's lock stops this thread; a signal to the group ends it.
+        # Native code that holds the interpreter's lock blocks this thread, but a signal to the group still ends the
+        # process.
         fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)
     if sys.platform != "win32":
@@ -113,7 +115,7 @@ class PipeServer:
             while not isinstance((call := self._connection.recv()).message, EndProcess):
                 self._begin(thread, call)
         except (EOFError, OSError):
-            end_group()  # the server is gone: no reader is left for the outputs of this step
+            end_group()  # the server is gone, so nobody reads the outputs of this step
         thread.end()
         thread.join()
 

@@ -1,4 +1,4 @@
-"""The only thread that uses an engine. It takes steps while there is work and runs calls between them."""
+"""The only thread that uses an engine. It takes steps while there is work, and runs calls between them."""
 
 import logging
 import threading
@@ -20,14 +20,14 @@ from mini_vllm.outputs import RequestOutput
 Result = TypeVar("Result")
 Deliver = Callable[[list[RequestOutput]], None]
 OnDeath = Callable[[EngineDeadError], None]
-StepClock = c_double  # start of the current step, 0 between steps; its memory may be shared by processes
+StepClock = c_double  # start time of the current step, 0 between steps; it may be in shared memory
 MAX_REASON = 2_000
-SECONDS_OF_CALLS = 0.02  # between two steps: one client may send hundreds of requests at once
+SECONDS_OF_CALLS = 0.02  # all calls between two steps: one client may send hundreds of requests at once
 logger = logging.getLogger(__name__)
 
 
 class EngineThread:
-    """Owns an engine and calls `deliver` on this thread with the outputs of every step.
+    """Owns an engine, and calls `deliver` on this thread with the outputs of every step.
 
     A step that raises ends its requests. If ending a request raises twice in a row, the thread stops and calls
     `on_death` last.
@@ -45,7 +45,7 @@ class EngineThread:
         self.error: BaseException | None = None
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._call: Future[Any] = Future()
-        # No call runs after the end, so this lock prevents queueing between the last check of the queue and the end.
+        # No call runs after the end, so this lock keeps calls from entering the queue after its last check.
         self._ending = threading.Lock()
         self._step_clock = StepClock() if step_clock is None else step_clock
         # A daemon thread does not keep the process alive if `end` was never called.
@@ -84,7 +84,7 @@ class EngineThread:
         return future
 
     def call_during_step(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
-        """Call `function`, which must only read the engine, at once on the caller's thread."""
+        """Call `function`, which must only read the engine, immediately on the caller's thread."""
         future: Future[Result] = Future()
         complete(future, lambda: function(self.engine))
         return future
@@ -98,7 +98,7 @@ class EngineThread:
         return self.call(lambda engine: self.step() if engine.has_unfinished_requests() else None)
 
     def pause(self) -> None:
-        """Take no further step until `resume`, except by `step_once`."""
+        """Take no more steps until `resume`, except through `step_once`."""
         self.is_paused = True
 
     def resume(self) -> None:
@@ -121,7 +121,7 @@ class EngineThread:
         self.deliver(outputs)
 
     def end(self) -> None:
-        """End the thread after the calls made so far."""
+        """Stop the thread after all calls made so far."""
         with self._ending:
             self.is_ending = True
         self._interrupt_wait()
@@ -160,7 +160,8 @@ class EngineThread:
         try:
             return self.engine.abort_request(request_id, error)
         except BaseException:
-            # The code that frees blocks may have failed. The failure has reset the engine, so all blocks are free now.
+            # The failed code may be the code that frees blocks. The engine was reset after the failure, so all blocks
+            # are free now.
             return self.engine.abort_request(request_id, error)
 
     def _run(self) -> None:
@@ -182,7 +183,7 @@ class EngineThread:
         return not self.is_paused and self.engine.has_unfinished_requests()
 
     def _run_calls(self) -> bool:
-        """Run queued calls, for `SECONDS_OF_CALLS` if a step is due; wait for one if there is nothing else to do.
+        """Run queued calls, for `SECONDS_OF_CALLS` if a step is due; if there is no other work, wait for a call.
 
         Returns False at the end, when no call is left.
         """

@@ -7,7 +7,7 @@ from mini_vllm.core.scheduler import Scheduler
 
 
 class StalledError(RuntimeError):
-    """Deadlock: every request with blocks waits for more, or has ended and its blocks are never reported as sent."""
+    """Deadlock: every request with blocks waits for more, or has ended but its blocks are never reported as sent."""
 
     @classmethod
     def of(cls, scheduler: Scheduler) -> "StalledError":
@@ -34,7 +34,7 @@ class RunnerError(RuntimeError):
 
 
 class ShuttingDownError(RuntimeError):
-    """The engine takes no more requests."""
+    """The engine accepts no more requests."""
 
 
 class EngineDeadError(RuntimeError):
@@ -53,7 +53,7 @@ class ContextLengthError(ValueError):
     """Prompt plus `max_tokens` exceeds `max_total_tokens`, the limit of the model or of the whole cache."""
 
     def __init__(self, message: str, num_prompt_tokens: int, max_tokens: int, max_total_tokens: int) -> None:
-        super().__init__(message, num_prompt_tokens, max_tokens, max_total_tokens)  # pickling needs all of them
+        super().__init__(message, num_prompt_tokens, max_tokens, max_total_tokens)  # pickling needs all arguments
         self.num_prompt_tokens, self.max_tokens = num_prompt_tokens, max_tokens
         self.max_total_tokens = max_total_tokens
 
@@ -62,4 +62,4 @@ class ContextLengthError(ValueError):
 
 
 class QueueFullError(ValueError):
-    """`max_num_waiting` requests are waiting already. Try again after some have been admitted."""
+    """`max_num_waiting` requests are already waiting. Try again after some have been admitted."""

@@ -12,9 +12,10 @@ IN_MAPPINGS = ("properties", "patternProperties", "$defs", "definitions", "depen
 IN_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 ALONE = ("items", "additionalProperties", "additionalItems", "unevaluatedProperties", "unevaluatedItems",
          "propertyNames", "contains", "not", "if", "then", "else")  # fmt: skip
-MAX_REFS = 1_000  # with more, the search for endless references would take seconds
+MAX_REFS = 1_000  # with more references, the search for endless ones would take seconds
 UUID = "^[0-9a-f]{{8}}-[0-9a-f]{{4}}-{}[0-9a-f]{{3}}-[89ab][0-9a-f]{{3}}-[0-9a-f]{{12}}$"
-# Formats of pydantic, in keywords that llguidance knows. Other formats that it does not know are annotations.
+# Pydantic's formats, written with keywords that llguidance supports. All other formats that it does not support are
+# only annotations.
 FORMATS: dict[str, dict[str, Any]] = {
     **{f"uuid{version}": {"pattern": UUID.format(version)} for version in range(1, 9)},
     "ipvanyaddress": {"anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]},
@@ -46,7 +47,7 @@ def prepare(schema: Any) -> str | None:
 
 @lru_cache
 def _is_known(name: str) -> bool:
-    """Return whether llguidance knows a format."""
+    """Return whether llguidance supports a format."""
     schema = {"type": "string", "format": name}
     return not llguidance().LLMatcher.validate_grammar(llguidance().LLMatcher.grammar_from_json_schema(schema))
 
@@ -69,12 +70,12 @@ def _subschemas(node: Any, place: str = "#") -> Iterator[tuple[str, dict[str, An
 
 
 def _endless(schema: Any) -> list[str]:
-    """Return the `$ref`s that require themselves, so that no value is finite; return [] if values can end."""
+    """Return the `$ref`s that require themselves, which makes every value infinite, or [] if values can end."""
     refs = {node["$ref"] for _, node in _subschemas(schema) if isinstance(node.get("$ref"), str)}
     if len(refs) > MAX_REFS:
         return []
     targets, ends = {ref: _target(schema, ref) for ref in refs}, set[str]()
-    # Start with targets without references, then add those whose required parts can all end.
+    # Start with targets that have no references, then add those whose required parts can all end.
     while found := {ref for ref, target in targets.items() if ref not in ends and _can_end(target, ends)}:
         ends |= found
     return [] if _can_end(schema, ends) else sorted(refs - ends)

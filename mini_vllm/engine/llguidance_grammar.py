@@ -18,7 +18,7 @@ def llguidance() -> Any:
 
 
 def reason_of(error: str) -> str:
-    """Shorten an llguidance error to one line: its first line and, for a regex, the cause from a later line."""
+    """Shorten an llguidance error to one line: its first line and, for a regex, the cause on a later line."""
     head, *more = error.splitlines()
     if head.startswith("NoExtension"):
         return "the grammar allows no text"
@@ -45,8 +45,7 @@ class LLGuidanceGrammar:
         for token_id in tokens:
             if self.is_terminated():
                 return False
-            # The end is tracked here: a matcher accepts only one of several end-of-text tokens, none named in its
-            # grammar.
+            # Track the end here: a matcher accepts only one end-of-text token, and none that its grammar names.
             if token_id in self.eos_token_ids:
                 is_allowed = self._allows(token_id)
             else:
@@ -70,7 +69,7 @@ class LLGuidanceGrammar:
     def rollback(self, num_tokens: int) -> None:
         num_in_matcher = num_tokens - (num_tokens > 0 and self.is_terminated())
         if num_in_matcher and not self.matcher.rollback(num_in_matcher):
-            raise ValueError(f"llguidance cannot take back {num_in_matcher} tokens: {self.matcher.get_error()}")
+            raise ValueError(f"llguidance cannot roll back {num_in_matcher} tokens: {self.matcher.get_error()}")
         del self.tokens[len(self.tokens) - num_tokens :]
 
     def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
@@ -78,7 +77,8 @@ class LLGuidanceGrammar:
             bitmask[row] = -1
             return
         mask = memoryview(bitmask[row]).cast("B")
-        mask[:] = self.matcher.compute_bitmask()[: len(mask)]  # llguidance's mask has more bits than there are tokens
+        # the mask of llguidance has more bits than there are tokens
+        mask[:] = self.matcher.compute_bitmask()[: len(mask)]
         self._require_no_error()  # a failed matcher allows only the end of the text
 
     def _require_no_error(self) -> None:

@@ -28,7 +28,7 @@ from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 
 SECONDS_BETWEEN_LOOKS = 0.001
-MAX_STEPS_TO_SEND = 8  # with a step in flight, sending needs two steps
+MAX_STEPS_TO_SEND = 8  # while a step is in flight, sending takes two steps
 
 
 class LLMEngine:
@@ -51,7 +51,7 @@ class LLMEngine:
         self._in_step: list[str] = []
         self._held: Sequence[str] = ()
         self._idle_steps = 0
-        self.last_failure = 0.0, ""  # when a step failed, by `time.monotonic`, and why
+        self.last_failure = 0.0, ""  # the time of a step's failure (`time.monotonic`) and its error
 
     @property
     def recorder(self) -> TraceRecorder:
@@ -62,8 +62,9 @@ class LLMEngine:
         raise ValueError("this engine records no steps: build it with record=True")
 
     def explain_steps(self) -> None:
-        """Make the records of later steps say why requests got no token. Raises `ValueError` without a recorder."""
-        from mini_vllm.engine.step_reasons import StepReasons  # two modules that few engines need
+        """Make the records of later steps state why requests got no tokens. Raises `ValueError` without a recorder."""
+        # imported here, because few engines need these two modules
+        from mini_vllm.engine.step_reasons import StepReasons
 
         self.recorder.reasons = StepReasons(self.scheduler, self.config)
 
@@ -92,7 +93,7 @@ class LLMEngine:
         """Queue a prompt (text or token ids), with an optional adapter, and images in place of some tokens.
 
         Raises `ValueError` if the request could never be served or `request_id` belongs to an unfinished request.
-        Raises `QueueFullError` if `max_num_waiting` requests are waiting. The engine is unchanged after an error.
+        Raises `QueueFullError` if `max_num_waiting` requests are waiting. An error leaves the engine unchanged.
         """
         params = params or SamplingParams()
         params.validate()
@@ -147,7 +148,7 @@ class LLMEngine:
                 for observer in self.observers:
                     observer.request_aborted(request_id)
             now = self.clock()
-            # An interrupted step may have missed a stop string, or ended the request without an output.
+            # An interrupted step may have missed a stop string, or may have ended the request without an output.
             self._detokenize(request_id, now)
             return self.processor.output(request_id, now, error)
 
@@ -190,7 +191,7 @@ class LLMEngine:
         for observer in self.observers:
             observer.before_schedule()
         scheduler_output = self.scheduler.schedule()
-        # If nothing was scheduled, all other requests wait for the blocks of the running requests.
+        # If nothing was scheduled, every other request waits for blocks that running requests hold.
         self._in_step = list(scheduler_output.num_scheduled_tokens) or [r.request_id for r in self.scheduler.running]
         for observer in self.observers:
             observer.after_schedule(scheduler_output)
@@ -200,9 +201,10 @@ class LLMEngine:
             gates = self.scheduler.gates
             self._require_sent(gates.requests_being_sent)
             if not gates.awaits_others and not gates.break_stall(self.scheduler.requests.values()):
-                check_queues(self.scheduler, "priority")  # forgotten requests do not stall: a restart queues them
+                # forgotten requests do not stall the engine, because a restart queues them again
+                check_queues(self.scheduler, "priority")
                 raise StalledError.of(self.scheduler)
-            time.sleep(SECONDS_BETWEEN_LOOKS)  # leaves the processor to compiling and loading threads
+            time.sleep(SECONDS_BETWEEN_LOOKS)  # gives the processor to threads that compile or load
         return scheduler_output
 
     def _require_sent(self, names: Sequence[str]) -> None:
@@ -276,7 +278,7 @@ class LLMEngine:
         """Turn new tokens into text; a stop string ends the request. Return the number of tokens after it."""
         stop, num_cut = self.processor.take_new_tokens(request_id, now)
         if stop is not None and not self.scheduler.finish_request(request_id, RequestStatus.FINISHED_STOPPED, stop):
-            # It already ended at its maximum length, but the stop string takes precedence.
+            # The request already ended at its maximum length, but the stop string takes precedence.
             self.processor.states[request_id].request.finish(RequestStatus.FINISHED_STOPPED, stop)
         return num_cut
 

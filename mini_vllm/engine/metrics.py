@@ -38,7 +38,7 @@ class Metric:
 
 @dataclass
 class Counter(Metric):
-    """A number that only grows."""
+    """A number that only increases."""
 
     value: int
 
@@ -52,14 +52,14 @@ class Vector(Metric):
 
 @dataclass
 class Gauge(Metric):
-    """A number that goes up and down."""
+    """A number that can increase and decrease."""
 
     value: float
 
 
 @dataclass
 class Histogram(Metric):
-    """`count` values and their `sum`; `buckets` maps each bound, as text, to the number of values up to it."""
+    """`count` values and their `sum`; `buckets` maps each bound, as a string, to the number of values up to it."""
 
     count: int
     sum: float
@@ -100,7 +100,7 @@ def _of_drafts(drafts: DraftStatistics, labels: dict[str, str]) -> Iterator[Metr
 
 
 class StatLogger:
-    """Logs an engine's work since the previous line, at DEBUG if it and the previous line report no tokens.
+    """Logs an engine's work since the previous line; uses DEBUG if this line and the previous one report no tokens.
 
     The hit rate covers the latest 1,000 requests.
     """

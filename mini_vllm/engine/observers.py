@@ -15,8 +15,8 @@ from mini_vllm.core.step_checks import check_samples
 class StepResult:
     """The results of a step.
 
-    `scheduler_output` was its plan. `kept` is `sampled_token_ids` without the tokens after a stop token or string.
-    `ended` holds the requests that the step finished, `drafts` the drafts for the next step.
+    `scheduler_output` was the plan of the step. `kept` is `sampled_token_ids` without the tokens after a stop token or
+    string. `ended` holds the requests that the step finished, `drafts` the drafts for the next step.
     """
 
     scheduler_output: SchedulerOutput
@@ -27,7 +27,7 @@ class StepResult:
 
 
 class StepObserver:
-    """Does nothing at each point. Override the methods you need."""
+    """Does nothing at any point. Override the methods that you need."""
 
     def request_added(self, request_id: str) -> None:
         """A request was queued."""
@@ -57,7 +57,7 @@ class StepObserver:
         """The tokens of the oldest step in flight were applied, stop strings included."""
 
     def step_undone(self) -> None:
-        """The step raised or nothing could be scheduled, so it counts as not taken."""
+        """The step raised an error or nothing could be scheduled, so it counts as not taken."""
 
 
 class DraftStatistics(StepObserver):

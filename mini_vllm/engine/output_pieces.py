@@ -1,4 +1,4 @@
-"""Sends outputs of an engine's process as pieces with only the new parts, and merges them for slow readers."""
+"""Sends outputs of an engine's process as pieces that contain only the new parts, and merges them for slow readers."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -98,7 +98,7 @@ class PieceJoiner:
 class OutputCollector:
     """The newest output of one request, until it is read. (vLLM: `RequestOutputCollector`.)
 
-    A new output is merged with an unread one. So even a slow reader's queue holds one output, and the engine never
+    A new output is merged with an unread one. So even a slow reader's queue holds a single output, and the engine never
     waits for the reader.
     """
 
@@ -109,7 +109,7 @@ class OutputCollector:
         self._is_there = asyncio.Event()
 
     def put(self, output: RequestOutput) -> None:
-        """Store an output, merged with an unread one. Called on the reader's loop."""
+        """Store an output, merged with an unread one. Called on the reader's event loop."""
         if self._output is not None:
             output.new_text = self._output.new_text + output.new_text
             output.num_new_tokens += self._output.num_new_tokens
@@ -117,15 +117,15 @@ class OutputCollector:
         self._is_there.set()
 
     def fail(self, error: Exception) -> None:
-        """Make the reader's `get` raise `error` after any unread output. Called on the reader's loop.
+        """Make the reader's `get` raise `error` after any unread output. Called on the reader's event loop.
 
-        The first error stays: a process that is killed for a reason then also reports its exit code.
+        The first error is kept: a process that is killed for a reason also reports its exit code later.
         """
         self._error = self._error or error
         self._is_there.set()
 
     async def get(self) -> RequestOutput:
-        """Wait for an output and return it. Raises the error of `fail`."""
+        """Wait for an output and return it. Raises the error that was passed to `fail`."""
         await self._is_there.wait()
         output, self._output = self._output, None
         if output is None:

@@ -37,7 +37,7 @@ class OutputProcessor:
         self._undelivered: dict[str, tuple[RequestState, int, int]] = {}
 
     def note_delivered(self) -> None:
-        """Mark every output so far as delivered to the caller."""
+        """Mark all outputs so far as delivered to the caller."""
         self._undelivered = {}
 
     def add_request(self, request: Request, prompt: str | None, now: float) -> None:
@@ -67,8 +67,8 @@ class OutputProcessor:
     def take_new_tokens(self, request_id: str, now: float) -> tuple[str | None, int]:
         """Turn a request's new tokens into text; return the completed stop string, if any.
 
-        Tokens after the stop string, possible in a step with drafts, are removed from the request; also return their
-        number.
+        Tokens after the stop string, which are possible in a step with drafts, are removed from the request; also
+        return their number.
         """
         state = self.states[request_id]
         request, stop, num_tokens = state.request, None, state.request.num_tokens

@@ -38,7 +38,7 @@ class OverlappingEngine(LLMEngine):
     def step(self) -> list[RequestOutput]:
         """Start a step, then apply the previous step and return its outputs; the first call returns an empty list.
 
-        Raises the runner's error in the applied step; all steps in flight are then undone.
+        Raises the runner's error from the applied step; all steps in flight are then undone.
         """
         with self._undoing(self._start_over):
             scheduler_output = self._plan()
@@ -59,7 +59,7 @@ class OverlappingEngine(LLMEngine):
         # A request may have ended since the step was planned, and a new request may have the same id.
         requests = {one.request.request_id: one.request for one in step.batch}
         living = {name for name, request in requests.items() if self.scheduler.requests.get(name) is request}
-        # The drafts stay with the runner, because the scheduler planned placeholders for them.
+        # The runner keeps the drafts, because the scheduler planned placeholders for them.
         runner_output = ModelRunnerOutput(
             only(living, result.sampled_token_ids),
             only(living, result.errors),
@@ -71,7 +71,7 @@ class OverlappingEngine(LLMEngine):
         return outputs
 
     def _compute_lost_blocks(self) -> list[RequestOutput]:
-        """Restart all requests, because the step planned meanwhile reads blocks that were not loaded."""
+        """Restart all requests, because the step that was planned meanwhile reads blocks that were not loaded."""
         self._start_over()
         for observer in self.observers:
             observer.step_undone()

@@ -1,4 +1,4 @@
-"""Finds a part's silent errors while an engine serves, for at most 2% of the time."""
+"""Detects silent errors of a part while an engine serves, using at most 2% of the time."""
 
 import logging
 import time
@@ -20,10 +20,12 @@ logger = logging.getLogger(__name__)
 
 
 class PeriodicChecker(StepObserver):
-    """Checks the whole state about once a second. Raises `InvariantError`, and logs a leak, which makes no text wrong.
+    """Checks the whole state about once a second.
 
-    It also finds a request that gets nothing for `NUM_CHECKS_WITHOUT_PROGRESS` checks in a row. Every step in between
-    must have had tokens left, and also blocks and seats if the request waits first in line.
+    Raises `InvariantError`; a leak, which corrupts no text, is only logged.
+
+    It also detects a request that gets no tokens for `NUM_CHECKS_WITHOUT_PROGRESS` checks in a row. Every step in
+    between must have had tokens left, and also blocks and seats if the request is first in the queue.
     """
 
     def __init__(self, scheduler: Scheduler, clock: Callable[[], float] = time.monotonic) -> None:
@@ -44,7 +46,7 @@ class PeriodicChecker(StepObserver):
         scheduler, began = self.scheduler, self.clock()
         if len(scheduler.running) + len(scheduler.waiting) == len(scheduler.requests) and began < self._due:
             return
-        check_queues(scheduler, "priority")  # any order: a wrong one makes no text wrong
+        check_queues(scheduler, "priority")  # the order does not matter: a wrong hash changes no text
         for request in scheduler.requests.values():
             check_request(request, scheduler)
         self._check_blocks()
@@ -84,7 +86,7 @@ class PeriodicChecker(StepObserver):
         self._begin_interval({request: self._progress[request] for request in now})
 
     def _served_next(self) -> list[Request]:
-        """Return the requests that a step with tokens left must serve, as far as the rules leave no doubt."""
+        """Return the requests that a step with tokens left must serve, if the rules are unambiguous about them."""
         scheduler, kv = self.scheduler, self.scheduler.kv
         num_for_step = len(scheduler.running) + cdiv(scheduler.max_num_batched_tokens, kv.block_size)
         due = list(scheduler.running) if self._min_free_blocks > num_for_step else []
@@ -104,7 +106,7 @@ class PeriodicChecker(StepObserver):
 
 
 def _is_stuck(before: Progress, now: Progress) -> bool:
-    """Return whether a request got no token, and either computed none or was preempted, all while blocks were free."""
+    """Return whether a request got no token, and computed none or was preempted, although blocks were always free."""
     return now == before or (now[1] == before[1] and now[2] > before[2])
 
 

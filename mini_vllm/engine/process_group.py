@@ -1,4 +1,4 @@
-"""Ends a process with everything that it has started: each engine's process leads a group of processes."""
+"""Ends a process together with everything that it has started; each engine's process leads a process group."""
 
 import os
 import signal
@@ -9,14 +9,14 @@ from typing import NoReturn
 
 
 def end_group() -> NoReturn:
-    """End this process at once, with all its children."""
+    """End this process and all its children immediately."""
     if sys.platform != "win32":
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
 def kill_group(process: BaseProcess) -> None:
-    """Kill a process that leads a group, with its children, which may have outlived it."""
+    """Kill a process that leads a group, and its children, which may have outlived it."""
     with suppress(AttributeError, OSError):  # on Windows, before it leads a group, or if none is left
         os.killpg(process.pid or 0, signal.SIGKILL)
     process.kill()

@@ -1,4 +1,4 @@
-"""The vocabulary of reasons: why a request got no token in a step, or which limit cut its share.
+"""Names the reasons why a request got no token in a step, and the limits that reduced its share.
 
 Labels are those of `vllm:num_requests_waiting_by_reason` in vLLM 0.33.0
 (`v1/metrics/loggers.py`): "capacity" for requests in `waiting`, "deferred" for those in `skipped_waiting`.
@@ -17,7 +17,9 @@ Found = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason. `sentence` follows "r5 waits: "; `mark` is for narrow tables; `label` is vLLM's, "" if it has none.
+    """One reason.
+
+    `sentence` follows "r5 waits: ". `mark` is for narrow tables. `label` is vLLM's label, or "" if there is none.
 
     A mark that ends with "!" shows a mistake in a phase: the request could have been served.
     """
@@ -87,17 +89,17 @@ LIMITS = {
 
 
 def sentence_of(found: Found) -> str:
-    """Return a recorded reason as the end of a sentence, numbers included."""
+    """Return a recorded reason as the end of a sentence, with its numbers."""
     return ONE.sub(r"1 \1", REASONS[found["reason"]].sentence.format_map(found))
 
 
 def limit_sentence(found: Found) -> str:
-    """Return a recorded limit in words, numbers included."""
+    """Return a recorded limit in words, with its numbers."""
     return LIMITS[found["limit"]].format_map(found)
 
 
 def cause_of(found: Found, reasons: Mapping[str, Found]) -> Reason:
-    """Return what a request waits for; behind a request that was refused, what that request waits for."""
+    """Return the reason why a request waits; after a refused request, return that request's reason."""
     head = reasons.get(found["by"], found) if found["reason"] == "behind" else found
     return REASONS[head["reason"]]
 

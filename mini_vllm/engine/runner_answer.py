@@ -1,4 +1,4 @@
-"""Checks a runner's output against the batch, and selects the entries of some requests."""
+"""Checks a runner's output against its batch, and selects the entries of some requests."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ def checked_answer(
 ) -> ModelRunnerOutput:
     """Check a runner's output and return it with every token as an `int`.
 
-    Integer types of numpy and torch are accepted, because samplers use both. A float is refused, even a whole number,
+    Integer types of numpy and torch are accepted, because samplers use both. A float is rejected, even a whole number,
     because it would fail later when used as an id. Raises `RunnerError` unless every request that needs a token got a
     token or an error. With drafts it may get more tokens: one for each accepted draft.
     """

@@ -13,13 +13,13 @@ from mini_vllm.electives.async_scheduling import CorrectShare
 from mini_vllm.electives.gates.transferring_runner import run_step
 from mini_vllm.engine.runner_answer import checked_answer
 
-# Every call into torch releases Python's lock. Taking it again may need this long while the engine's thread writes
-# texts. With Python's default of 5 ms a step in flight was slower on a GPU than none (`mini-vllm bench gpu in-flight`).
+# Every call into torch releases Python's lock. Taking it again may take this long while the engine's thread writes
+# text. With Python's default of 5 ms a step in flight was slower on a GPU than none (`mini-vllm bench gpu in-flight`).
 SWITCH_SECONDS = 0.0005
 
 
 class TokensInFlight:
-    """Holds the runner's copies of requests, with tokens that the scheduler does not know yet.
+    """Stores the runner's copies of requests, with tokens that the scheduler does not know yet.
 
     Each step is planned before the previous step ends. So the previous step's sampled and rejected tokens reach the
     runner through these copies, not through the scheduler. (vLLM: `InputBatch` in `v1/worker/gpu_input_batch.py`.)
@@ -71,7 +71,7 @@ class TokensInFlight:
         if not scheduled.draft_token_ids and not num_rejected:
             return scheduled
         corrected = self.correct_share(scheduled, num_rejected, scheduled.request.spec_token_ids)
-        return replace(corrected, block_tables=scheduled.block_tables)  # phase 8 handles only one table
+        return replace(corrected, block_tables=scheduled.block_tables)  # phase 8 supports only one table
 
 
 class RunnerThread:
@@ -89,5 +89,5 @@ class RunnerThread:
         return self._executor.submit(tokens.execute_model, runner, tokens.hand_over(batch))
 
     def forget(self) -> None:
-        """Drop the copies, so that steps started so far do not affect later steps."""
+        """Drop the copies, so that steps started so far do not affect later ones."""
         self._tokens = TokensInFlight(self.correct_share)

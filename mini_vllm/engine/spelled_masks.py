@@ -7,7 +7,7 @@ from mini_vllm.electives.grammar import Bitmask
 
 
 def spelled(masks: Any) -> Any:
-    """Return masks without tokens that lead to a dead end, where the vocabulary lacks the next bytes.
+    """Return masks without the tokens that lead to a dead end, where the vocabulary cannot spell the next bytes.
 
     Raises `ValueError` if the tokens cannot spell any matching text.
     """
@@ -26,7 +26,7 @@ def spelled(masks: Any) -> Any:
 
 
 class SpelledMasks:
-    """Masks that exclude tokens that lead to a state outside `alive`."""
+    """Masks that exclude the tokens that lead to a state outside `alive`."""
 
     def __init__(self, masks: Any, alive: frozenset[int]) -> None:
         self.masks, self.alive = masks, alive

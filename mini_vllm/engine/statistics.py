@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # imported when the first request waits
     from mini_vllm.engine.step_reasons import StepReasons
 
 SECONDS_BETWEEN_LOOKS = 1.0
-WARN_EVERY = 50  # preemptions, as in vLLM V0
+WARN_EVERY = 50  # numbers of preemptions, as in vLLM V0
 # The text is from vLLM's page on optimisation; V1 itself only counts preemptions.
 PREEMPTED = (
     "Sequence group %s is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache space. This "
@@ -58,7 +58,7 @@ class EngineStatistics(StepObserver):
         self.counts.num_rejected += 1
 
     def before_schedule(self) -> None:
-        # One step in a second is explained, which costs less than 0.1% of the engine's time.
+        # Explaining one step per second costs less than 0.1% of the engine's time.
         scheduler = self.engine.scheduler
         if len(scheduler.waiting) and (now := self.engine.clock()) >= self._next_look:
             from mini_vllm.engine.step_reasons import StepReasons
@@ -119,7 +119,7 @@ class EngineStatistics(StepObserver):
         by_source = (state.request.num_prompt_tokens - num_hits, num_hits - num_external, num_external)
         for source, number in zip(SOURCES, by_source, strict=True):
             self.counts.prompt_tokens_by_source[source] += number
-        # Counted once per request, as in vLLM: after a preemption a request finds its own blocks.
+        # Counted once per request, as in vLLM, because a preempted request finds its own blocks again.
         if self.engine.config.enable_prefix_caching and not state.request.sampling_params.skip_reading_prefix_cache:
             counters["prefix_cache_queries"] += state.request.num_prompt_tokens
             self.counts.recent_lookups.append((state.request.num_prompt_tokens, num_hits))
@@ -156,6 +156,6 @@ class EngineStatistics(StepObserver):
             self.counts.leak = leak_of(scheduler)
         deferred = min(scheduler.gates.num_deferred, len(scheduler.waiting))
         used = 1 - scheduler.kv.num_free_blocks / scheduler.kv.num_usable_blocks
-        # One assignment, because a different thread may read the gauges during a step.
+        # A single assignment, because another thread may read the gauges during a step.
         levels = (len(scheduler.running), len(scheduler.waiting), used, deferred)
         self.counts.gauges = dict(zip((*GAUGES, DEFERRED), levels, strict=True))

@@ -1,4 +1,4 @@
-"""Writes down what a step asked phases 2 and 5 about each request, and their answers."""
+"""Records which questions a step asked phases 2 and 5 about each request, and their answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from mini_vllm.electives.tokens_ahead import KVCacheAhead
 from mini_vllm.electives.windows.grouped_kv_cache import GroupedKVCacheManager
 from mini_vllm.electives.wrappers import WrappedChunks, WrappedKVCache
 
-if TYPE_CHECKING:  # 0.13.0's rules, the default, need none of the modules of later releases
+if TYPE_CHECKING:  # the default rules (0.13.0) need no module of a later release
     from mini_vllm.electives.releases.step_state import StepState
 
 
@@ -41,11 +41,12 @@ RUNNING = RequestStatus.RUNNING
 
 
 class StepCalls:
-    """The calls of the newest step. It is a witness of the scheduler until `leave`.
+    """The calls of the newest step. It observes the scheduler until `leave`.
 
-    `asked` holds all requests that phase 5 or phase 2 was asked about; `guarded` and `shortages` hold those that were
-    refused last. `short` are the running requests that were refused blocks, in order; `head` is the last waiting
-    request that was asked about. Most calls pass, so a call that passes stores one tuple: more would slow every step.
+    `asked` contains all requests for which phase 5 or phase 2 was called; `guarded` and `shortages` contain those that
+    were refused last. `short` contains the running requests that were refused blocks, in order; `head` is the last
+    waiting request that was considered. Most calls succeed, so a successful call stores a single tuple: more would slow
+    down every step.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -74,7 +75,7 @@ class StepCalls:
         return inner(*queues, kv=WatchedKVCache(kv, self), chunks=WatchedChunks(chunks, self), **others)
 
     def note(self, request: Request) -> str:
-        """Note that a request was asked about, unless it is noted already, and return its id."""
+        """Record that a request was considered, unless that is already recorded, and return its id."""
         name = request.request_id
         self.asked.setdefault(name, NOT_ASKED)
         if request.status is not RUNNING:
@@ -83,7 +84,7 @@ class StepCalls:
 
 
 class WatchedChunks(WrappedChunks):
-    """Phase 5, whose answers are written down."""
+    """Phase 5 with a record of its answers."""
 
     def __init__(self, inner: ChunkPolicy, calls: StepCalls) -> None:
         super().__init__(inner)
@@ -106,7 +107,7 @@ class WatchedChunks(WrappedChunks):
 
 
 class WatchedKVCache(WrappedKVCache):
-    """Phase 2, whose refusals are written down with their numbers."""
+    """Phase 2 with a record of its refusals and their numbers."""
 
     def __init__(self, inner: KVCacheManager, calls: StepCalls) -> None:
         super().__init__(inner)
@@ -139,7 +140,7 @@ def shortage_of(
     hit_blocks: Sequence[int],
     num_lookahead_tokens: int = 0,
 ) -> Shortage:
-    """Return the numbers of a refusal that has just happened. Nothing has changed since."""
+    """Return the numbers of a refusal that has just occurred. No state has changed since."""
     end = request.num_computed_tokens + len(hit_blocks) * kv.block_size + num_slots
     while isinstance(kv, WrappedKVCache):
         if isinstance(kv, KVCacheAhead):

@@ -1,4 +1,4 @@
-"""Finds in a step's calls why requests got no token, and which limits cut shares."""
+"""Derives from a step's calls why requests got no token, and which limits reduced shares."""
 
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,7 +11,7 @@ from mini_vllm.electives.gates.gated import AdmissionGates, transfers_of
 from mini_vllm.electives.wrappers import WrappedChunks
 from mini_vllm.engine.step_calls import Asked, Shortage, StepCalls, shortage_of
 
-if TYPE_CHECKING:  # 0.13.0's rules, the default, need none of the modules of later releases
+if TYPE_CHECKING:  # the default rules (0.13.0) need no module of a later release
     from mini_vllm.electives.releases.step_state import StepState
 
 Found = dict[str, Any]
@@ -28,7 +28,7 @@ class StepReasons:
         self._left = 0
 
     def of_step(self, plan: SchedulerOutput) -> tuple[dict[str, Found], dict[str, Found]]:
-        """Return the reasons of the requests without a token, and the limits of the shares that were cut.
+        """Return the reasons of the requests without a token, and the limits of the reduced shares.
 
         Call it right after `schedule()`. Both map request ids to a name and the numbers of its sentence.
         """
@@ -36,7 +36,7 @@ class StepReasons:
         victims = {entry.victim_id: entry.cause_id for entry in plan.preempted}
         reasons, limits = dict[str, Found](), dict[str, Found]()
         planned, asked, gates = plan.num_scheduled_tokens, self.calls.asked, self._gate_names
-        others: Found | None = None  # one reason for all in the queue about which nothing was asked
+        others: Found | None = None  # one reason for all queued requests that the step did not consider
         for name, request in self.scheduler.requests.items():
             if name in planned:
                 if request.num_computed_tokens < len(request.all_token_ids) and name in asked:
@@ -79,7 +79,7 @@ class StepReasons:
         return {"reason": "policy"} if self.scheduler.has_policy else {"reason": "no_tokens", "left": left}
 
     def _held(self, request: Request, gate: str | None) -> str:
-        """Return the reason for which a waiting request cannot be admitted whatever is free; "" without one."""
+        """Return why a waiting request cannot be admitted even if everything is free, or ""."""
         transfers = transfers_of(self.scheduler)
         if request.status is RequestStatus.WAITING_FOR_FSM and request.grammar is not None:
             return gate or ("grammar" if not request.grammar.done() else "")
@@ -111,7 +111,7 @@ class StepReasons:
         return {"reason": "blocks", **numbers}
 
     def _unasked(self, *, is_waiting: bool) -> Found:
-        """Return why a step did not even ask for a request."""
+        """Return why a step did not even consider a request."""
         scheduler, calls, last_short = self.scheduler, self.calls, self._last_short
         if scheduler.release is not None and scheduler.release.is_paused:
             return {"reason": "paused"}
@@ -138,7 +138,7 @@ class StepReasons:
         return gates.kv.num_computed_tokens(request, num_computed_tokens)
 
     def _ungranted(self, request: Request, asked: Asked, *, is_waiting: bool) -> Found:
-        """Return why phase 5, with the limits around it, granted no token."""
+        """Return why phase 5, with the limits around it, granted no tokens."""
         release, gate = self._release, self._gate_names.get(request.request_id)
         num_computed_tokens = self._num_computed_tokens(request, asked)
         if not is_waiting and self._is_planned(request):
@@ -173,12 +173,12 @@ class StepReasons:
 
     @property
     def _last_short(self) -> str | None:
-        """The running request for which this step preempted requests, or which was refused blocks."""
+        """The running request for which this step preempted requests, or which got no blocks."""
         caused = [entry.cause_id for entry in self._plan.preempted if entry.cause_id]
         return self.calls.short[-1] if self.calls.short else caused[-1] if caused else None
 
     def _is_planned(self, request: Request) -> bool:
-        """Return whether steps in flight compute all that is known of a running request, or its last token."""
+        """Return whether the steps in flight compute all known tokens of a running request, or its last token."""
         ahead = self.scheduler.max_model_len - 1 - request.num_tokens
         num_tokens = request.num_tokens + min(request.num_tokens_ahead, max(0, ahead))
         if request.num_computed_tokens >= min(num_tokens, self.scheduler.max_model_len - 1):
@@ -192,7 +192,7 @@ class StepReasons:
         return {"reason": "tokens", "budget": budget, "on": most, "most": planned.get(most, 0)}
 
     def _limit(self, request: Request, share: int, asked: Asked) -> Found:
-        """Return which limit bound a share. `schedule()` has counted the share as computed."""
+        """Return which limit determined a share. `schedule()` has counted the share as computed."""
         release, end = self._release, request.num_computed_tokens
         threshold = release.threshold if release is not None else self.config.long_prefill_token_threshold
         _, _, token_budget = asked

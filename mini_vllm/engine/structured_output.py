@@ -1,4 +1,7 @@
-"""Checks requests' grammars at once and compiles them in the background. (vLLM: `v1/structured_output/__init__.py`.)"""
+"""Checks the grammars of requests immediately, and compiles them in the background.
+
+(vLLM: `v1/structured_output/__init__.py`.)
+"""
 
 import json
 import re
@@ -24,7 +27,7 @@ MAX_CACHED, MAX_SHOWN = 64, 5
 MAX_CHARACTERS = 256 * 1024  # llguidance needs 2 s for this many; the time grows quadratically
 ESCAPED = re.compile(r"\\u(?:\{([0-9A-Fa-f]+)\}|([0-9A-Fa-f]{4}))")  # a character in a Lark grammar
 ASCII = tuple(map(chr, range(32, 127)))
-COMPACT = {"whitespace_flexible": False}  # with flexible white space a model may write spaces without end
+COMPACT = {"whitespace_flexible": False}  # with flexible white space a model may write spaces for ever
 Start = Callable[[], Grammar]  # makes the grammar of one request
 
 
@@ -49,7 +52,7 @@ def drop_grammar(request: Request) -> None:
 class StructuredOutputManager:
     """Makes the grammars of requests. Requests with the same parameters share the compiled result.
 
-    Phase 9 handles `regex` and `choice`, llguidance everything else.
+    Phase 9 handles `regex` and `choice`; llguidance handles everything else.
     """
 
     def __init__(self, functions: StructuredOutputFunctions, tokenizer: Tokenizer, vocab_size: int) -> None:
@@ -68,7 +71,7 @@ class StructuredOutputManager:
         """
         if not self.eos_token_ids:
             raise ValueError(
-                "structured_outputs needs a model with an end-of-text token, because otherwise no text could end"
+                "structured_outputs needs a model with an end-of-text token, because otherwise texts could not end"
             )
         source, choice = checked(params)._source or "", tuple(params.choice or ())
         if params.regex is not None or choice:
@@ -99,7 +102,7 @@ class StructuredOutputManager:
             require_spelled(self.vocabulary, "json" if is_json else "grammar", sorted(filter(str.isprintable, needed)))
         matcher = llguidance().LLMatcher(self.llguidance_tokenizer, grammar, log_level=0)
         first = matcher.deep_copy()
-        first.compute_bitmask()  # detects a grammar that allows no text
+        first.compute_bitmask()  # detect a grammar that allows no text
         if first.is_error():
             raise ValueError(f"structured_outputs cannot be compiled: {reason_of(first.get_error())}")
         return lambda: LLGuidanceGrammar(matcher.deep_copy(), self.eos_token_ids)
@@ -130,7 +133,7 @@ def checked(params: StructuredOutputsParams) -> StructuredOutputsParams:
     return replace(params, _source=source)
 
 
-@lru_cache(MAX_CACHED)  # a client may send many requests with one grammar
+@lru_cache(MAX_CACHED)  # a client may send many requests with the same grammar
 def error_in(grammar: str) -> str:
     return str(llguidance().LLMatcher.validate_grammar(grammar))
 

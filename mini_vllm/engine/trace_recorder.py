@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # its modules are needed only by an engine that records
 
 
 class StepRecorder(StepObserver):
-    """Writes the `StepRecord` of each step. The subclass decides which parts to keep, and thus the cost."""
+    """Writes the `StepRecord` of each step. The subclass chooses which parts to store, and so determines the cost."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -121,10 +121,10 @@ class StepRecorder(StepObserver):
 
 
 class TraceRecorder(StepRecorder):
-    """Keeps the record of every step in `steps`, including the whole state of the pool.
+    """Stores the record of every step in `steps`, including the whole state of the pool.
 
     `evicted` is a list to which the scheduler's prefix cache appends the ids of evicted blocks
-    (`ObservedPrefixCache`); each step empties it. With `reasons` a record also says why requests got no token.
+    (`ObservedPrefixCache`); each step empties it. With `reasons` a record also states why requests got no tokens.
     """
 
     def __init__(self, scheduler: Scheduler, evicted: list[int], reasons: "StepReasons | None" = None) -> None:
@@ -157,7 +157,7 @@ class TraceRecorder(StepRecorder):
         self._unsent |= self._finished
         for record in self.steps[self._num_ended :]:
             self._priorities = record.get("priorities", {}) | self._priorities
-            # An interrupt right after `append` leaves these lists shared with the record.
+            # After an interrupt right after `append`, the record shares these lists.
             if record["added"] is not self._added:
                 self._added, self._aborted = record["added"] + self._added, record["aborted"] + self._aborted
         del self.steps[self._num_ended :]

@@ -6,7 +6,7 @@ from functools import cached_property
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.electives.automaton import TrieNode, build_trie
 
-# Every byte of UTF-8. A vocabulary with a token for each byte can write any text and always complete a character.
+# All bytes that occur in UTF-8. A vocabulary with a token for each byte can spell any text and complete any character.
 UTF_8 = frozenset(range(256)) - {0xC0, 0xC1, *range(0xF5, 0x100)}
 
 
@@ -50,8 +50,8 @@ class Vocabulary:
     def __call__(self, text: str) -> list[int]:
         """Return tokens whose bytes are exactly this text, or its longest prefix that tokens can spell.
 
-        The tokenizer's encoding is preferred, because the model was trained on it. But a tokenizer may prepend a blank,
-        change letters (NFC, lower case) and omit unknown characters.
+        The tokenizer's own encoding is preferred, because the model was trained on it. But a tokenizer may prepend a
+        blank, change letters (NFC, lower case) and omit unknown characters.
         """
         known = range(len(self.token_bytes))
         token_ids = [one for one in self.tokenizer.encode(text) if one in known and self.token_bytes[one]]
@@ -86,7 +86,7 @@ class Vocabulary:
         return b"".join(map(self.token_bytes.__getitem__, token_ids))
 
     def _tokens_at(self, text: bytes, start: int) -> list[tuple[int, int]]:
-        """Return each token that `text[start:]` begins with, and its end; the longest comes last."""
+        """Return each token with which `text[start:]` begins, and its end; the longest comes last."""
         node, found = self.trie, list[tuple[int, int]]()
         for end, byte in enumerate(text[start : start + self._max_bytes], start=start + 1):
             if byte not in node.children:

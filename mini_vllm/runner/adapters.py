@@ -25,8 +25,8 @@ from mini_vllm.runner.paged_model import ForwardPass
 
 Bgmv = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], None]
 KEY = re.compile(r"base_model\.model\.(model\.layers\.(\d+)\.(?:self_attn|mlp)\.(\w+_proj))\.lora_([AB])\.weight")
-# These settings describe training, or repeat what the files show. All others, including future ones, must be off,
-# because they may change the product or further layers.
+# These settings describe the training, or repeat facts that the files contain. All other settings, including future
+# ones, must be off: they may change the product or other layers.
 HARMLESS = frozenset(
     "r lora_alpha rank_pattern alpha_pattern use_rslora target_modules exclude_modules layers_to_transform "
     "layers_pattern fan_in_fan_out lora_dropout "
@@ -37,7 +37,8 @@ OFF: tuple[Any, ...] = (False, None, [], {})
 SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "peft_type": ("LORA",),
     "bias": ("none",),
-    "init_lora_weights": (True, False, None, "gaussian", "orthogonal", "eva"),  # others change the base model's weights
+    # other values change the base model's weights
+    "init_lora_weights": (True, False, None, "gaussian", "orthogonal", "eva"),
 }
 
 
@@ -94,13 +95,13 @@ def load_adapter(name: str, path: str | Path) -> Adapter:
             try:
                 found = rank_and_scale(config, path, rank, alpha)
             except (ValueError, TypeError, AttributeError, re.error) as error:
-                raise ValueError(f"adapter {name!r}: rank_pattern or alpha_pattern is wrong: {error}") from error
+                raise ValueError(f"adapter {name!r}: rank_pattern or alpha_pattern is invalid: {error}") from error
             adapter.ranks[layer, module], adapter.scales[layer, module] = found
     return adapter
 
 
 def rank_and_scale(config: Mapping[str, Any], path: str, rank: int, alpha: float) -> tuple[int, float]:
-    """Return a module's rank and its product's factor. Patterns that match its path override `rank` and `alpha`.
+    """Return a module's rank, and the factor of its product. Patterns that match its path override `rank` and `alpha`.
 
     peft: `get_pattern_key` and `update_layer`. Raises `ValueError` for values out of range, `re.error` for invalid
     patterns.
@@ -150,7 +151,8 @@ def with_adapters(model: ForwardPass, adapters: Sequence[Adapter], bgmv: Bgmv) -
     config, dim = model.model.config, model.head_dim
     hidden, inner, heads = config.hidden_size, config.intermediate_size, model.num_heads * dim
     keys = model.num_kv_heads * dim
-    joined: dict[str, tuple[int, dict[str, int]]] = {  # by product: number of inputs, and outputs by module in order
+    # for each product: the number of inputs, and the outputs of each module in order
+    joined: dict[str, tuple[int, dict[str, int]]] = {
         "qkv": (hidden, {"q_proj": heads, "k_proj": keys, "v_proj": keys}),
         "output": (heads, {"o_proj": hidden}),
         "gate_up": (hidden, {"gate_proj": inner, "up_proj": inner}),

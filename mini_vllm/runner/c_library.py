@@ -1,4 +1,4 @@
-"""Compiles and loads C files for this processor; the engine's own files once per machine."""
+"""Compiles C files for this processor and loads them; the engine's own files are compiled once per machine."""
 
 import ctypes
 import os
@@ -98,14 +98,14 @@ def _keep(library: Path, kept: Path) -> None:
 
 
 def torch_threads() -> list[str]:
-    """Return the path of torch's OpenMP library if it is GCC's, else an empty list (macOS uses a different one)."""
+    """Return torch's OpenMP library in a list if it is GCC's, otherwise an empty list (macOS uses another)."""
     return sorted(map(str, (Path(torch.__file__).parent / "lib").glob("libgomp*")))[:1]
 
 
 def _compile(compiler: str, source: Path, options: tuple[str, ...], library: Path) -> str:
     """Compile a file to a library; return "" or the compiler's error."""
     compiled = library.with_suffix(".o")
-    # Use torch's threads, because a second thread pool would compete with them.
+    # Use torch's threads: a second thread pool would compete with them.
     threads = torch_threads()
     openmp = ["-fopenmp"] if threads else []
     # Compile and link separately, because linking with -ffast-math turns off subnormals in the whole process.

@@ -1,4 +1,4 @@
-"""Encodes chats with a model's template, and explains in an error if a message would be lost.
+"""Encodes chats with a model's template, and raises an explained error if a message would be lost.
 
 vLLM: `entrypoints/chat_utils.py`. vLLM infers from a template's syntax whether a message's content must be a string or
 a list of parts. This module tries both forms, with a mark before and after every text.
@@ -35,7 +35,7 @@ def encode_chat(tokenizer: Any, messages: Sequence[Message], tools: Sequence[Too
             raise ValueError(f"message {number} must have a role and a content, both strings, got {message!r:.200}")
     if has_template(tokenizer) and not tokenizer.chat_template:
         raise ValueError(NO_TEMPLATE)
-    reasons: list[tuple[bool, str]] = []  # whether the template expects this form, and the error it makes
+    reasons: list[tuple[bool, str]] = []  # whether the template expects this form, and its error if it does not
     for form in FORMS:
         try:
             lost = _lost(tokenizer, messages, form, tools)
@@ -57,7 +57,7 @@ def has_template(tokenizer: Any) -> bool:
 def _encode(tokenizer: Any, chat: Chat, tools: Sequence[Tool]) -> list[int]:
     if has_template(tokenizer):
         return list(tokenizer.encode(_text(tokenizer, chat, tools), add_special_tokens=False))
-    # Such a tokenizer would encode control tokens in a rendered text as plain text.
+    # This tokenizer would encode the control tokens of a rendered chat as plain text.
     extra = {"tools": [*tools]} if tools else {}
     return list(
         tokenizer.apply_chat_template(chat, tokenize=True, add_generation_prompt=True, return_dict=False, **extra)
@@ -80,7 +80,8 @@ def _lost(tokenizer: Any, messages: Sequence[Message], form: Form, tools: Sequen
     ]
     chat = [{**one, "content": form(content)} for one, content in zip(messages, marked, strict=True)]
     text = _text(tokenizer, chat, tools)
-    found, literal = (set(re.findall(f"{before}({MARK})", text)) for before in ("", REPR))  # once: chats may be long
+    # render once, because chats may be long
+    found, literal = (set(re.findall(f"{before}({MARK})", text)) for before in ("", REPR))
     lost = []
     for place, one in enumerate(messages):
         # Many templates omit the reasoning at the start of earlier answers.

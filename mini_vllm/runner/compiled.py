@@ -1,4 +1,4 @@
-"""Phase 6 in C, compiled for this model and processor: the second optional task and the reference's kernels."""
+"""Phase 6 in C, compiled for this model and processor: the second optional task, and the reference's kernels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -45,7 +45,10 @@ class KernelSizes:
 
 @dataclass(frozen=True, slots=True)
 class CFile:
-    """A C file as read when the engine was built; later edits affect only new engines. `is_ours`: not a learner's."""
+    """The text of a C file when the engine was built; later edits affect only new engines.
+
+    `is_ours` means that it is not a learner's.
+    """
 
     name: str
     code: str
@@ -72,7 +75,7 @@ def compiled_function(name: str, file: CFile, sizes: KernelSizes) -> CFunction:
 
 
 def in_c(steps: RunnerSteps, decodes: Path, kernels: Path | None = None) -> RunnerSteps:
-    """Return steps in which decoding requests use the attention function of a C file.
+    """Return steps in which decoding requests use the attention function from a C file.
 
     The reference's second file, `kernels`, computes the attention of chunks and writes K and V.
     """

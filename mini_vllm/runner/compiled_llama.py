@@ -1,7 +1,7 @@
 """A Llama's forward pass with its layers in C (`llama_layer.c`), if there is a compiler.
 
-In torch a layer is dozens of operators, and launching them costs a small model more than its arithmetic. Here a layer
-is two calls, with phase 6 between them.
+In torch a layer consists of dozens of operators, and launching them costs a small model more than its arithmetic. Here
+a layer consists of two calls, with phase 6 between them.
 """
 
 from typing import Any
@@ -27,13 +27,13 @@ def can_be_compiled(model: Any, *, is_int8: bool = False) -> bool:
     """Return whether C can compute this model: a Llama on a CPU without biases except in Q, K and V."""
     if not is_llama(model) or model.device.type != "cpu" or model.dtype not in DTYPES:
         return False
-    if not torch_threads() or not can_compile():  # on one thread it would be slower than torch on all
+    if not torch_threads() or not can_compile():  # one thread would be slower than all of torch's threads
         return False
     decoder = model.model.layers[0]
     has_biases = any(layer.bias is not None for layer in (decoder.self_attn.o_proj, decoder.mlp.down_proj))
     functions, sizes = layer_functions(model.dtype, is_int8), decoder.self_attn.o_proj.weight.shape
     are_whole = model.config.intermediate_size % functions.columns_of_a_panel() == 0
-    # The gate's and the up projection's panels must cover the same columns, and C reads numbers in pairs or by four.
+    # The panels of the gate and up projections must cover the same columns, and C reads numbers in twos or fours.
     return not has_biases and are_whole and all(size % (4 if is_int8 else 2) == 0 for size in sizes)
 
 
@@ -49,7 +49,8 @@ class CompiledLlama(LlamaModel):
 
     def product(self, *layers: Any) -> PanelProduct:
         """Return one product for linear layers with the same input, and free their original weights."""
-        is_int8 = self.is_int8 and layers[0] is not self.model.lm_head  # rounded logits change most choices
+        # rounding the logits would change most chosen tokens
+        is_int8 = self.is_int8 and layers[0] is not self.model.lm_head
         product = PanelProduct.of(*layers, is_int8=is_int8)
         for layer in layers:
             if layer.weight is not self.embedding:  # the embedding also serves as the lookup table

@@ -1,4 +1,4 @@
-"""The reference's sampler in C, used if there is a compiler."""
+"""The reference's sampler in C, which is used if there is a compiler."""
 
 from array import array
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ def compiled_sample(in_torch: Sample, file: CFile) -> Sample:
         threads = torch.get_num_threads() if logits.numel() >= MIN_SHARED_LOGITS else 1
         addresses = logits.data_ptr(), settings.buffer_info()[0], tokens.buffer_info()[0]
         if _compiled(file, logits.dtype)(num_rows, threads, width, *addresses):
-            raise MemoryError(f"no room for a row of {width:,} logits in float64")
+            raise MemoryError(f"there is no memory for a row of {width:,} logits in float64")
         return tokens.tolist()
 
     return sample

@@ -1,9 +1,9 @@
-"""Checks that a model uses transformers' replaceable attention function and keeps texts in one row separate.
+"""Checks that a model uses transformers' replaceable attention function, and that texts in one row stay independent.
 
 The paged cache puts several requests into one row, with each token's position in its request, and replaces only the
 attention function. A model that adds biases elsewhere, counts positions itself or never calls the function would still
 run, but generate wrong text. So this check computes two short texts in one row, with an attention function that uses
-only its arguments. The logits must equal those of each text by itself. The check runs twice: with both texts at
+only its arguments. The logits must equal those of each text alone. The check runs twice: with both texts at
 position 0, and with the second ending at the last position, because some models derive angles or tables from the
 largest position.
 """
@@ -18,16 +18,18 @@ from transformers import AttentionInterface
 from transformers.cache_utils import Cache
 
 CONTRACT_NAME = "mini_vllm_contract"
-TEXT_OF_TOKEN = (1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1)  # interleaved: distances in the row differ from those in the text
+# the sequences are interleaved, so distances in the row differ from those in the sequence
+TEXT_OF_TOKEN = (1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1)
 UNSUPPORTED = ("softcap", "s_aux", "position_bias", "alibi")
-TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 2e-2}  # difference, relative to the largest logit
+# maximum difference, relative to the largest logit
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 2e-2}
 
 
 @dataclass(slots=True)
 class AttentionShape:
-    """Records the attention function's calls: layers in call order, their windows, and [heads, size] of K and V.
+    """Records the attention function's calls: the layers in call order, their windows, and [heads, size] of K and V.
 
-    `text_of_token` [T] is an input: the number of the text that each token belongs to.
+    `text_of_token` [T] is an input: the number of the text that contains each token.
     """
 
     text_of_token: Tensor
@@ -70,7 +72,10 @@ def attend_in_one_row(
     sliding_window: int | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attend causally within each text of the row; shapes as in `attend`. Raises `ValueError` for an unfit model."""
+    """Attend causally within each text of the row; shapes as in `attend`.
+
+    Raises `ValueError` for an unsuitable model.
+    """
     model_type = type(module).__name__
     if contract is None:
         raise ValueError(f"{model_type} does not pass on keyword arguments, so a batch cannot reach its attention")
@@ -107,8 +112,8 @@ def check_attention_contract(model: Any, longest: int) -> AttentionShape:
         return _check(model, longest)
     except (IndexError, RuntimeError) as error:
         if "meta tensors" in str(error):
-            raise  # the model's code needs numbers: nothing is wrong with the model
-        raise ValueError(f"{model.config.model_type} cannot compute a text of {longest} tokens: {error}") from error
+            raise  # the model's code needs real numbers, so the model itself is not at fault
+        raise ValueError(f"{model.config.model_type} cannot compute a prompt of {longest} tokens: {error}") from error
     finally:
         model.set_attn_implementation(before)
 
@@ -174,14 +179,14 @@ def _require_plain_stack(model_type: str, num_layers: int, contract: AttentionSh
     if contract.layers != list(range(num_layers)):
         raise ValueError(
             f"{model_type} has {num_layers} layers, but its attention function was called in layers "
-            f"{contract.layers}: it is not a plain stack of attention layers"
+            f"{contract.layers}: the model must be a plain stack of attention layers"
         )
     shapes = contract.kv_shapes
     if len(set(shapes)) > 1:
         other = next(layer for layer, shape in enumerate(shapes) if shape != shapes[0])
         raise ValueError(
             f"{model_type} has K and V of {shapes[0][0]} heads of {shapes[0][1]} in layer 0, and of {shapes[other][0]} "
-            f"heads of {shapes[other][1]} in layer {other}; the cache gives all layers one shape"
+            f"heads of {shapes[other][1]} in layer {other}; all layers must have one shape"
         )
 
 

@@ -1,4 +1,4 @@
-"""Finds the tokens that end a text: in the generation config, the model config or the tokenizer, in this order."""
+"""Finds the tokens that end a text, in the generation config, the model config or the tokenizer, in this order."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class EndTokens:
-    """A model's end tokens, the file that names them, and further tokens that other files name."""
+    """A model's end tokens, the file that defines them, and further tokens that other files define."""
 
     token_ids: frozenset[int]
     source: str

@@ -1,8 +1,8 @@
-"""A fake model on integers, without weights and torch, whose text changes with any wrong slot.
+"""A fake model on integers, without weights or torch, whose text changes if any slot is wrong.
 
 Its "KV cache" stores the token itself in the token's slot. The next token is a hash of all tokens of the request *as
-read back through its block table*. So a wrong block, slot, position or prefix hit always changes the text, as
-does a mixed-up image, because the slots of an image's tokens store its content.
+read back through its block table*. So a wrong block, slot, position or prefix hit always changes the text. So does a
+mixed-up image, because the slots of an image's tokens store its content.
 """
 
 from array import array

@@ -1,4 +1,4 @@
-"""Fills a model's parameters from a folder's tensors. Missing or unknown tensors raise an error with their names."""
+"""Fills a model's parameters with a folder's tensors. Missing or unknown tensors raise an error with their names."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -14,7 +14,7 @@ from transformers.utils import logging
 from mini_vllm.runner.model_files import DTYPES, KNOWN_NUMBERS, StoredTensor, one_line, some
 from mini_vllm.runner.stored_tensors import without_numbers
 
-# Parts of names left by training wrappers: DDP, torch.compile, FSDP, activation checkpointing, PEFT.
+# Parts of names that training wrappers add: DDP, torch.compile, FSDP, activation checkpointing, PEFT.
 WRAPPERS = re.compile(
     r"^(module\.|base_model\.model\.)+|_orig_mod\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\."
 )
@@ -22,7 +22,7 @@ WRAPPERS = re.compile(
 
 @contextmanager
 def quiet(*, bar: bool = False) -> Iterator[None]:
-    """Suppress transformers' output while it loads, except the progress bar if `bar` is True."""
+    """Suppress the output of transformers while it loads a model, except the progress bar if `bar` is True."""
     before, had_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     if not bar:
@@ -36,7 +36,7 @@ def quiet(*, bar: bool = False) -> Iterator[None]:
 
 
 def plain_names(folder: Path, names: Mapping[str, Any], prefix: str) -> dict[str, str]:
-    """Map each tensor's name to its name without wrappers. Raises `ValueError` if two name the same parameter.
+    """Map each tensor's name to its name without wrappers. Raises `ValueError` if two of them name the same parameter.
 
     `prefix` is the name of the part below the head, such as `model` in `model.layers`; transformers adds or removes it.
     """
@@ -51,7 +51,10 @@ def plain_names(folder: Path, names: Mapping[str, Any], prefix: str) -> dict[str
 
 
 def skeleton(folder: Path, config: Any, stored: Mapping[str, StoredTensor], dtype: str) -> Any:
-    """Return the model without numbers, on the device `meta`. Raises `ValueError` like `fill` or if quantized."""
+    """Return the model without numbers, on the device `meta`.
+
+    Raises `ValueError` like `fill`, or if the model is quantized.
+    """
     if small := sorted(name for name, one in stored.items() if one.dtype not in KNOWN_NUMBERS):
         raise _quantized(folder, small, stored)
     kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
@@ -102,7 +105,7 @@ def fill(folder: Path, config: Any, tensors: Mapping[str, Any], dtype: str, devi
 
 
 def ignored_tensors(model: Any, names: Collection[str]) -> list[str]:
-    """Return the tensors that the model lacks and that its class lists as ignored."""
+    """Return the tensors that the model does not have and that its class lists as ignored."""
     state, prefix = model.state_dict(), f"{model.base_model_prefix}."
     patterns = [*(model._keys_to_ignore_on_load_unexpected or ()), r"rotary_emb\.inv_freq", r"(^|\.)position_ids$"]
     plain = {name: WRAPPERS.sub("", name) for name in names}

@@ -14,14 +14,14 @@ def find_folder(name: str, *, download: bool = True) -> Path:
     try:
         if path.exists():
             return path
-        from huggingface_hub import snapshot_download  # only hub names need it
+        from huggingface_hub import snapshot_download  # needed only for hub names
 
         fetch = partial(snapshot_download, name, ignore_patterns=[*NOT_NEEDED], local_files_only=not download)
         found = Path(fetch(allow_patterns=[*FILES]))
         return found if any(found.glob("*.safetensors")) else Path(fetch(allow_patterns=[*PICKLED]))
     except PermissionError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-    except (OSError, ValueError) as error:  # unknown name, or no network
+    except (OSError, ValueError) as error:  # the name is unknown, or there is no network
         raise ValueError(
             f"no model at {name!r}: it is not a local folder with config.json and weights, and the hub returned "
             f"none. Without a network, pass the path of a `save_pretrained` directory, download the model once "

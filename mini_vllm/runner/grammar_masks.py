@@ -1,6 +1,6 @@
 """Masks the logits of tokens that grammars forbid, also after drafts. (vLLM: `apply_grammar_bitmask`.)
 
-The runner advances grammars by the tokens in the requests. So they are correct with a step in flight, after a
+The runner advances grammars according to the tokens of the requests. So they are correct with a step in flight, after a
 preemption and after a failed step.
 """
 
@@ -12,15 +12,15 @@ from mini_vllm.core.cdiv import cdiv
 from mini_vllm.electives.grammar import DEAD_END, Bitmask, StructuredOutputFunctions, fill_after_drafts, follow
 from mini_vllm.runner.logits_processors import Rows
 
-MAX_KEPT_BYTES = 32 << 20  # 5,457 masks of the embedded model's 1,537 tokens
+MAX_KEPT_BYTES = 32 << 20  # enough for 5,457 masks of the embedded model's 1,537 tokens
 
 
 class GrammarMasks:
-    """Masks the logits of steps. Most masks recur, so each is cached as the row that it adds to the logits."""
+    """Masks the logits of steps. Most masks recur, so each is cached as a row to add to the logits."""
 
     def __init__(self, functions: StructuredOutputFunctions) -> None:
         self.functions = functions
-        self._kept: dict[bytes, Tensor] = {}  # [vocab] by the bits of a mask: 0, or minus infinity
+        self._kept: dict[bytes, Tensor] = {}  # [vocab] for each mask: 0 for an allowed token, otherwise minus infinity
 
     def apply(self, rows: Rows, logits: Tensor) -> tuple[Tensor, dict[str, str]]:
         """Return logits [S, vocab] with minus infinity for forbidden tokens, and errors by request id.
@@ -31,12 +31,12 @@ class GrammarMasks:
         if all(one.request.grammar is None for one, _ in rows):
             return logits, {}
         bitmask, errors = self._fill(rows, cdiv(logits.shape[1], 32))
-        masks = bitmask.view(f"V{bitmask[0].nbytes}")[:, 0].tolist()  # the bytes of each row
+        masks = bitmask.view(f"V{bitmask[0].nbytes}")[:, 0].tolist()  # the number of bytes of each row
         try:
             added = [self._kept[mask] for mask in masks]
         except KeyError:
             for row, mask in enumerate(masks):
-                if not any(mask):  # an empty mask is never cached, so it is found here
+                if not any(mask):  # an empty mask is never cached, so it is always detected here
                     errors.setdefault(rows[row][0].request.request_id, DEAD_END)
                     masks[row] = b"\xff" * len(mask)
             self._keep(masks, logits)

@@ -1,6 +1,6 @@
 """Runs decode steps as CUDA graphs: records a forward pass's kernel launches once and replays them in each step.
 
-A graph replays the same kernels on the same addresses, so each graph has a fixed batch size and separate input tensors.
+A graph replays the same kernels on the same addresses, so each graph has a fixed batch size and its own input tensors.
 There is one graph per size in `bucket_sizes`; a batch is padded to the next size. (vLLM: `cudagraph_capture_sizes`.)
 """
 
@@ -15,7 +15,7 @@ from mini_vllm.runner.paged_model import ForwardPass
 from mini_vllm.runner.steps import FlatBatch, dummy_batch
 
 WARM_UP_STEPS = 2
-MAX_GRAPH_REQUESTS = 256  # for a larger batch the launches are cheap compared with its arithmetic
+MAX_GRAPH_REQUESTS = 256  # for a larger batch the launches cost little compared with the arithmetic
 
 
 def bucket_sizes(max_num_seqs: int) -> list[int]:
@@ -99,7 +99,7 @@ class GraphedModel:
 
 
 def with_graphs(model: ForwardPass, max_num_seqs: int, longest_table: int) -> GraphedModel:
-    """Return the model with graphs. Raises `ValueError` if a part of the model cannot be recorded.
+    """Return the model with its graphs. Raises `ValueError` if a part of the model cannot be recorded.
 
     Running without graphs would be slow at small batches, and the reason would stay hidden.
     """
@@ -107,5 +107,5 @@ def with_graphs(model: ForwardPass, max_num_seqs: int, longest_table: int) -> Gr
         return GraphedModel(model, max_num_seqs, longest_table)
     except RuntimeError as error:
         raise ValueError(
-            f"decode steps cannot be recorded as CUDA graphs ({error}); enforce_eager=True runs without them"
+            f"decode steps cannot be recorded as CUDA graphs ({error}): set enforce_eager=True to run without them"
         ) from error

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Integers = NDArray[np.int64]
-MAX_GROUP_SLOTS = 4096  # so that a group's copied K and V stay in the CPU's cache until attention reads them
-MAX_PIECE_QUERIES = 128  # a longer chunk is cut, because the tokens of a piece need no keys of later pieces
+MAX_GROUP_SLOTS = 4096  # small enough that a group's copied K and V stay in the CPU's cache until attention reads them
+MAX_PIECE_QUERIES = 128  # a longer chunk is split, because a piece's tokens do not attend to later pieces
 MAX_WASTED_PAIRS = 512  # query-key pairs of padding in a group, above which a new group is cheaper
 
 
@@ -23,7 +23,7 @@ class RequestGroup:
     """A rectangle of N requests, or pieces of long chunks, with Q tokens each, over B blocks (S slots).
 
     `rows` [N, Q] int64 are the tokens' rows in the flat batch; a request with fewer than Q tokens repeats its last row.
-    `block_tables` [N, B] int64 are cut to the longest; shorter tables keep the padding of the batch's table. `mask`
+    `block_tables` [N, B] int64 are cut to the longest one; shorter tables keep the padding of the batch's table. `mask`
     [N, 1, Q, S] float32 is 0 where a token may attend and minus infinity elsewhere.
     """
 
@@ -67,7 +67,7 @@ def group_requests(
 
 
 def _cut(queries: Integers, seq_lens: Integers, block_size: int) -> _Pieces:
-    """Cut long chunks into pieces; a short chunk is one piece."""
+    """Split long chunks into pieces; a short chunk is a single piece."""
     counts = -(-queries // MAX_PIECE_QUERIES)
     owners = np.repeat(np.arange(len(queries)), counts)
     offsets = (np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)) * MAX_PIECE_QUERIES
@@ -77,11 +77,11 @@ def _cut(queries: Integers, seq_lens: Integers, block_size: int) -> _Pieces:
 
 
 def _similar(pieces: _Pieces, max_blocks: int, max_waste: float) -> Iterator[Integers]:
-    """Yield each group as indices of its pieces, longest first; a group takes pieces while padding is small."""
+    """Yield each group as indices of its pieces, longest first; pieces join a group while the padding is small."""
     order = np.lexsort((pieces.blocks, pieces.lengths))[::-1]
     while len(order):
         lengths, blocks = pieces.lengths[order], pieces.blocks[order]
-        # Entry i is about a group of the first i + 1 pieces: a rectangle as wide as its widest piece.
+        # Entry i describes a group of the first i + 1 pieces: a rectangle as wide as the widest of them.
         counts, widths = np.arange(1, len(order) + 1), np.maximum.accumulate(blocks)
         waste = counts * lengths[0] * widths - np.cumsum(lengths * blocks)
         fits = (waste <= max_waste) & (counts * widths <= max_blocks)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class KVCacheGroups:
-    """The window of each layer; None is full attention. (vLLM: `KVCacheConfig.kv_cache_groups`.)
+    """The window of each layer; None means full attention. (vLLM: `KVCacheConfig.kv_cache_groups`.)
 
-    All windows are equally long. Layers of different groups share a tensor of the KV cache, because they never hold the
-    same block. So the number of tensors is the number of layers in the larger group.
+    All windows have the same length. Layers of different groups share a tensor of the KV cache, because they never hold
+    the same block. So there are as many tensors as layers in the larger group.
     """
 
     window_of_layer: tuple[int | None, ...]

@@ -1,8 +1,8 @@
 """A Llama's forward pass, written out to replace transformers' modules.
 
-transformers' modules support every architecture; their overhead costs as much as the arithmetic of a small batch.
-Llama, Mistral, Qwen2 and Qwen3 need the same few lines. (vLLM: `model_executor/models/llama.py`; nano-vLLM does the
-same.)
+transformers' modules support every architecture, but their overhead costs as much as the arithmetic of a small batch.
+Llama, Mistral, Qwen2 and Qwen3 need only the same few lines. (vLLM: `model_executor/models/llama.py`; nano-vLLM does
+the same.)
 """
 
 from collections.abc import Callable
@@ -21,7 +21,8 @@ from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.steps import FlatBatch, PagedAttention, RunnerSteps, WriteKV
 
 ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-FIXED_ROPE_TYPES = ("default", "linear", "llama3", "yarn")  # others change their frequencies with the text's length
+# other types change their frequencies with the sequence length
+FIXED_ROPE_TYPES = ("default", "linear", "llama3", "yarn")
 
 Product = Callable[[Tensor], Tensor]
 
@@ -99,10 +100,10 @@ class LlamaModel(PagedModel):
         for number, layer in enumerate(self.layers):
             hidden += self._attention(number, hidden, cos, sin, flat)
             hidden += self._mlp(layer, hidden)
-        # Only rows that sample a token, because the product with the vocabulary is the largest of all.
+        # Only rows that sample a token: the product with the vocabulary is the largest of all products.
         return self.logits(self._norm(hidden[flat.logits_indices], self.last_norm))
 
-    # Separate methods free a layer's intermediate tensors on return, so that the next layer can reuse the memory.
+    # Separate methods free a layer's intermediate tensors on return, and the next layer reuses the memory.
     def _attention(self, number: int, hidden: Tensor, cos: Tensor, sin: Tensor, flat: FlatBatch) -> Tensor:
         layer, batch = self.layers[number], flat.of_layers(self.group_of_layer[number])
         key_cache, value_cache = self.key_caches[number], self.value_caches[number]
@@ -159,6 +160,6 @@ def is_llama(model: Any) -> bool:
 
 
 def paged_model(loaded: LoadedModel, steps: RunnerSteps, num_blocks: int, block_size: int) -> PagedModel:
-    """Return a model with a KV cache: a `LlamaModel` for the Llama family, else transformers' modules."""
+    """Return a model with a KV cache: a `LlamaModel` for the Llama family, otherwise transformers' modules."""
     kind = LlamaModel if is_llama(loaded.model) else PagedModel
     return kind(loaded, steps.write_kv, steps.paged_attention, num_blocks, block_size, steps.windows)

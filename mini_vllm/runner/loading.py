@@ -1,4 +1,4 @@
-"""Loads a model and its tokenizer from a directory or hub; refuses models that the paged cache cannot serve."""
+"""Loads a model and its tokenizer from a directory or hub; rejects models that the paged cache cannot serve."""
 
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -30,7 +30,7 @@ NUM_COMPARED_WEIGHTS = 64
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A transformers model and the sizes that determine its KV cache. `digest` identifies its weights.
+    """A transformers model, and the sizes that determine its KV cache. `digest` identifies its weights.
 
     `repetition_penalty` is the default for requests.
     """
@@ -56,14 +56,14 @@ class LoadedModel:
 
 
 def pick_device() -> torch.device:
-    """Return the GPU if torch has one, else the CPU."""
+    """Return the GPU if torch finds one, otherwise the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def load_model(
     name_or_path: str | None = None, dtype: str = "float32", *, prepack_weights: bool = False
 ) -> tuple[LoadedModel, ModelTokenizer]:
-    """Load a decoder-only model and its tokenizer; None is the embedded model.
+    """Load a decoder-only model and its tokenizer; None means the embedded model.
 
     `prepack_weights` makes the model faster on a CPU, but it can then no longer be saved or trained. Raises
     `ValueError` if the model cannot be found, or if the paged cache does not support its attention.
@@ -73,7 +73,7 @@ def load_model(
     folder, tokenizer, ends = open_model(name_or_path)
     loaded = replace(_load_weights(folder, dtype), eos_token_ids=ends.token_ids)
     warn_of_settings(folder.generation_config)
-    set_threads_for(loaded.model)  # before packing, because packed weights are not counted as parameters
+    set_threads_for(loaded.model)  # must precede packing, because packed weights do not count as parameters
     if prepack_weights:
         pack_linear_layers(loaded.model)
     return loaded, ModelTokenizer(tokenizer, ends.token_ids)
@@ -100,22 +100,22 @@ def load_draft_model(config: EngineConfig) -> LoadedModel:
 
 
 def set_threads_for(model: Any) -> None:
-    """Run a small model on one thread and a larger one on all, unless OMP_NUM_THREADS is set.
+    """Run a small model on one thread and a larger one on all threads, unless OMP_NUM_THREADS is set.
 
-    The matrices of a small one are too small to split. `StepThreads` chooses again before each step.
+    The matrices of a small model are too small to split. `StepThreads` chooses again before each step.
     """
     if not NUM_THREADS.get():
         torch.set_num_threads(1 if is_small(model) else all_threads())
 
 
 def is_small(model: Any) -> bool:
-    """Return whether a model with plain weights has fewer than `SMALL_MODEL_PARAMETERS`."""
+    """Return whether a model with plain weights has fewer than `SMALL_MODEL_PARAMETERS` parameters."""
     num_parameters: int = sum(weight.numel() for weight in model.parameters())
     return num_parameters < SMALL_MODEL_PARAMETERS
 
 
 def _load_weights(folder: ModelFolder, dtype: str) -> LoadedModel:
-    folder.skeleton(dtype)  # raises before any weight is read
+    folder.skeleton(dtype)  # raises an error before any weight is read
     model = folder.load(dtype, bar=not folder.path.is_relative_to(EMBEDDED_MODEL))
     return described(folder, model.to(pick_device()).eval())
 
@@ -125,7 +125,7 @@ def inspect(folder: ModelFolder) -> tuple[Any, LoadedModel | None]:
 
     Raises `ValueError` like `load_model`.
     """
-    model = folder.skeleton("bfloat16")  # without numbers, transformers computes experts only in this dtype
+    model = folder.skeleton("bfloat16")  # on tensors without numbers, transformers computes experts only in this dtype
     try:
         return model, describe_model(model)
     except ValueError as error:
@@ -145,7 +145,7 @@ def described(folder: ModelFolder, model: Any) -> LoadedModel:
 def describe_model(model: Any) -> LoadedModel:
     """Return a model with the sizes that the KV cache needs. Raises `ValueError` if the cache cannot serve it.
 
-    The model computes a few tokens, because a config does not show how the attention behaves. Without numbers (on the
+    The model computes a few tokens, because its config does not show how the attention behaves. Without numbers (on the
     device `meta`) only its sizes and function calls are checked.
     """
     config = model.config
@@ -178,7 +178,7 @@ def digest_of(model: Any) -> str:
 
 
 def layer_groups(config: Any, windows: list[int | None], longest: int) -> KVCacheGroups:
-    """Group layers by these observed windows. Raises `ValueError` if the windows contradict the config.
+    """Group the layers by these observed windows. Raises `ValueError` if the windows contradict the config.
 
     A window at least as long as the `longest` text counts as full attention.
     """
@@ -187,6 +187,6 @@ def layer_groups(config: Any, windows: list[int | None], longest: int) -> KVCach
     if told != windows or len(set(windows) - {None}) > 1:
         raise ValueError(
             f"{config.model_type} calls the attention of its layers with the windows {windows}, and its config has "
-            f"{told}; the cache supports a single window length, the same in both"
+            f"{told}; both must name the same single window length"
         )
     return KVCacheGroups(tuple(None if one is None or one >= longest else one for one in windows))

@@ -1,7 +1,8 @@
-"""Changes logits before a token is sampled, and computes the distribution to draw from.
+"""Changes logits before a token is sampled, and computes the distribution from which it is drawn.
 
-`min_tokens`, `logit_bias` and the three penalties are implemented here; temperature, top-k and top-p are transformers'.
-Phase 6's sampler receives the result. (vLLM: `v1/sample/logits_processor/builtin.py` and `v1/sample/ops/penalties.py`.)
+`min_tokens`, `logit_bias` and the three penalties are implemented here; temperature, top-k and top-p use transformers'
+code. Phase 6's sampler receives the result. (vLLM: `v1/sample/logits_processor/builtin.py` and
+`v1/sample/ops/penalties.py`.)
 """
 
 import math
@@ -18,7 +19,7 @@ from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.draws import draw
 from mini_vllm.sampling_params import SamplingParams
 
-Rows = Sequence[tuple[ScheduledRequest, int]]  # each row's request, and the number of drafts before the row's token
+Rows = Sequence[tuple[ScheduledRequest, int]]  # for each row: its request, and the number of drafts before its token
 
 
 def processed_logits(rows: Rows, logits: Tensor) -> Tensor:
@@ -47,7 +48,7 @@ def _process_row(logits: Tensor, request: Request, output_token_ids: Sequence[in
         seen = list({*request.prompt_token_ids, *output_token_ids})
         old = logits[seen]
         changed = torch.where(old > 0, old / params.repetition_penalty, old * params.repetition_penalty)
-        logits[seen] = changed.clamp(max=torch.finfo(old.dtype).max)  # a penalty near 0 would give infinity
+        logits[seen] = changed.clamp(max=torch.finfo(old.dtype).max)  # a penalty near 0 would produce infinity
     if params.frequency_penalty or params.presence_penalty:
         counts = Counter(output_token_ids)
         times = torch.tensor(list(counts.values()), dtype=logits.dtype, device=logits.device)
@@ -74,5 +75,5 @@ def probabilities(logits: Tensor, params: SamplingParams) -> Tensor:
 def draw_token(probs: Tensor, request: Request) -> int:
     """Draw the request's next token from probabilities [vocab]."""
     sums = probs.cumsum(dim=-1)
-    # Rounding may leave the last sum below 1. Dividing by it makes the last sum 1, above every draw.
+    # Rounding may leave the last sum below 1. Dividing by it makes the last sum 1, which is above every random number.
     return int(torch.searchsorted(sums / sums[-1], draw(request), right=True))

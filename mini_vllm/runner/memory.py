@@ -1,6 +1,6 @@
 """Chooses the number of KV cache blocks from the free memory.
 
-On a GPU the largest step runs once first, to measure its memory. (vLLM: `profile_run` of `GPUModelRunner` and
+On a GPU it first runs the largest step, to measure the step's memory. (vLLM: `profile_run` of `GPUModelRunner` and
 `determine_available_memory` of its worker.)
 """
 
@@ -28,9 +28,9 @@ def memory_of(device: torch.device) -> tuple[int, int]:
 def size_kv_cache(
     config: EngineConfig, loaded: LoadedModel, steps: RunnerSteps, draft_model: LoadedModel | None = None
 ) -> int:
-    """Return the number of blocks, including the null block, that fit and could ever be used.
+    """Return the number of blocks that fit and could ever be used, including the null block.
 
-    On a GPU the memory of the largest step, in addition to the weights, stays free. On a CPU the cache is also limited
+    On a GPU the memory of the largest step stays free, in addition to the weights. On a CPU the cache is also limited
     to 4 GiB, because other programs use the same memory. `kv_cache_memory_bytes` replaces these limits. A `draft_model`
     also stores its K and V in every block.
     """
@@ -66,7 +66,7 @@ def _blocks_of(num_bytes: int, block_bytes: int) -> int:
 def largest_batch(num_tokens: int, num_requests: int, longest: int, block_size: int, device: torch.device) -> FlatBatch:
     """Return a step of at most `num_tokens` prompt tokens, divided evenly among requests that all need a token.
 
-    No request has more than `longest` tokens, because a model may lack positions beyond that.
+    No request has more than `longest` tokens, because a model may have no positions beyond that.
     """
     num_tokens = min(num_tokens, num_requests * longest)
     num_requests = min(num_requests, num_tokens)

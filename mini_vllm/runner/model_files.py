@@ -1,4 +1,4 @@
-"""Reads a model folder's JSON and safetensors headers. Does not import torch, so that `info` is quick."""
+"""Reads a model folder's JSON and safetensors headers. It does not import torch, so that `info` is quick."""
 
 import json
 from collections.abc import Collection
@@ -12,8 +12,9 @@ GIT_LFS_POINTER = b"version https://git-lfs"
 GENERATION = "generation_config.json"
 TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*", "tekken.json", "*.tiktoken")
 TOKENIZER_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
-SINGLE_FILES = ("model.safetensors", "pytorch_model.bin")  # transformers uses the first that exists
-DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # safetensors' name: torch's
+SINGLE_FILES = ("model.safetensors", "pytorch_model.bin")  # transformers uses the first file that exists
+# maps the dtype names of safetensors to torch's
+DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 KNOWN_NUMBERS = DTYPES | {
     "BOOL": "bool",
     "U8": "uint8",
@@ -38,7 +39,7 @@ FOREIGN = (  # weight files that are not in transformers' format, by pattern
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor's file, dtype (safetensors' name) and shape."""
+    """A tensor's file, dtype (under safetensors' name) and shape."""
 
     file: Path
     dtype: str
@@ -53,7 +54,7 @@ def one_line(error: BaseException, limit: int = 300) -> str:
 
 
 def some(names: Collection[str], limit: int = 5) -> str:
-    """List up to `limit` names and the number of further names."""
+    """List up to `limit` names, and the number of further names."""
     shown = sorted(names)[:limit]
     return ", ".join(shown) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
@@ -72,7 +73,7 @@ def require_content(file: Path) -> None:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Return the object in a JSON file. Raises `ValueError` with the file and the reason if there is none."""
+    """Return the object in a JSON file. Raises `ValueError` with the file and the reason if there is no object."""
     require_content(file)
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
@@ -84,7 +85,7 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return a model's weight files. Raises `ValueError` if there are none, or if a file is missing."""
+    """Return the weight files of a model. Raises `ValueError` if there are no files or one is missing."""
     for name in SINGLE_FILES:
         index = folder / f"{name}.index.json"
         if (folder / name).exists() or (folder / name).is_symlink():

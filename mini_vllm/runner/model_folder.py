@@ -39,9 +39,9 @@ class ModelFolder:
         with quiet():
             model = skeleton(self.path, self.config, self.stored, dtype)
         model.generation_config = self.generation_config
-        for part in model.modules():  # transformers' warning reads the prompt, which has no numbers
+        for part in model.modules():  # the warning of transformers reads the prompt, which has no numbers here
             part.warn_if_padding_and_no_attention_mask = lambda *_: None
-            if getattr(part, "rope_type", None) == "dynamic":  # it would compare positions, which have no numbers
+            if getattr(part, "rope_type", None) == "dynamic":  # it compares positions, which have no values
                 part.rope_type = "default"
         return model
 
@@ -59,7 +59,7 @@ class ModelFolder:
         """Return the tokens that end a text. Raises `ValueError` for tokens outside the vocabulary."""
         named = {
             GENERATION: self.generation_config.eos_token_id if (self.path / GENERATION).exists() else None,
-            "config.json": self.raw.get("eos_token_id"),  # LlamaConfig would add a 2, which may be any token
+            "config.json": self.raw.get("eos_token_id"),  # LlamaConfig would default to 2, which may be any token
             "tokenizer_config.json": getattr(tokenizer, "eos_token_id", None),
         }
         return find_end_tokens(self.path, named, self.config.vocab_size)
@@ -78,7 +78,10 @@ def open_folder(path: Path) -> ModelFolder:
 
 
 def open_tokenizer(folder: ModelFolder) -> Any:
-    """Return transformers' tokenizer of a folder. Raises `ValueError` if it is missing, damaged or needs code."""
+    """Return transformers' tokenizer of a folder.
+
+    Raises `ValueError` if the tokenizer is missing, damaged or needs code.
+    """
     path = folder.path
     there = tokenizer_files(path)
     try:
@@ -95,12 +98,15 @@ def open_tokenizer(folder: ModelFolder) -> Any:
 
 
 def open_config(path: Path) -> tuple[dict[str, Any], Any]:
-    """Return a folder's config.json, unchanged and as transformers reads it. Raises `ValueError` like `open_folder`."""
+    """Return a folder's config.json, both unchanged and as transformers reads it.
+
+    Raises `ValueError` like `open_folder`.
+    """
     raw, file = read_config(path), path / "config.json"
     try:
         with quiet():
             config = AutoConfig.from_pretrained(path, trust_remote_code=False)
-    except Exception as error:  # a wrong type or a bad combination of values
+    except Exception as error:  # a wrong type or an invalid combination of values
         raise ValueError(f"{file}: {one_line(error)}") from error
     if parts := PARTS & config.sub_configs.keys():
         raise ValueError(f"{path} is not a pure text model ({config.model_type}: {min(parts)}); {SERVES}")

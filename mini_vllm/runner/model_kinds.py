@@ -1,6 +1,7 @@
-"""Recognises a folder's kind by its JSON files and names, and refuses all except text models.
+"""Recognises a folder's kind by its JSON files and names, and rejects all kinds except text models.
 
-Only `read_config` imports transformers: `mini-vllm info` calls `refuse_by_files` first, and is quick for these folders.
+Only `read_config` imports transformers: `mini-vllm info` calls `refuse_by_files` first, and is therefore quick for
+these folders.
 """
 
 from pathlib import Path
@@ -30,7 +31,7 @@ TASKS = {
     "EncoderModel": "an encoder",
 }
 SERVES = "the engine serves decoder-only text models"
-STATES = (  # types whose layers keep a state of fixed size, some or all of them
+STATES = (  # model types in which some or all layers keep a state of fixed size
     "bamba falcon_h1 falcon_mamba jamba mamba mamba2 nemotron_h olmo_hybrid qwen3_next recurrent_gemma rwkv xlstm "
     "zamba zamba2"
 ).split()
@@ -58,7 +59,7 @@ def refuse_by_files(folder: Path) -> dict[str, Any]:
             f"another folder, and pass that with --adapter NAME=PATH"
         )
     if (folder / "modules.json").exists():
-        raise ValueError(f"{folder} holds a sentence-transformers model, which embeds texts; {SERVES}")
+        raise ValueError(f"{folder} holds a sentence-transformers model, which computes embeddings; {SERVES}")
     _refuse_quantized(folder, config)
     _refuse_senses(folder, config)
     _refuse_classes(folder, config)
@@ -70,13 +71,16 @@ def refuse_by_files(folder: Path) -> dict[str, Any]:
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """Return a tokenizer's files. Raises `ValueError` if there are none, or one is empty, damaged or needs code."""
+    """Return the files of a tokenizer.
+
+    Raises `ValueError` if there are no files, or one is empty, damaged or needs code.
+    """
     settings = {name: read_json(folder / name) for name in TOKENIZER_SETTINGS if (folder / name).exists()}
     code = names_code(settings.get("tokenizer_config.json", {}))
     if code and not (folder / "tokenizer.json").exists():
         raise ValueError(
             f"{folder / 'tokenizer_config.json'} needs code from the folder ({code}), which is never run; a "
-            f"tokenizer.json would be enough"
+            f"tokenizer.json would make it unnecessary"
         )
     there = [file for pattern in TOKENIZERS for file in folder.glob(pattern)]
     if not there:
@@ -133,7 +137,7 @@ def _refuse_senses(folder: Path, config: dict[str, Any]) -> None:
 
 
 def _refuse_classes(folder: Path, config: dict[str, Any]) -> None:
-    """Raise `ValueError` for the class of a different task, or a type whose layers keep a state."""
+    """Raise `ValueError` for a class that serves a different task, or a model type whose layers keep a state."""
     file, kind, architectures = folder / "config.json", config.get("model_type"), config.get("architectures")
     if architectures is not None and not (
         isinstance(architectures, list) and all(isinstance(one, str) for one in architectures)
@@ -146,8 +150,8 @@ def _refuse_classes(folder: Path, config: dict[str, Any]) -> None:
         raise ValueError(f"{kind} has an encoder; the engine serves decoder-only models ({file})")
     if kind in STATES:
         raise ValueError(
-            f"{folder} holds {kind}, whose layers keep a state of each text; the cache supports only layers that "
-            f"keep K and V of each token"
+            f"{folder} holds {kind}, whose layers keep a state per sequence; the cache supports only layers that keep "
+            f"K and V of each token"
         )
 
 
@@ -167,7 +171,9 @@ def _refuse_code(folder: Path, config: dict[str, Any]) -> None:
         )
     if kind is None:
         raise ValueError(f"{file} has no model_type")
-    raise ValueError(f"{file} has model_type {kind!r}, which transformers {version} does not know; a newer version may")
+    raise ValueError(
+        f"{file} has model_type {kind!r}, which transformers {version} does not support; a newer version may"
+    )
 
 
 def _refuse_tasks(folder: Path, config: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Checks a model's config before weights are read: whether the cache supports it, and its longest text."""
+"""Checks a model's config before weights are read: whether the cache supports it, and its maximum length."""
 
 import logging
 from typing import Any
@@ -42,22 +42,24 @@ def require_known_attention(config: Any) -> None:
             f"and {SLIDING}"
         )
     if getattr(config, "attn_logit_softcapping", None):
-        raise ValueError(f"{config.model_type} caps its attention logits (attn_logit_softcapping)")
+        raise ValueError(
+            f"{config.model_type} caps its attention logits (attn_logit_softcapping), which the engine does not support"
+        )
     if not hasattr(config, "num_attention_heads"):
-        raise ValueError(f"{config.model_type} has no attention heads in its config")
+        raise ValueError(f"the config of {config.model_type} has no attention heads")
 
 
 def longest_exact_text(config: Any) -> tuple[int, str]:
-    """Return the longest text, in tokens, that other texts in its steps cannot change, and the reason for this limit.
+    """Return the longest text (tokens) that is independent of others in its steps, and the reason for this limit.
 
-    Two scalings of rotary embeddings derive their angles from the largest position in a forward pass, so a text depends
-    on others: `longrope` above its original length, `dynamic` above `max_position_embeddings`. Raises `ValueError` if
-    the config has no maximum length. (vLLM: `_get_and_verify_max_len`.)
+    Two scalings of rotary embeddings derive their angles from the largest position in a forward pass. So a text depends
+    on others: with `longrope` above its original length, with `dynamic` above `max_position_embeddings`. Raises
+    `ValueError` if the config has no maximum length. (vLLM: `_get_and_verify_max_len`.)
     """
     named = getattr(config, "max_position_embeddings", None)
     if type(named) is not int or named < 2:
         raise ValueError(
-            f"{config.model_type} must name its longest text in config.json: max_position_embeddings must be an "
+            f"{config.model_type} must state its maximum length in config.json: max_position_embeddings must be an "
             f"integer of at least 2, got {named!r}"
         )
     limits = [_limit_of(rope, named) for rope in rope_parameters(config)]
@@ -67,7 +69,7 @@ def longest_exact_text(config: Any) -> tuple[int, str]:
 def served_length(config: Any, asked: int | None = None) -> int:
     """Return the maximum length of a text in tokens: `asked`, or `longest_exact_text`.
 
-    Logs a warning if that is less than the config's maximum. Raises `ValueError` if `asked` exceeds
+    Logs a warning if it is below the config's maximum. Raises `ValueError` if `asked` exceeds
     `longest_exact_text`.
     """
     longest, why = longest_exact_text(config)

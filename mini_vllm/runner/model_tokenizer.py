@@ -1,4 +1,4 @@
-"""Adapts a transformers tokenizer. Does not import torch, because a server's process needs no tensors."""
+"""Adapts a transformers tokenizer. It does not import torch, because a server's process needs no tensors."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -17,12 +17,13 @@ class ModelTokenizer:
     def __init__(self, tokenizer: Any, eos_token_ids: frozenset[int]) -> None:
         self.tokenizer = tokenizer
         self.eos_token_ids = eos_token_ids
-        decoder = getattr(tokenizer, "added_tokens_decoder", None)  # in mistral-common it is a method that raises
+        # mistral-common has a method that raises an error instead
+        decoder = getattr(tokenizer, "added_tokens_decoder", None)
         special = decoder.items() if isinstance(decoder, Mapping) else ()
         added = {str(one): token_id for token_id, one in special if one.special}
         self.control_tokens = added | dict(zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True))
         backend: Any = getattr(tokenizer, "backend_tokenizer", None)
-        # For byte-pair encodings transformers makes the same call after checks that cost more than decoding.
+        # For byte-pair encodings transformers makes the same call, but only after checks that cost more than decoding.
         is_plain = type(getattr(backend, "model", None)) is BPE
         self._decode = backend.decode if is_plain else tokenizer.decode if backend is not None else self._decode_known
 
@@ -37,7 +38,7 @@ class ModelTokenizer:
         return str(self._decode(token_ids, skip_special_tokens=True))
 
     def _decode_known(self, token_ids: Sequence[int], **settings: bool) -> str:
-        """Decode with a Python tokenizer, which would raise for token ids that only the model has; omit those."""
+        """Decode with a Python tokenizer, omitting token ids that only the model has, because these raise an error."""
         known = [token_id for token_id in token_ids if token_id < len(self.tokenizer)]
         return str(self.tokenizer.decode(known, **settings))
 

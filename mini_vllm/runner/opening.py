@@ -23,7 +23,7 @@ from mini_vllm.runner.threads.step_threads import StepThreads, step_threads, use
 
 
 class OpenedModel:
-    """A loaded model (a directory or hub name; None is the embedded model) and the config's draft model, if any.
+    """A loaded model (directory or hub name; None: the embedded model), and the config's draft model, if any.
 
     `num_gpu_blocks` comes from the config or from the free memory, and includes the null block. Raises `ValueError` if
     a model cannot be found or served.
@@ -62,7 +62,7 @@ class OpenedModel:
         return with_graphs(paged, self.max_num_seqs, longest_table=cdiv(self.max_model_len, block_size))
 
     def threads(self, paged: ForwardPass, *, has_adapters: bool) -> StepThreads | None:
-        """Return the threads of steps on a CPU. Their number varies only if all of a step is computed in C."""
+        """Return the threads of steps on a CPU. Their number varies only if the whole step is computed in C."""
         if self.loaded.device.type != "cpu":
             return None
         has_torch = has_adapters or self.draft_model is not None or self.loaded.groups.has_windows
@@ -75,12 +75,13 @@ class OpenedModel:
         return self.make_model(self.draft_model, self.steps, num_blocks, block_size)
 
     def disk_store(self, path: str, max_bytes: int, block_size: int, adapters: bytes = b"") -> DiskBlockStore:
-        """Return the store of this model's blocks, in a subfolder of `path` named after its weights as they are used.
+        """Return the store of this model's blocks, in a subfolder of `path` named after a digest of the weights.
 
         `adapters` is a digest of the served adapters, because a block's hash contains only an adapter's name.
         """
         weights = sha256(f"{self.loaded.model.config!r}{self.quantization}".encode() + adapters)
-        for parameter in self.loaded.model.parameters():  # only embeddings and norms if the linear layers are packed
+        for parameter in self.loaded.model.parameters():
+            # counts only embeddings and norms if the linear layers are packed
             weights.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
         return DiskBlockStore(Path(path) / weights.hexdigest()[:16], max_bytes, self.block_like(block_size))
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 ROWS_HINT = 32  # the order is optimised for this number of rows; it was best or equal from 1 to 2048 rows
 SAME_INPUT = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
-MAX_PLAIN_BYTES = 2 * 2**20  # largest layer that also keeps its plain weights, for steps of one row
+MAX_PLAIN_BYTES = 2 * 2**20  # size of the largest layer that also keeps its plain weights, for steps of one row
 PACKED_DTYPES = (torch.float32, torch.bfloat16)
 
 
@@ -30,7 +30,7 @@ def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 class PackedLinear(nn.Module):
-    """One product that replaces one or several `nn.Linear` layers with the same input and does not keep them."""
+    """A product that replaces one or several `nn.Linear` layers with the same input, and frees their weights."""
 
     def __init__(self, layers: Sequence[nn.Linear]) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class PackedLinear(nn.Module):
 
     @cached_property
     def weight(self) -> Tensor:
-        """The exact plain weights, kept after model code has first read them."""
+        """The exact plain weights, cached after model code has first read them."""
         return self.packed.to_dense() if self.plain is None else self.plain.t()
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class PackedLinear(nn.Module):
 
 
 class SharedProduct:
-    """Computes a product on the first `take` and drops it after every layer has taken its columns.
+    """Computes a product on the first `take`, and drops it after every layer has taken its columns.
 
     A `take` with a different input, or a second `take` for the same layer, recomputes the product, so the result always
     matches the input.
@@ -79,7 +79,7 @@ class SharedProduct:
 
 
 class SharedColumns(nn.Module):
-    """Replaces one of the layers of a shared product."""
+    """Replaces one layer of a shared product."""
 
     def __init__(self, shared: SharedProduct, index: int) -> None:
         super().__init__()
@@ -102,9 +102,9 @@ class SharedColumns(nn.Module):
 def pack_linear_layers(model: Any, kind: Any = None) -> int:
     """Replace a model's linear layers with packed ones, in place; return the number of products.
 
-    The plain weights are freed, except those tied to an embedding. `kind` is the class of the products, None for
-    `PackedLinear`. Without its operators, on a GPU or for unsupported dtypes, the model does not change and the result
-    is 0.
+    The plain weights are freed, except those tied to an embedding. `kind` is the class of the products; None means
+    `PackedLinear`. Without these operators, on a GPU or for unsupported dtypes, the model does not change and the
+    result is 0.
     """
     if kind is None and not can_pack(torch.device(model.device), model.dtype):
         return 0
@@ -119,7 +119,7 @@ def _pack_children(module: nn.Module, kind: Any, head: Any) -> int:
         if type(child) is nn.Linear
         and child is not head
         and child.weight.dtype in PACKED_DTYPES
-        and (kind is PackedLinear or child.in_features % 4 == 0)  # C reads integers by four
+        and (kind is PackedLinear or child.in_features % 4 == 0)  # C reads integers in fours
     }
     groups = [names for names in SAME_INPUT if _can_join([linear.get(name) for name in names])]
     alone = linear.keys() - {name for names in groups for name in names}

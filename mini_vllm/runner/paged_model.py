@@ -23,7 +23,7 @@ class ForwardPass(Protocol):
     def block_size(self) -> int: ...
     @property
     def kv_caches(self) -> list[Tensor]:
-        """The tensors of K, then of V, one per layer: [num_blocks, block_size, kv_heads, head_dim]."""
+        """The tensors of K, then those of V, one per layer: [num_blocks, block_size, kv_heads, head_dim]."""
         ...
 
     def forward(self, flat: FlatBatch) -> Tensor:

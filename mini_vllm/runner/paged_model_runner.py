@@ -85,11 +85,11 @@ class PagedModelRunner:
 
 
 def hide_unusable(logits: Tensor) -> Tensor:
-    """Zero non-finite rows of logits [S, vocab], in place; return whether each row was finite [S], on the host.
+    """Set non-finite rows of logits [S, vocab] to zero in place; return which rows were finite [S], on the host.
 
-    From a GPU the result is valid only after a later read from the GPU, for example of the tokens.
+    On a GPU the result is valid only after a later read from the GPU, for example of the tokens.
     """
-    # The largest and the smallest logits are finite only if all are, and finding them costs less than a test per logit.
+    # The largest and smallest logits are finite only if all are, and finding them costs less than testing each.
     usable = torch.maximum(logits.amax(dim=-1), -logits.amin(dim=-1)).isfinite()
     # Checking `usable` is skipped on a GPU, where it would add a second device sync per step.
     if logits.device.type != "cpu" or not usable.all():

@@ -1,4 +1,4 @@
-"""Weights packed for `llama_layer.c`, as they are or rounded to int8, and its functions."""
+"""Weights packed for `llama_layer.c`, either unchanged or rounded to int8, and the functions that use them."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -10,7 +10,7 @@ from torch import Tensor
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.c_library import HERE, LENGTH, NUMBER, POINTER, compile_library
 
-MIN_SHARED_WORK = 1_000_000  # multiplications above which several threads are faster than one
+MIN_SHARED_WORK = 1_000_000  # number of multiplications above which several threads are faster than one
 START = (LENGTH, LENGTH, NUMBER)  # rows, threads, and the epsilon of the norms
 SIGNATURES = {
     "columns_of_a_panel": (),
@@ -24,7 +24,7 @@ SIGNATURES = {
 
 @cache
 def layer_functions(dtype: torch.dtype, is_int8: bool, more: tuple[str, ...] = ()) -> Any:
-    """Return the functions of `llama_layer.c`, compiled for this dtype and kind of weights, with `more` options."""
+    """Return the functions of `llama_layer.c`, compiled for this dtype and type of weights, with `more` options."""
     source = HERE / "llama_layer.c"
     options = (f"-DIS_BFLOAT16={int(dtype is torch.bfloat16)}", f"-DIS_INT8={int(is_int8)}", *more)
     library = compile_library(source.name, source.read_text(encoding="utf-8"), options, is_kept=True)
@@ -38,7 +38,7 @@ def layer_functions(dtype: torch.dtype, is_int8: bool, more: tuple[str, ...] = (
 class PanelProduct:
     """The product of linear layers with the same input, with `weight` packed for the C code.
 
-    In int8 each column of a panel has two more numbers of 4 bytes.
+    In int8 each column of a panel has two additional numbers of 4 bytes.
     """
 
     weight: Tensor
@@ -77,7 +77,7 @@ class PanelProduct:
 
 
 def room_for(num_rows: int, depth: int, is_int8: bool) -> Tensor | None:
-    """Return memory for rows of inputs that C rounds to int8, each with its scale; None if it does not."""
+    """Return memory for rows of inputs that C rounds to int8, with their scales; None without rounding."""
     return torch.empty(num_rows, depth + 4, dtype=torch.uint8) if is_int8 else None
 
 

@@ -27,11 +27,11 @@ class FlatBatch:
     """All tokens of one step in one row, without padding.
 
     T tokens of R requests, of which S need a token: `input_ids`, `positions`, `slot_mapping` [T], `logits_indices` [S].
-    `query_start_loc` [R + 1] has the row at which each request begins, `seq_lens` [R] its tokens in the cache after
-    this step. `block_tables` [R, longest table] is padded with block 0. These tensors are int64. `query_lens`
-    and `seq_lens_cpu` are the lengths as Python integers, which can be read without waiting for a GPU. `groups` are the
-    same requests, grouped by length. `others` are the same tokens with the slots and block tables of the other layer
-    groups.
+    `query_start_loc` [R + 1] contains the row at which each request begins, and `seq_lens` [R] its tokens in the cache
+    after this step. `block_tables` [R, longest table] is padded with block 0. These tensors are int64. `query_lens` and
+    `seq_lens_cpu` are the lengths as Python integers, which can be read without waiting for a GPU. `groups` contains
+    the same requests, grouped by length. `others` contains the same tokens with the slots and block tables of the other
+    layer groups.
     """
 
     input_ids: Tensor
@@ -56,7 +56,7 @@ class FlatBatch:
 
     @cached_property
     def decodes_and_chunks(self) -> tuple["Decodes", "Chunks | None"]:
-        """The requests split in two: those with few tokens as single rows, and those with many, or None."""
+        """The requests in two parts: those with few tokens as rows, those with many as a batch or None."""
         lengths = np.asarray(self.query_lens)
         is_long = lengths > MAX_DECODE_TOKENS
         if len(lengths) == len(self.input_ids):
@@ -109,7 +109,7 @@ class Chunks:
 
 
 def dummy_batch(query_lens: list[int], longest_table: int, block_size: int, device: torch.device) -> FlatBatch:
-    """Return a step of prompts with these lengths, which all need a token.
+    """Return a step of prompts with these lengths, all of which need a token.
 
     All slots are in the null block, so the results are meaningless but cost as much as real ones.
     """
@@ -147,7 +147,7 @@ class RunnerSteps:
     """The functions of phase 6, and those of phase 12 for layers with windows.
 
     `can_be_recorded`: attention in decode steps reads only `block_tables` and `seq_lens`, as CUDA graphs require.
-    `ignores_threads`: the results do not depend on the number of threads, to the last bit. torch's attention does.
+    `ignores_threads`: the number of threads does not change the results in any bit. torch's attention depends on it.
     """
 
     flatten_tokens: Callable[[Sequence[ScheduledRequest]], tuple[list[int], list[int], list[int]]]

@@ -1,4 +1,4 @@
-"""Reads the tensors of a model's weight files, either their shapes only or their numbers."""
+"""Reads the tensors of a model's weight files, either only their shapes or their numbers."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,10 @@ from mini_vllm.runner.model_files import KNOWN_NUMBERS, StoredTensor, read_heade
 
 
 def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
-    """Return the headers of a folder's tensors by name. Raises `ValueError` with the file and reason if unreadable."""
+    """Return the headers of a folder's tensors by name.
+
+    Raises `ValueError` with the file and reason if a header is unreadable.
+    """
     found: dict[str, StoredTensor] = {}
     for file in weight_files(folder):
         require_content(file)
@@ -29,13 +32,14 @@ def without_numbers(stored: StoredTensor) -> torch.Tensor:
 def load_pickled(file: Path, device: str) -> dict[str, torch.Tensor]:
     """Return the tensors of a `.bin` file. Only tensors are unpickled, so none of the file's code runs.
 
-    Raises `ValueError` if it holds anything else or is damaged.
+    Raises `ValueError` if the file contains other objects or is damaged.
     """
     try:
         found = torch.load(file, map_location=device, weights_only=True)
     except Exception as error:  # a damaged file may raise any error
         raise ValueError(
-            f"{file} is damaged, or holds more than tensors, which could be code: save it as model.safetensors"
+            f"{file} is damaged, or holds objects other than tensors, which "
+            f"could run code: save it as model.safetensors"
         ) from error
     if not isinstance(found, dict) or not all(isinstance(one, torch.Tensor) for one in found.values()):
         raise ValueError(f"{file} must hold tensors by name")

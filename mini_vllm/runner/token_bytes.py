@@ -1,4 +1,4 @@
-"""Finds the bytes that each token adds to a text by decoding it between others, with any kind of decoder."""
+"""Finds the bytes that each token adds to a text: decodes it between other tokens, with any kind of decoder."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +17,8 @@ def bytes_of_tokens(tokenizer: Any, decode: Decode) -> list[bytes]:
     their neighbours, such as the second of two equal CTC tokens, because joining their bytes would not give the text.
     """
     names: list[str | None] = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-    for token_id in {*tokenizer.all_special_ids} & {*range(len(names))}:  # SentencePiece decodes <unk> to a symbol
+    for token_id in {*tokenizer.all_special_ids} & {*range(len(names))}:
+        # SentencePiece decodes <unk> to a visible symbol
         names[token_id] = None
     words = (i for i, name in enumerate(names) if name and name.isascii() and name.isalpha() and decode([i]))
     anchor = next(words, None)
@@ -55,7 +56,7 @@ def _of_mistral_common(tokenizer: Any) -> Any:
 
 
 def _byte_level(name: str) -> bytes:
-    """Decode a GPT-2 name, which writes invisible bytes as characters from 256 on, in the order of the bytes."""
+    """Decode a GPT-2 name, which writes invisible bytes as characters from 256 on, in byte order."""
     return bytes(map(BYTE_OF.__getitem__, name)) if BYTE_OF.keys() >= set(name) else name.encode()
 
 

@@ -17,8 +17,8 @@ class ServedRound:
     """Each request's tokens, and the time of each token in seconds since the round began.
 
     Requests keep their order; a slow backend may have served only the first few. Only our engine fills `steps`.
-    `seconds_by_operator` is filled only if a stopwatch ran on every operator. `cpu_seconds` adds up all threads;
-    other work on the machine affects it least.
+    `seconds_by_operator` is filled only if a stopwatch ran on every operator. `cpu_seconds` sums over all threads, and
+    is the figure that other work on the machine affects least.
     """
 
     token_ids: list[list[int]]
@@ -39,7 +39,7 @@ class ServedRound:
 
 
 def require_complete(requests: Sequence[TimedRequest], served: ServedRound, name: str) -> None:
-    """Raise `RuntimeError` if a backend returned too few or too many tokens: its figures would be meaningless."""
+    """Raise `RuntimeError` if a backend returned too few or too many tokens, which makes its figures meaningless."""
     for index, (request, tokens, times) in enumerate(zip(requests, served.token_ids, served.token_times, strict=False)):
         if not len(tokens) == len(times) == request.num_output_tokens:
             raise RuntimeError(
@@ -49,20 +49,21 @@ def require_complete(requests: Sequence[TimedRequest], served: ServedRound, name
 
 @dataclass(frozen=True, slots=True)
 class BackendSettings:
-    """The settings of all backends. An empty `model` means the embedded model, otherwise it is a directory."""
+    """The settings of all backends. An empty `model` means the embedded model; otherwise it is a directory."""
 
     model: str
     dtype: str = "float32"
-    num_threads: int = 1  # 0: the backend chooses
+    num_threads: int = 1  # 0 lets the backend choose
     kv_cache_tokens: int = 8192
     max_num_batched_tokens: int = 512
     max_num_seqs: int = 64
     lineup: str = "solution"
-    num_served: int | None = None  # a slow backend serves only the first few requests; None: all
-    max_model_len: int | None = None  # maximum tokens of a request, only for mini-vLLM; None: the model's limit
-    async_scheduling: bool = False  # only for mini-vLLM
-    spin_count: int | None = None  # how often libgomp's waiting threads look; None: the backend chooses
-    quantization: str | None = None  # int8: of the weights, by each backend's own way
+    num_served: int | None = None  # a slow backend serves only the first few requests; None means all
+    # maximum tokens of a request, used only by mini-vLLM; None means the model's limit
+    max_model_len: int | None = None
+    async_scheduling: bool = False  # used only by mini-vLLM
+    spin_count: int | None = None  # how often libgomp's waiting threads poll; None lets the backend choose
+    quantization: str | None = None  # int8: the type of the weights, with each backend's own method
 
     def for_whole_prompts(self, longest: int) -> "BackendSettings":
         """Return the settings for a lineup without chunked prefill: the budget holds the longest request."""
@@ -76,21 +77,21 @@ class BackendSettings:
             max_num_batched_tokens=self.max_num_batched_tokens,
             max_model_len=self.max_model_len,
             block_size=BLOCK_SIZE,
-            num_gpu_blocks=self.kv_cache_tokens // BLOCK_SIZE + 1,  # one more for the null block
+            num_gpu_blocks=self.kv_cache_tokens // BLOCK_SIZE + 1,  # one extra block for the null block
             dtype=self.dtype,
             quantization=self.quantization,
             async_scheduling=self.async_scheduling,
         )
 
     def environment(self) -> dict[str, str]:
-        """Return the environment that sets a process's compute threads, as far as it does not choose them."""
+        """Return the environment variables that set a process's compute threads, unless the backend chooses them."""
         chosen = {"OMP_NUM_THREADS": self.num_threads or None, "GOMP_SPINCOUNT": self.spin_count}
         return {name: str(value) for name, value in chosen.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How to serve the requests of a round: temperature and requests at once (None: all that have arrived)."""
+    """How to serve a round's requests: the temperature, and how many at once (None: all that have arrived)."""
 
     temperature: float = 0.0
     batch_size: int | None = None
@@ -158,8 +159,8 @@ class Arrivals:
     ) -> bool:
         """Record new tokens of a request; return whether it is finished.
 
-        With `finished=None` it is finished at its full length. `times` are seconds since the round began; the default
-        is now.
+        With `finished=None` it is finished when it reaches its full length. `times` are seconds since the round began;
+        the default is the current time.
         """
         self.token_ids[index] += new
         self.token_times[index] += times or [self.now] * len(new)

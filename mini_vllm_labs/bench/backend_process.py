@@ -77,7 +77,7 @@ def main(name: str, settings_text: str) -> None:
     settings = BackendSettings(**json.loads(settings_text))
     backend = make_backend(name, settings)
     gc.collect()
-    gc.freeze()  # like our server, spares the collector from traversing the model in every round
+    gc.freeze()  # like our server, keep the collector from traversing the model in every round
     print(json.dumps({"ready": backend.facts}), file=out)
     for line in sys.stdin:
         message = json.loads(line)

@@ -26,9 +26,10 @@ FIXED = (ONE_THREAD, SPINNING, PASSIVE)
 STATIC = "transformers-static"
 PEERS = (STATIC, OPENVINO)
 SPINS = 300_000  # libgomp's own count while OMP_WAIT_POLICY is unset
-NUM_TOKENS = {EMBEDDED: 32, RANDOM_20M: 16, RANDOM: 4}  # of an output: a step of the larger ones takes far longer
+# the limit for an output, because a step of the larger models takes far longer
+NUM_TOKENS = {EMBEDDED: 32, RANDOM_20M: 16, RANDOM: 4}
 PROMPT_TOKENS = 8  # less than a block, so that no prompt is cached
-SECONDS = 0.5  # a turn repeats short rounds for at least this long
+SECONDS = 0.5  # a turn repeats short rounds until this time has passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class BusyPlan:
 
 
 def settings_of_sides(settings: BackendSettings, peers: Sequence[str]) -> dict[str, tuple[str, BackendSettings]]:
-    """Return each side's backend and settings. Peers compute on all CPUs, and wait as they do by default."""
+    """Return the backend and settings of each side. Peers compute on all CPUs, and wait as they do by default."""
     everything = replace(settings, num_threads=os.cpu_count() or 1)
     return {
         DEFAULT: (OURS, replace(settings, num_threads=0)),
@@ -68,8 +69,10 @@ def busy_processes(count: int) -> Iterator[None]:
 
 
 def busy_cases(plan: BusyPlan, folder: Path, facts: dict[str, Any], report: ProgressReport) -> Iterator[Case]:
-    """Yield a case for each combination. Raises `PeerError` if one of our sides fails; `facts` get missing
-    peers."""
+    """Yield a case for each combination.
+
+    Raises `PeerError` if one of our sides fails; missing peers are recorded in `facts`.
+    """
     found = {name: why_missing(name) for name in plan.peers}
     facts["missing"] = {name: reason for name, reason in found.items() if reason}
     peers = [name for name in plan.peers if not found[name]]
@@ -95,7 +98,10 @@ def busy_cases(plan: BusyPlan, folder: Path, facts: dict[str, Any], report: Prog
 
 @contextmanager
 def opened(sides: Mapping[str, tuple[str, BackendSettings]]) -> Iterator[dict[str, PeerProcess]]:
-    """Start a process for each side. Only its settings fix its threads, not the variables of this process."""
+    """Start a process for each side.
+
+    Only its settings determine its threads; the environment variables of this process do not.
+    """
     with ExitStack() as stack, patch.dict(os.environ):
         for variable in THREADS:
             os.environ.pop(variable.name, None)
@@ -103,7 +109,7 @@ def opened(sides: Mapping[str, tuple[str, BackendSettings]]) -> Iterator[dict[st
 
 
 def take_turn(side: PeerProcess, make: Callable[[str], list[TimedRequest]], size: int, number: int) -> Measured:
-    """Serve batches for `SECONDS`, each with new prompts; return tokens per second of the clock."""
+    """Serve batches for `SECONDS`, each with new prompts; return tokens per second of wall time."""
     num_tokens, seconds, cpu_seconds = 0, 0.0, 0.0
     while seconds < SECONDS:
         served = side.serve(make(str(random.random())), load=Load(batch_size=size))

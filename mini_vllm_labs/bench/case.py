@@ -1,4 +1,4 @@
-"""Runs one comparison of a benchmark: sides take turns on the same work, and a record keeps every round."""
+"""Runs one comparison of a benchmark: sides take turns on the same work, and every round is recorded."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ UNITS: dict[str, Callable[[float], str]] = {
 
 
 class PeerError(RuntimeError):
-    """A peer library's process failed to start or exited early. The message has its last line of output."""
+    """A peer library's process failed to start or exited early. The message contains its last line of output."""
 
 
 class Quantity(NamedTuple):
@@ -40,7 +40,7 @@ Figures = Mapping[str, Quantity]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One round of one side: the compared value, other figures, and each request's answer, if any."""
+    """One round of one side: the compared value, other figures, and each request's answer if there is one."""
 
     value: float
     figures: Figures = field(default_factory=dict)
@@ -59,7 +59,7 @@ def in_turns(
     title: str = "",
     drop: Callable[[str, RuntimeError], None] | None = None,
 ) -> dict[str, list[Measured]]:
-    """Run the sides in turns, so a slow moment of the machine affects all; warm-ups do not count.
+    """Run the sides in turns, so that a slow moment of the machine affects all; warm-ups do not count.
 
     Each run receives the number of its round, which is negative in a warm-up. If a side raises `RuntimeError`, `drop`
     is called and the side is left out. The error propagates if `drop` is None or raises it.
@@ -156,12 +156,12 @@ class Case:
 
     @property
     def heading(self) -> str:
-        """The title, followed by the unit if `spread` leaves it out."""
+        """Return the title, followed by the unit if `spread` omits it."""
         is_named = str(Quantity(0.0, self.unit)).endswith(f" {self.unit}")
         return f"{self.title}, in {self.unit}" if is_named else self.title
 
     def spread(self, name: str) -> str:
-        """Return the median of a side, and the lowest and the highest value if there are several."""
+        """Return the median of a side, and also the lowest and highest values if there are several."""
         values = self.sides[name].values
         middle, low, high = (
             str(Quantity(value, self.unit)).removesuffix(f" {self.unit}")

@@ -25,7 +25,7 @@ from mini_vllm_labs.bench.speculative import (
 )
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
-VOCAB = range(4, 1500)  # 0 to 3 are special tokens
+VOCAB = range(4, 1500)  # ids 0 to 3 are special tokens
 WITH, WITHOUT = "with it", "without"
 NO_DRAFTS, FIXED, ADAPTIVE, DRAFT_MODEL = "no drafts", "4 drafts", "adaptive", "draft model"
 IN_TURN, OVERLAPPED, BETWEEN = "in turn", "overlapped", "not in the pass"
@@ -34,9 +34,10 @@ AT_A_TEMPERATURE = {
     "temperature 0.8": {"temperature": 0.8},
     "temperature 0.8 with two cuts": {"temperature": 0.8, "top_k": 50, "top_p": 0.9},
 }
-NUM_TOKENS = {EMBEDDED: 96, LARGER: 16, WIDE: 8}  # a step of the larger ones takes far longer
+NUM_TOKENS = {EMBEDDED: 96, LARGER: 16, WIDE: 8}  # a step of the larger models takes far longer
 QUICK = {"batch_sizes": (1, 4), "models": (EMBEDDED,)}
-# Greedy, with every row masked. The text must end in "#", which the model does not write, so it does not end early.
+# Greedy decoding, with every row masked. The text must end in "#", which the model does not write, so texts do not end
+# early.
 REGEX = r"[A-Za-z ,.!?\n]*#"
 JSON_ARRAY = {"type": "array", "items": {"type": "string", "maxLength": 20}, "minItems": 100}
 GRAMMARS = {
@@ -98,7 +99,7 @@ def drafts(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRou
 
 
 def own_gains(case: Case) -> list[str]:
-    """Describe how much transformers gains by its own drafts, if it was measured."""
+    """Describe how much transformers gains from its own drafts, if that was measured."""
     if PLAIN_PEER not in case.sides:
         return []
     lookup, assisted = (case.ratio(name, PLAIN_PEER) for name in (LOOKUP_PEER, ASSISTED_PEER))
@@ -106,7 +107,7 @@ def own_gains(case: Case) -> list[str]:
 
 
 def gaps(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound) -> Figures:
-    """Return the number of forward passes, the time between two, and the share of time outside them."""
+    """Return the number of forward passes, the time between two of them, and the share of time outside them."""
     span = side.clock.ended - side.clock.began
     between = span - side.clock.seconds
     gap = Quantity(between / max(1, side.clock.num_passes - 1), "s")
@@ -114,12 +115,12 @@ def gaps(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound
 
 
 def masks(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound) -> Figures:
-    """Return the share of time spent on grammar masks, if there are any."""
+    """Return the share of time spent on grammar masks if there are any."""
     return {MASKS: Quantity(side.mask_seconds / served.seconds, "share")} if side.mask_seconds else {}
 
 
 def has_grammar(name: str, side: EngineSide, model: str) -> bool:
-    """Return whether a side can sample this way: a grammar needs phase 9 and an end token, some need llguidance."""
+    """Return whether a side can sample so: a grammar needs phase 9, an end token and sometimes llguidance."""
     if name not in GRAMMARS:
         return True
     engine = side.engine

@@ -30,7 +30,7 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 Part = Literal["kv_cache", "preemption", "prefix_cache", "chunking", "runner", "speculation", "async_scheduling"]
 EMBEDDED, LARGER, WIDE = "embedded model", "150 M model, random weights", "Qwen3-0.6B's shape, 2 layers, random weights"
-END_OF_TEXT = 2  # in the course's tokenizer; grammars need an end token
+END_OF_TEXT = 2  # an id of the course's tokenizer, because grammars need an end token
 SHAPES = {LARGER: RANDOM_MODEL | {"eos_token_id": END_OF_TEXT}, WIDE: LARGE_VOCABULARY}
 BATCH_SIZES = (1, 4, 16, 64)
 MIN_ROOM = 1024
@@ -40,7 +40,7 @@ Peer = Callable[[list[TimedRequest]], Measured]
 
 @dataclass(frozen=True)
 class EngineSetting:
-    """One side: its changes to the engine's config and the requests' parameters, and its absent parts."""
+    """One side: its changes to the engine's config and to the requests' parameters, and its absent parts."""
 
     config: Mapping[str, Any] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -92,8 +92,8 @@ class EngineBenchmark:
     """A benchmark with one case for each combination of workload, batch size and model.
 
     `room` is the KV cache size as a share of the size that holds all requests at once. `figures` computes the figures
-    of a round besides tokens per second. `applies` decides whether a side can serve a model. `peers` are other
-    libraries' sides, at batch 1. `scale` multiplies lengths. `quick` holds the changes for a trial run.
+    of a round besides tokens per second. `applies` decides whether a side can serve a model. `peers` are the sides of
+    other libraries, at batch 1. `scale` multiplies lengths. `quick` contains the changes for a trial run.
     """
 
     settings: Mapping[str, EngineSetting]
@@ -124,7 +124,8 @@ def measure(
             path = str(save_random_model(Path(folder) / "model", SHAPES[model])) if model in SHAPES else None
             if threads:
                 torch.set_num_threads(threads)
-            with patch.dict(os.environ, {NUM_THREADS.name: str(threads)} if threads else {}):  # fixes the number
+            with patch.dict(os.environ, {NUM_THREADS.name: str(threads)} if threads else {}):
+                # fixes the number of output tokens
                 sides = build_sides(one, lineup, path)
             chat = partial(as_chat, next(iter(sides.values())).engine)
             for (workload, make), size in product(one.workloads.items(), one.batch_sizes):

@@ -1,4 +1,4 @@
-"""Measures what a step of the fake model costs more if it says why requests wait."""
+"""Measures how much longer a step of the fake model takes if it reports why requests wait."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,12 +15,12 @@ from mini_vllm.sampling_params import SamplingParams
 from mini_vllm_labs.bench.case import Measured
 from mini_vllm_labs.bench.scheduling import BLOCK_SIZE, clock, decode_prompt, per_request
 
-NUM_REQUESTS = 64  # run, and as many wait
-NUM_STEPS = 8  # few, because the fake model reads the whole context in each step
+NUM_REQUESTS = 64  # this many requests run, and as many wait
+NUM_STEPS = 8  # few requests, because the fake model reads the whole context in each step
 
 
 class Explainer(StepObserver):
-    """Explains each plan and forgets the explanation."""
+    """Explains each plan, and discards the explanation."""
 
     def __init__(self, reasons: StepReasons) -> None:
         self.reasons = reasons
@@ -30,7 +30,7 @@ class Explainer(StepObserver):
 
 
 def explaining(lineup: Lineup, num_rounds: int) -> Mapping[str, Callable[[int], Measured]]:
-    """Return rounds of whole steps of the fake model, in CPU microseconds, without and with reasons."""
+    """Return the CPU microseconds of whole steps of the fake model by round, without and with reasons."""
     engines = {name: crowded(lineup, num_rounds) for name in ("not explained", "explained")}
     engine = engines["explained"]
     engine.add_observer(Explainer(StepReasons(engine.scheduler, engine.config)))
@@ -38,7 +38,7 @@ def explaining(lineup: Lineup, num_rounds: int) -> Mapping[str, Callable[[int], 
 
 
 def crowded(lineup: Lineup, num_rounds: int) -> LLMEngine:
-    """Return an engine whose seats are all taken until the last round."""
+    """Return an engine whose seats are all occupied until the last round."""
     config = EngineConfig(max_num_seqs=NUM_REQUESTS, max_model_len=512, num_gpu_blocks=10_000, block_size=BLOCK_SIZE)
     engine = build_engine(config, replace(lineup, runner="absent"))
     params = SamplingParams(max_tokens=NUM_STEPS * num_rounds + 8, ignore_eos=True)

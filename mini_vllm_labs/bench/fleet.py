@@ -16,7 +16,7 @@ from mini_vllm_labs.simulation.simulation import Simulation
 
 @dataclass(frozen=True)
 class FleetServed:
-    """The result of a run; `replicas` holds the replica of each request, in order of arrival."""
+    """The result of a run; `replicas` contains the replica of each request, in order of arrival."""
 
     requests: Sequence[TimedRequest]
     simulations: Sequence[Simulation]
@@ -36,7 +36,7 @@ class FleetServed:
 
     @property
     def hit_rate(self) -> float:
-        """Share of prompt tokens that came from the replicas' prefix caches."""
+        """The share of prompt tokens that came from the replicas' prefix caches."""
         prompts = [0] * len(self.simulations)
         for request, replica in zip(self.requests, self.replicas, strict=True):
             prompts[replica] += request.num_prompt_tokens
@@ -49,7 +49,7 @@ class FleetServed:
 
     @property
     def largest_share(self) -> float:
-        """Share of the requests that went to the busiest replica."""
+        """The share of requests that went to the busiest replica."""
         return max(self.replicas.count(replica) for replica in range(len(self.simulations))) / len(self.requests)
 
 
@@ -61,13 +61,14 @@ def simulate_fleet(
     router: Router,
     num_replicas: int,
 ) -> FleetServed:
-    """Send each request, when it arrives, to the replica that the router chooses. Raises like `simulate`."""
+    """Send each request on arrival to the replica that the router chooses. Raises the same errors as `simulate`."""
     fleet = [Simulation(requests, build_scheduler(config, lineup), cost) for _ in range(num_replicas)]
     num_sent, replicas = [0] * num_replicas, []
-    fleet[0].require_servable()  # all replicas are alike
+    fleet[0].require_servable()  # all replicas have equal speed
     for index, request in enumerate(requests):
         for simulation in fleet:
-            simulation.serve_until(request.arrival_time)  # all replicas: the router sees their current loads
+            # the same for all replicas: the router sees their current loads
+            simulation.serve_until(request.arrival_time)
         loads = {replica: num_sent[replica] - one.num_finished for replica, one in enumerate(fleet)}
         replica = router.choose(prefix_of(request, config.block_size), loads)
         fleet[replica].add_request(index)

@@ -31,7 +31,7 @@ def paged_model(engine: LLMEngine) -> PagedModel:
 
 
 class ForwardClock:
-    """Measures a model's forward passes: total seconds, number, start of the first and end of the last.
+    """Measures forward passes: their total seconds, their number, the start of the first and the end of the last.
 
     `began` and `ended` are seconds of `time.perf_counter`.
     """

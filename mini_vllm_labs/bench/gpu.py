@@ -14,8 +14,9 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 LIMIT_SECONDS = 480
-AIM = 0.7  # share of the memory bandwidth that a decode kernel must reach if it has enough to read
-MAX_DIFFERENCE = 0.05  # of two bfloat16 logits, relative to the largest: products of different shapes round differently
+AIM = 0.7  # share of the memory bandwidth that a decode kernel must reach on large inputs
+# difference of two bfloat16 logits, relative to the largest: products of different shapes round differently
+MAX_DIFFERENCE = 0.05
 PARTS = {
     "equal": "20 greedy texts in float32, here and on the CPU",
     "graphs": "decode steps of 1 to 256 requests, from CUDA graphs and directly",
@@ -35,7 +36,10 @@ def workload() -> list[TimedRequest]:
 
 
 def chosen_parts(names: Sequence[str], folder: Path) -> list[str]:
-    """Return the named parts, or all without figures if none is named. Raises `ValueError` for unknown names."""
+    """Return the named parts, or all of them without figures if none is named.
+
+    Raises `ValueError` for unknown names.
+    """
     for name in names:
         if name not in PARTS:
             raise ValueError(f"there is no part {name!r}: choose from {', '.join(PARTS)}")
@@ -88,7 +92,10 @@ def rows(folder: Path) -> Iterable[Row]:
 
 
 def rows_of(name: str, figures: dict[str, Any], ours: dict[str, Any]) -> Iterable[Row]:
-    """Yield the rows of one part. `ours` holds the figures of the part `workload`, empty if it has not run."""
+    """Yield the rows of one part.
+
+    `ours` contains the figures of the part `workload`, empty if it has not run.
+    """
     rate = figures.get("output_tokens_per_second", 0.0)
     if name == "equal":
         equal, compared = figures["equal"]

@@ -41,7 +41,7 @@ MAX_CACHE_BYTES, COPIED_BYTES, FLUSHED_BYTES = 6 * 2**30, 2 * 2**30, 256 * 2**20
 
 
 def equal(lineup: str) -> dict[str, Any]:
-    """Compare greedy texts of the embedded model on the GPU with those on the CPU."""
+    """Compare the embedded model's greedy texts on the GPU with those on the CPU."""
     requests = skewed_requests(20, 1537, sizes=QUICK)
     settings = BackendSettings(str(EMBEDDED_MODEL), kv_cache_tokens=room_needed(requests), lineup=lineup)
     here = serve("mini-vllm", settings, requests)
@@ -133,7 +133,7 @@ def gpu_seconds(work: Callable[[], object]) -> float:
 
 
 def serve(name: str, settings: BackendSettings, *rounds: list[TimedRequest], load: Load = ALL_GREEDY) -> ServedRound:
-    """Serve rounds in a new process, all requests of a round at once; return the last round."""
+    """Serve rounds in a new process, with all requests of a round at once; return the last round."""
     peer = PeerProcess(name, settings)
     try:
         return [peer.serve(requests, load=load) for requests in rounds][-1]
@@ -156,7 +156,7 @@ def figures_of(name: str, requests: list[TimedRequest], settings: BackendSetting
 
 
 def on_the_workload(name: str, lineup: str, async_scheduling: bool = False) -> dict[str, Any]:
-    """Serve nano-vLLM's workload. The KV cache holds all requests at once, or fills 4/5 of the free memory."""
+    """Serve the workload of nano-vLLM. The KV cache holds all requests at once, or fills 4/5 of the free memory."""
     requests, limits = workload(), (BUDGET, MAX_NUM_SEQS, lineup, None, MAX_MODEL_LEN)
     room = min(room_needed(requests), int(0.8 * torch.cuda.mem_get_info()[0] / (NUM_LAYERS * TOKEN_BYTES)))
     with tempfile.TemporaryDirectory() as folder:

@@ -46,7 +46,7 @@ class Int8Plan:
 
 
 def int8_cases(plan: Int8Plan, folder: Path, facts: dict[str, Any], report: ProgressReport) -> Iterator[Case]:
-    """Yield a case for each batch size, on one thread. `facts` get each side's memory, and the missing peers."""
+    """Yield a case for each batch size, on one thread. `facts` receives each side's memory, and the missing peers."""
     report(f"{plan.model}: loading")
     directory = model_directory(plan.model, folder)
     vocabulary = model_size(directory).vocab_size
@@ -77,7 +77,7 @@ def int8_cases(plan: Int8Plan, folder: Path, facts: dict[str, Any], report: Prog
 
 
 def decode(side: PeerProcess, size: int, vocabulary: int, number: int) -> Measured:
-    """Serve a batch of new prompts; return tokens per CPU second, which other programs change least."""
+    """Serve a batch of new prompts; return tokens per CPU second, because other programs affect that least."""
     served = side.serve(even_requests(size, vocabulary, str(random.random()), SIZES), load=Load(batch_size=size))
     figures = {"by the clock": Quantity(served.tokens_per_second, "tokens/s")}
     return Measured(served.num_output_tokens / served.cpu_seconds, figures)
@@ -85,7 +85,7 @@ def decode(side: PeerProcess, size: int, vocabulary: int, number: int) -> Measur
 
 @dataclass(slots=True)
 class Quality:
-    """How two models continue the same texts: tokens compared, equal choices, and nats of the texts under each."""
+    """How two models continue the same texts: tokens compared, equal choices, and the texts' nats under each model."""
 
     num_tokens: int = 0
     num_equal: int = 0

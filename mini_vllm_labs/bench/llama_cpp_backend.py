@@ -58,7 +58,7 @@ def write_gguf(model: Path, path: Path, dtype: str, *, has_tokens: bool = False)
     if has_tokens:
         writer.add_token_list([f"<0x{i:02X}>" if i < 256 else f"t{i}" for i in range(config["vocab_size"])])
         writer.add_token_scores([0.0] * config["vocab_size"])
-        writer.add_token_types([6 if i < 256 else 1 for i in range(config["vocab_size"])])  # bytes, normal tokens
+        writer.add_token_types([6 if i < 256 else 1 for i in range(config["vocab_size"])])  # bytes, and normal tokens
         writer.add_add_bos_token(False)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, layers)
     matrices = gguf.GGMLQuantizationType[TYPES[dtype][0]]
@@ -140,7 +140,7 @@ class LlamaCpp:
         batch, rows = self.batch, dict[int, int]()
         batch.n_tokens = 0
         for seq, slot in sorted(slots.items(), key=lambda one: (len(one[1].waiting), one[0])):
-            # In order of slots, because llama.cpp computes each slot separately if they are out of order.
+            # Sort by slot, because llama.cpp computes each slot separately if they are out of order.
             taken = slot.waiting[: self.budget - batch.n_tokens]
             del slot.waiting[: len(taken)]
             for token in taken:

@@ -1,4 +1,4 @@
-"""Runs mini-vLLM as a backend that times its forward passes and, if wanted, every operator in them."""
+"""Runs mini-vLLM as a backend that times its forward passes and, on request, every operator in them."""
 
 import time
 from collections import defaultdict
@@ -41,7 +41,7 @@ class StepTimes:
     """One step: its size, and the seconds of the whole step, the runner and the forward pass.
 
     `num_attended` counts (token, attended token) pairs; `num_context` counts tokens whose K and V are read.
-    `is_replayed`: the forward pass was a CUDA graph, which `forward_seconds` does not include.
+    `is_replayed` means that the forward pass was a CUDA graph, which `forward_seconds` does not include.
     """
 
     num_requests: int = 0
@@ -129,7 +129,7 @@ class MiniVllmBackend:
 
 
 def weight_bytes(model: Any) -> int:
-    """Return the bytes of a model's weights, packed for C or not."""
+    """Return the bytes of a model's weights, whether or not they are packed for C."""
     is_packed = isinstance(model, compiled_llama.CompiledLlama)
     products = [*(one for layer in model.layers for one in layer.products), model.logits] if is_packed else []
     return sum(one.nbytes for one in (*model.model.parameters(), *(product.weight for product in products)))
@@ -151,7 +151,7 @@ class OperatorStopwatch(TorchDispatchMode):
 
 @contextmanager
 def timed_c_functions(stopwatch: OperatorStopwatch) -> Iterator[None]:
-    """Also add up the seconds of each C function, which torch does not see."""
+    """Also add up the seconds of each C function, which torch cannot see."""
 
     def timed(name: str, function: Callable[..., None]) -> Callable[..., None]:
         def call(*arguments: Any) -> None:
@@ -199,7 +199,7 @@ class ProfiledBackend:
 
 
 def by_kind(operators: Iterable[tuple[str, float]], all_seconds: float) -> dict[str, float]:
-    """Add up (operator, seconds) by kind and drop empty kinds; `REST` is the remainder of `all_seconds`."""
+    """Add up (operator, seconds) by kind and drop empty kinds; `REST` is the rest of `all_seconds`."""
     seconds = dict.fromkeys(KINDS, 0.0)
     for name, spent in operators:
         for kind, parts in KINDS.items():

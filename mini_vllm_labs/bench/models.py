@@ -1,6 +1,6 @@
 """Provides the benchmark models as directories that every backend can load.
 
-Functions import torch themselves, because the client of a server must stay light.
+Functions import torch themselves, because the client of a server must stay small.
 """
 
 from dataclasses import dataclass
@@ -46,14 +46,14 @@ LARGE_VOCABULARY = RANDOM_MODEL | {  # the shape of Qwen3-0.6B, with 2 of its 28
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
-    """The sizes that determine how much a forward pass must read and compute at least."""
+    """The sizes that determine the minimum that a forward pass must read and compute."""
 
     vocab_size: int
     num_parameters: int
     layer_weights: int  # weights of the linear layers that every token passes through
-    head_weights: int  # weights of the output layer, which only sampling tokens pass through
+    head_weights: int  # weights of the output layer, which only tokens that sample pass through
     kv_numbers_per_token: int
-    attention_width: int  # layers times heads times head size: each attended token costs 4 operations per unit
+    attention_width: int  # layers times heads times head size: each token attended to costs 4 operations per unit
 
 
 QWEN3_SHAPE = LARGE_VOCABULARY | {"num_hidden_layers": 28, "max_position_embeddings": 40_960}  # Qwen3-0.6B's
@@ -97,7 +97,7 @@ def save_random_model(
 
 
 def model_size(directory: str | Path) -> ModelSize:
-    """Compute the sizes from a model's config without loading weights. Raises `ValueError` as loading does."""
+    """Compute the sizes from a model's config without loading weights. Raises the same `ValueError` as loading does."""
     import torch
     from torch import nn
     from transformers import AutoModelForCausalLM

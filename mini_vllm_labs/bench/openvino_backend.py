@@ -1,4 +1,4 @@
-"""Runs OpenVINO GenAI as a backend, in `.venv-openvino`, which lacks most of our dependencies."""
+"""Runs OpenVINO GenAI as a backend in `.venv-openvino`, which does not contain most of our dependencies."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from mini_vllm_labs.bench.backend import Arrivals, BackendSettings, Load, OnProg
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
-BLOCK_SIZE = 32  # tokens; fixed by OpenVINO GenAI on CPUs
+BLOCK_SIZE = 32  # in tokens; OpenVINO GenAI fixes it on CPUs
 
 
 def open_pipeline(settings: BackendSettings, folder: str) -> Any:
@@ -31,7 +31,7 @@ def open_pipeline(settings: BackendSettings, folder: str) -> Any:
     scheduler.dynamic_split_fuse = scheduler.enable_prefix_caching = True
     precision = PRECISIONS[settings.dtype]
     properties: dict[str, Any] = {"INFERENCE_NUM_THREADS": settings.num_threads}
-    if settings.quantization is None:  # else its own choice: bf16 and a KV cache in int8 where the processor is fast
+    if settings.quantization is None:  # otherwise OpenVINO chooses: bf16 and an int8 KV cache on fast processors
         properties |= {"INFERENCE_PRECISION_HINT": precision, "KV_CACHE_PRECISION": precision}
     return openvino_genai.ContinuousBatchingPipeline(folder, scheduler, "CPU", properties)
 

@@ -1,7 +1,7 @@
 """Measures the delay from a slider or knob to its picture in a headless Chromium, and the page's size.
 
-It steps through the time machine with pools of two sizes and through the live page's replay. It also drags the knobs of
-the notebooks' panels, and the chunking dial's knob with each workload.
+It steps through the time machine with pools of two sizes, and through the live page's replay. It also drags the knobs
+of the notebooks' panels, and the chunking dial's knob with each workload.
 """
 
 import json
@@ -41,7 +41,7 @@ READY = "() => { const { answered, ticket } = document.getElementById('host').da
 
 
 def delays(page: str, first: list[float], final: float | None, target: float, size: int) -> Case:
-    """Build a case from the milliseconds to each move's first picture and to the last move's final one.
+    """Build a case from the milliseconds to each move's first picture, and to the last move's final picture.
 
     `final` is None if the first picture is complete. `target` is the maximum for the median of `first`. `size` is the
     number of bytes that the page loads.
@@ -167,7 +167,7 @@ def wait_for(page: Any, count: int) -> None:
     try:
         page.wait_for_function("(count) => painted.length >= count", arg=count, timeout=1e3 * SECONDS)
     except NotPaintedError as error:
-        raise RuntimeError(f"move {count} of the knob was not answered within {SECONDS} seconds") from error
+        raise RuntimeError(f"the page did not answer move {count} of the knob within {SECONDS} seconds") from error
 
 
 def settled(page: Any) -> float:

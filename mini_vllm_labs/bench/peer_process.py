@@ -36,7 +36,7 @@ def vllm_python(release: str = RELEASES[0]) -> Path:
 
 
 def why_missing(name: str, release: str = RELEASES[0]) -> str | None:
-    """Return why a backend cannot run here; None if it can. `release` is vLLM's."""
+    """Return why a backend cannot run here, or None if it can. `release` is the release of vLLM."""
     if name == OPENVINO and not OPENVINO_PYTHON.exists():
         return f"OpenVINO GenAI has no environment here; `{PEERS}.openvino_peer` makes one (about 2 GB)"
     if name == LLAMA_CPP and not LLAMA_CPP_PYTHON.exists():
@@ -59,7 +59,7 @@ def chosen_peers(text: str, known: Sequence[str]) -> list[str]:
 
 
 class JsonLines:
-    """Runs a Python module in a different environment; it writes JSON lines to stdout and may read some."""
+    """Runs a Python module in a different environment; it writes JSON lines to stdout, and may read some."""
 
     def __init__(self, name: str, python: Path | str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         self.name = name
@@ -136,7 +136,7 @@ class PeerProcess:
         return served
 
     def resident_bytes(self) -> int:
-        """Return the memory that the process holds now."""
+        """Return the memory that the process currently holds."""
         return self._lines.resident_bytes()
 
     def close(self) -> None:

@@ -15,10 +15,10 @@ BLOCK_TOKENS = 32  # unit of `room_needed`: a multiple of every backend's block 
 OURS = "mini-vllm"
 PROFILED = "mini-vllm-profiled"
 SLOW = "transformers-one-by-one"
-NUM_SLOW = 8  # requests for `SLOW`, which would need minutes for all of them
+NUM_SLOW = 8  # number of requests for `SLOW`, which would need minutes for all of them
 WORKLOADS = ALL_AT_ONCE, STREAM, SHARED_PREFIX = "all at once", "stream", "shared prefix"
 NUM_QUESTIONS = 32
-MIN_BATCHED = 8  # requests of a round, because a single request takes only a few milliseconds
+MIN_BATCHED = 8  # number of requests of a round, because a single one takes only a few milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def questions_about_one_document(
 
 
 def even_requests(count: int, vocab_size: int, seed: str, sizes: Sizes = FULL) -> list[TimedRequest]:
-    """Draw requests of equal prompt and output lengths: the best case of `generate`, which then needs no padding."""
+    """Draw requests with equal prompt and output lengths: the best case of `generate`, which then needs no padding."""
     vocab, rng = range(4, vocab_size), random.Random(seed)
     prompts = (rng.choices(vocab, k=sizes.even_prompt) for _ in range(count))
     return [TimedRequest(0.0, str(number), prompt, sizes.even_output) for number, prompt in enumerate(prompts)]
@@ -164,18 +164,18 @@ class ThroughputPlan:
                 yield Workload(f"batch {size}{ending}", even, self.batches(size, ending), Load(temperature, size))
 
     def stream(self, requests_per_second: float, first: int = 1) -> list[list[TimedRequest]]:
-        """Return rounds of chats and documents with Poisson arrivals; each `first` draws different tokens."""
+        """Return rounds of chats and documents with Poisson arrivals; each `first` gives different tokens."""
         numbers = range(1000 * first, 1000 * first + self.num_rounds)
         return [poisson_stream(self._mixed(number), requests_per_second) for number in numbers]
 
     def batches(self, size: int, ending: str = "") -> list[list[TimedRequest]]:
-        """Return rounds of equally long requests that fill at least one batch of this size."""
+        """Return rounds of requests with equal lengths that fill at least one batch of this size."""
         seeds = [f"batch {size}{ending} {number}" for number in range(self.num_rounds)]
         return [even_requests(max(size, MIN_BATCHED), self.vocab_size, seed, self.sizes) for seed in seeds]
 
     def profiled(self) -> tuple[list[TimedRequest], list[TimedRequest]]:
         """Return two more rounds of chats and documents: a warm-up and one to profile."""
-        return self._mixed(200), self._mixed(201)  # numbers of no other round, so no prompt is cached
+        return self._mixed(200), self._mixed(201)  # numbers that no other round uses, so that no prompt is cached
 
     def settings(self) -> BackendSettings:
         """Return the settings of every backend. The KV cache holds all requests of a round without sharing.

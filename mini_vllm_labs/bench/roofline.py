@@ -1,6 +1,6 @@
 """Computes the minimum time of a step on this machine (Williams and others, 2009).
 
-It is the longer of reading its bytes at the measured read rate and computing its products at the measured rate.
+It is the longer of two times: reading its bytes at the measured rate, and computing its products at the measured rate.
 """
 
 import time
@@ -34,7 +34,7 @@ class MachineRates:
 
 @torch.inference_mode()
 def machine_rates(dtype_name: str, num_threads: int) -> MachineRates:
-    """Measure reading a buffer larger than the CPU's caches, and multiplying matrices that fit into them."""
+    """Measure two rates: reading a buffer larger than the CPU's caches, and multiplying matrices that fit into them."""
     torch.set_num_threads(num_threads)
     dtype = getattr(torch, dtype_name)
     buffer = torch.ones(READ_NUMBERS)
@@ -86,7 +86,7 @@ def where_time_goes(steps: Sequence[Mapping[str, float]], min_requests: int = 0)
 
 
 class Explaining:
-    """Describes where mini-vLLM's time goes in a round; `found` keeps the figures of each workload.
+    """Describes where mini-vLLM spends its time in a round; `found` stores the figures of each workload.
 
     The figures are the share of the roofline, the share of each component, and the overhead in steps of many requests.
     """
@@ -98,7 +98,7 @@ class Explaining:
 
     @cached_property
     def rates(self) -> MachineRates:
-        """The machine's rates, measured on first use, while the backends wait."""
+        """The machine's rates, measured on first use while the backends wait."""
         return machine_rates(self.dtype, self.num_threads)
 
     def __call__(self, title: str, served: ServedRound) -> list[str]:

@@ -28,14 +28,14 @@ from mini_vllm_labs.runs.starter_status import lab_folder, unwritten_tasks
 
 COPIED = ("conftest.py", "pyproject.toml", "mini_vllm", "mini_vllm_labs", "labs")
 BY_HAND, NEW, WAITING = "pytest by hand", "new worker", "waiting worker"
-REST_SECONDS = 0.5  # without CPU time: the worker has imported everything
+REST_SECONDS = 0.5  # CPU time is not needed: the worker has imported everything
 
 
 def verdict_cases(numbers: Sequence[int], num_rounds: int, report: ProgressReport) -> Iterator[Case]:
     """Yield a case for each phase, measured on a copy of the course.
 
-    Its starters are the solutions where there are some, and otherwise the learner's. Raises `ValueError` for a phase
-    that is not written, `PeerError` if a first task does not pass.
+    Its starters are the solutions where they exist, and otherwise the learner's. Raises `ValueError` for an unwritten
+    phase, `PeerError` if a first task does not pass.
     """
     with TemporaryDirectory() as folder:
         for name in COPIED:
@@ -46,7 +46,7 @@ def verdict_cases(numbers: Sequence[int], num_rounds: int, report: ProgressRepor
                 solution = CHECKOUT / "solutions" / f"{lab_folder(number)}.py"
                 shutil.copy(solution, Path(folder, "labs", lab_folder(number), "starter.py"))
             elif unwritten_tasks(number):
-                raise ValueError(f"--phase {number}: there is no verdict to wait for until its starter is written")
+                raise ValueError(f"--phase {number}: write its starter first, because an unwritten one has no verdict")
             report(f"phase {number}")
             program = [sys.executable, "-m", __name__, str(number), str(num_rounds)]
             done = subprocess.run(program, cwd=folder, capture_output=True, text=True, check=False)
@@ -89,7 +89,7 @@ def measured(phase: PlannedPhase, num_rounds: int) -> dict[str, list[float]]:
 
 
 def wait_until_idle(spare: SpareWorker) -> None:
-    """Wait until the worker that waits uses no CPU time, as while a learner types."""
+    """Wait until the waiting worker uses no CPU time, as while a learner types."""
     process, spent = psutil.Process(spare.waiting_pid), None
     while (now := process.cpu_times()[:2]) != spent or sum(now) == 0:
         spent = now

@@ -1,4 +1,4 @@
-"""Measures the cost of our scheduler by running requests, pool size, queue length and prefix lookup."""
+"""Measures the cost of our scheduler by number of running requests, pool size, queue length and prefix lookup."""
 
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ NUM_ROUNDS = 7
 NUM_ADMISSIONS = 2000
 SMALL_POOL, LARGE_POOL = 10_000, 1_000_000
 NUM_QUEUED = 100_000
-NUM_RUNNING = 64  # in comparisons of pool and queue sizes
+NUM_RUNNING = 64  # for comparisons of pool and queue sizes
 LOOKED_UP_TOKENS, NUM_LOOK_UPS, WINDOW = 32_000, 20, 1024
 Runs = Mapping[str, Callable[[int], Measured]]
 
@@ -71,9 +71,9 @@ def case(title: str, runs: Runs, report: ProgressReport) -> Case:
 
 
 def bookkeeping(num_requests: int, number: int) -> Measured:
-    """Measure the minimum cost per request of any Python scheduler: plan, counter and token in a loop.
+    """Measure the minimum cost per request of any Python scheduler: a loop with plan, counter and token.
 
-    The same run measures it, so that costs can be given as multiples of it.
+    The same run measures it, so that costs can be expressed as multiples of it.
     """
     requests = [Request(f"r{index}", [0]) for index in range(num_requests)]
     num_steps = steps_per_round(num_requests)
@@ -115,7 +115,7 @@ def queue_case(maker: Maker, report: ProgressReport, policy: Policy = "fcfs") ->
 def look_ups(lineup: Lineup) -> Runs:
     """Return rounds that look up a long cached prompt, without and with sliding windows.
 
-    A lineup without phase 12 uses the reference's. The result is empty without that or without a prefix cache.
+    A lineup without phase 12 uses the reference's. The result is empty without phase 12 or without a prefix cache.
     """
     grouped = replace(lineup, windows="solution") if lineup.windows == "absent" and solutions_exist() else lineup
     if grouped.windows == "absent" or lineup.prefix_cache == "absent":

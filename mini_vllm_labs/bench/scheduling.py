@@ -1,6 +1,6 @@
 """Measures rounds of our scheduler and of others: decodes of a full scheduler, arrivals and admissions.
 
-The clock is `time.process_time`, CPU seconds of this process, because other processes stretch wall-clock time.
+The clock is `time.process_time`, which counts CPU seconds of this process, because other processes stretch wall time.
 (On Windows, where that clock is too coarse, it is `time.perf_counter`.) Before measuring, `gc.freeze()` excludes
 existing objects from garbage collection, as in vLLM's engine; the collector stays on.
 """
@@ -48,7 +48,7 @@ class Maker:
 
 
 def ours(lineup: Lineup, release: str = RELEASES[0]) -> Maker:
-    """Return the maker of a lineup's scheduler that decides by the rules of a vLLM release."""
+    """Return a function that makes a lineup's scheduler under the rules of a vLLM release."""
     return Maker(
         partial(empty_scheduler, lineup, vllm=release),
         partial(SamplingParams, ignore_eos=True),
@@ -101,17 +101,17 @@ def per_request(seconds: float, count: int) -> Measured:
 
 
 def steps_per_round(num_requests: int) -> int:
-    """Return a number of steps that is long enough to measure; every request fills at least one block."""
+    """Return a number of steps that is large enough to measure; every request fills at least one block."""
     return BLOCK_SIZE * max(1, 256 // num_requests)
 
 
 def decode_prompt(index: int) -> list[int]:
-    """Return a prompt. 16 consecutive prompts end at different places in a block, so some fill one in each step."""
+    """Return a prompt. 16 consecutive ones end at different places in a block, so some fill one per step."""
     return [7 * index + place for place in range(PROMPT_LEN + index % BLOCK_SIZE)]
 
 
 def take_step(maker: Maker, scheduler: Any, num_requests: int | None = None) -> tuple[float, float]:
-    """Run a step; return the CPU seconds of planning and of updating, without those of making up sampled tokens.
+    """Run a step; return the CPU seconds for planning and updating, excluding the generation of sampled tokens.
 
     Raises `RuntimeError` unless the step schedules `num_requests` requests.
     """
@@ -151,7 +151,7 @@ def admit(maker: Maker, count: int, number: int) -> Measured:
     take_step(maker, scheduler, 1)
     prompts = {f"r{index}": [*shared, *range(index, index + OWN_TOKENS)] for index in range(count)}
     freeze()
-    requests, start = [], clock()  # keeps the requests to the end: freeing their memory is not scheduling
+    requests, start = [], clock()  # keeps the requests until the end, because freeing their memory is not scheduling
     for name, prompt in prompts.items():
         requests.append(maker.request(name, prompt, params))
         scheduler.add_request(requests[-1])

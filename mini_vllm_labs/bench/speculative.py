@@ -24,7 +24,7 @@ MAX_TOKENS = 80
 
 
 def questions(workload: str, count: int) -> list[str]:
-    """Return the chats' questions, whose answers are lists copied from the question, or new stories."""
+    """Return the chats' questions; the answers are lists copied from the question, or new stories."""
     rng = Random(workload)
     if workload == COPYING:
         return [f"Repeat these words:\n{', '.join(rng.sample(THINGS, 8))}." for _ in range(count)]

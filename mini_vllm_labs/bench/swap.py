@@ -22,11 +22,11 @@ BLOCK_SIZE = 16
 MODEL = "Llama-3.1-8B"
 DECODES = (32, 32, 32_000, 32_000, 32)  # requests, tokens, attended tokens, attended pairs, sampled tokens
 
-Seconds = dict[int, tuple[float, float]]  # computed tokens -> (seconds to recompute, seconds to swap out and in)
+Seconds = dict[int, tuple[float, float]]  # maps computed tokens to (seconds to recompute, seconds to swap out and in)
 
 
 def crossing(seconds: Seconds) -> str:
-    """Describe at which lengths the faster of the two methods changes."""
+    """Describe at which lengths the other method becomes the faster one."""
     faster = {length: "swapping" if swap < again else "computing again" for length, (again, swap) in seconds.items()}
     changes = [(before, length) for before, length in pairwise(faster) if faster[before] != faster[length]]
     parts = [f"at {length:,} tokens {faster[length]} is faster, at {before:,} not yet" for before, length in changes]
@@ -54,7 +54,7 @@ def case_of(where: str, seconds: Seconds) -> Case:
 
 
 def simulate(gpu: str, model: str) -> Seconds:
-    """Compute what recomputing and swapping add to a step of 32 decodes, by cost model and bus bandwidth."""
+    """Compute how much recomputing and swapping each add to a step of 32 decodes, from cost model and bus bandwidth."""
     shape = find_model_shape(model)
     cost, seconds = gpu_cost_model(find_gpu(gpu), shape), Seconds()
     for length in SIMULATED_LENGTHS:
@@ -66,7 +66,7 @@ def simulate(gpu: str, model: str) -> Seconds:
 
 
 def measure(lineup: Lineup, num_rounds: int, lengths: Sequence[int] = MEASURED_LENGTHS) -> Seconds:
-    """Measure both on this machine with only the embedded model; the fastest round counts. Imports torch.
+    """Measure both on this machine with the embedded model alone; the fastest round counts. Imports torch.
 
     The time of a two-token step is subtracted from recomputing, because swapping also needs a step with that overhead.
     """

@@ -13,7 +13,7 @@ from mini_vllm_labs.bench.peer_process import PeerProcess, why_missing
 from mini_vllm_labs.bench.plan import NUM_SLOW, OURS, PROFILED, SLOW, STREAM, WORKLOADS, ThroughputPlan, Workload
 from mini_vllm_labs.pictures.terminal.progress import ProgressReport, unreported
 
-LOAD = 0.5  # of mini-vLLM's requests per second with all at once, so that it can keep up with the stream
+LOAD = 0.5  # share of mini-vLLM's requests per second with all at once, so that it can keep up with the stream
 STREAM_RATE = 0.98
 """No backend can serve a stream faster than it arrives: tokens/s within 2% count as equal, and latencies decide."""
 RATE, BETWEEN = "tokens/s", "between tokens"
@@ -28,7 +28,7 @@ def throughput_cases(
 ) -> Iterator[Case]:
     """Start all backends, and yield a case for each workload. Raises `PeerError` if mini-vLLM fails.
 
-    The facts that all cases share are added to `facts`. `explain` returns notes on our fastest round.
+    The facts that all cases share are added to `facts`. `explain` returns notes about our fastest round.
     """
     settings = plan.settings()
     facts |= {"max_num_batched_tokens": settings.max_num_batched_tokens, "kv_cache_tokens": settings.kv_cache_tokens}
@@ -43,9 +43,9 @@ def throughput_cases(
 
 
 class Backends:
-    """The running backends, mini-vLLM first. A backend that fails is removed, and `missing` has the reason.
+    """The running backends, mini-vLLM first. A backend that fails is removed, and `missing` records the reason.
 
-    `ours` holds mini-vLLM's rounds of the last workload.
+    `ours` contains mini-vLLM's rounds of the last workload.
     """
 
     def __init__(self, plan: ThroughputPlan, report: ProgressReport) -> None:
@@ -98,7 +98,7 @@ class Backends:
         return Measured(served.tokens_per_second, figures_of(requests, served), token_ids)
 
     def drop(self, name: str, error: RuntimeError, when: str = "") -> None:
-        """Continue without a backend and record why. Raises `error` for mini-vLLM, because all ratios need it."""
+        """Continue without a backend, and record why. Raises `error` for mini-vLLM, because all ratios need it."""
         if name == OURS:
             raise error
         self.missing[name] = f"{error}{when}"
@@ -119,7 +119,7 @@ def seconds_by_operator(plan: ThroughputPlan) -> dict[str, float]:
 
 
 class Versus(NamedTuple):
-    """One comparison: `times` is how many times faster ours is, and below `aim` ours counts as slower."""
+    """One comparison: `times` is the factor by which ours is faster; below `aim` ours counts as slower."""
 
     words: str
     times: float

@@ -29,7 +29,7 @@ def sampling(temperature: float) -> dict[str, Any]:
 
 
 class TokenClock(StoppingCriteria):
-    """Notes the time of every token. transformers calls it after each token; it never stops generation."""
+    """Records the time of every token. transformers calls it after each token; it never stops generation."""
 
     def __init__(self, arrivals: Arrivals) -> None:
         self.arrivals = arrivals
@@ -43,7 +43,7 @@ class TokenClock(StoppingCriteria):
 class StaticBatches:
     """Calls `generate` on up to `batch_size` arrived requests, padded to the longest, until all have ended.
 
-    The batch size of a load takes precedence, except if requests are served one by one.
+    A load's batch size takes precedence, unless requests are served one by one.
     """
 
     def __init__(self, settings: BackendSettings, batch_size: int) -> None:
@@ -93,7 +93,7 @@ class Continuous:
         self.model = load(settings)
         self.temperature = 0.0
         known = inspect.signature(ContinuousBatchingConfig).parameters
-        name = "page_size" if "page_size" in known else "block_size"  # the latter in transformers 5.17
+        name = "page_size" if "page_size" in known else "block_size"  # the latter exists since transformers 5.17
         page_size: dict[str, Any] = {name: PAGE_SIZE}
         self.batching = ContinuousBatchingConfig(
             num_blocks=settings.kv_cache_tokens // PAGE_SIZE + 4,
@@ -129,7 +129,7 @@ class Continuous:
                     )
                     index_of[request_id] = index
                 wait = 1.0 if arrivals.all_in else max(1e-3, requests[arrivals.next].arrival_time - arrivals.now)
-                result = manager.get_result(timeout=min(1.0, wait))  # the timeout reveals a dead manager
+                result = manager.get_result(timeout=min(1.0, wait))  # the timeout detects a dead manager
                 if result is not None and result.is_finished():
                     times = [moment - arrivals.start for moment in result.timestamps]
                     arrivals.note(index_of[result.request_id], list(result.generated_tokens), times)

@@ -1,7 +1,7 @@
-"""Compares our scheduler with the stock one of a vLLM release in one process, in turns.
+"""Compares our scheduler with a vLLM release's stock scheduler in one process, in turns.
 
 `python -m mini_vllm_labs.bench.vllm_scheduler LINEUP ROUNDS ADMISSIONS` runs in an environment with vLLM and writes a
-JSON line per comparison. vLLM's scheduler runs unmodified, our scheduler under the rules of the same release.
+JSON line per comparison. vLLM's scheduler runs unmodified, and ours under the rules of the same release.
 """
 
 import inspect
@@ -28,10 +28,11 @@ CONFIG = {
 
 
 def vllms() -> tuple[str, Maker]:
-    """Return vLLM's release and the maker of its scheduler: prefix caching on, a text model with full attention."""
+    """Return vLLM's release and a function that makes its scheduler, with prefix caching and full attention."""
     from mini_vllm_labs.inside_vllm import stock_scheduler as stock
 
-    make_scheduler = stock.make_scheduler  # before vLLM is imported here, because `stock` keeps vLLM's log off stdout
+    # must run before the import of vLLM here, because `stock` keeps vLLM's log off stdout
+    make_scheduler = stock.make_scheduler
     from vllm import sampling_params
     from vllm.v1 import outputs, request
 

@@ -13,7 +13,7 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 
 class LlamaCppServer:
-    """Greedy only. The server returns text, so tokens are counted, and all of them are 0."""
+    """Greedy only. The server returns text, so tokens are only counted, and all of them are 0."""
 
     def __init__(self, settings: BackendSettings) -> None:
         import xllamacpp

@@ -1,6 +1,6 @@
-"""Reads the packages of the course from `pyproject.toml`: the import contracts list each once, from the top layer down.
+"""Reads the course's packages from `pyproject.toml`, whose import contracts list each one, from the top layer down.
 
-`[tool.mini-vllm-labs]` there says which of them learners and browsers do not get.
+`[tool.mini-vllm-labs]` lists those that learners and browsers do not get.
 """
 
 import tomllib
@@ -19,7 +19,7 @@ def top_level(checkout: Path = CHECKOUT) -> tuple[str, ...]:
 
 
 def all_packages(checkout: Path = CHECKOUT) -> tuple[str, ...]:
-    """Return every package: those of the top level, and of the course its parts, such as `mini_vllm_labs.cli`."""
+    """Return every package: those at the top level, and the parts of the course, such as `mini_vllm_labs.cli`."""
     (order,) = (one for one in settings(checkout)["importlinter"]["contracts"] if one.get("id") == "layers")
     layers = [name.strip() for layer in order["layers"] for name in layer.split(":")]
     return (*(name for name in top_level(checkout) if name != COURSE and name not in layers), *layers)
@@ -31,7 +31,7 @@ def for_learners(checkout: Path = CHECKOUT) -> tuple[str, ...]:
 
 
 def in_a_browser(checkout: Path = CHECKOUT) -> tuple[str, ...]:
-    """Return the packages of the lab in a browser's tab."""
+    """Return the packages of the lab in a browser tab."""
     return without("local-only", for_learners(checkout), checkout)
 
 

@@ -1,1 +1,1 @@
-"""The command line: one file per command, `main.py` puts them together."""
+"""The command line, with one file per command; `main.py` combines them."""

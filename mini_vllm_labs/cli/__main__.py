@@ -1,6 +1,6 @@
-"""`python -m mini_vllm_labs.cli` is `mini-vllm`."""
+"""`python -m mini_vllm_labs.cli` does the same as `mini-vllm`."""
 
 from mini_vllm_labs.cli.main import app
 
 if __name__ == "__main__":
-    app(prog_name="mini-vllm")  # the name under which shells ask for completions
+    app(prog_name="mini-vllm")  # the program name for which shells request completions

@@ -1,4 +1,4 @@
-"""`mini-vllm arena` compares policies in simulated time; `claims` measures what papers say about them."""
+"""`mini-vllm arena` compares policies in simulated time; `claims` measures what papers claim about them."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -87,9 +87,9 @@ class ArenaOptions:
 def arena(
     *, options: ArenaOptions, lineup: LineupText = None, as_json: AsJson = False, engine: SchedulerOptions
 ) -> None:
-    """Run scheduling policies on the same requests and show which requests pay.
+    """Run scheduling policies on the same requests and show which requests lose.
 
-    Goodput counts requests that kept every promise of their class. Intervals cover 95% over the seeds.
+    Goodput counts requests for which every promise of their class was kept. Intervals cover 95% over the seeds.
     """
     names = options.chosen()
     experiment = Experiment(
@@ -152,7 +152,9 @@ def claims(
     """
     chosen = [claim for claim in CLAIMS if not words or any(word.lower() in claim.name.lower() for word in words)]
     if not chosen:
-        raise ValueError(f"no claim has {' or '.join(words or [])}; they are: {'; '.join(c.name for c in CLAIMS)}")
+        raise ValueError(
+            f"no claim contains {' or '.join(words or [])}; the claims are: {'; '.join(c.name for c in CLAIMS)}"
+        )
     console, found = make_console(stderr=as_json), []
     team = replace(lineup_to_run(lineup, console), runner="absent")
     console.print(whose_code(team), markup=False)
@@ -172,7 +174,7 @@ def claims(
 
 
 def _measured(claim: PolicyClaim, lineup: Lineup) -> tuple[str, bool | None]:
-    """Return what a claim measured and whether it holds; None if it needs unwritten code."""
+    """Return the result of a claim, and whether it holds; None if it needs unwritten code."""
     try:
         return claim.measure(lineup)
     except NotImplementedError as error:

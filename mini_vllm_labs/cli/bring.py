@@ -1,4 +1,4 @@
-"""`mini-vllm bring`: puts the starters of a zip from the browser's lab into this checkout."""
+"""`mini-vllm bring` puts the starters of a zip from the browser's lab into this checkout."""
 
 import zipfile
 import zlib
@@ -53,7 +53,8 @@ def starters_in(work: Path) -> dict[int, bytes]:
             if large := [entry.filename for entry in found.values() if entry.file_size > MAX_BYTES]:
                 raise ValueError(f"{work}: {large[0]} is larger than {MAX_BYTES >> 20} MiB")
             starters = {phase: archive.read(entry) for phase, entry in sorted(found.items())}
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # RuntimeError: an unsupported format
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        # RuntimeError means an unsupported format
         raise ValueError(f"{work} is not a zip of the lab, or is damaged: {error}") from None
     if not starters:
         raise ValueError(f"{work} is not an export of the lab: it has no starter in a folder of labs/")

@@ -84,7 +84,7 @@ def calibrate(
 def measured_engine(
     model: str | None, dtype: str, lineup: Lineup, num_requests: int, cpu_time: bool | None
 ) -> MeasuredEngine:
-    """Load the model and return its engine, whose steps are timed by CPU time, or else by wall-clock time."""
+    """Load the model and return its engine, whose steps are timed by CPU time if possible, otherwise by wall time."""
     import torch
 
     from mini_vllm.runner.loading import open_model
@@ -116,7 +116,7 @@ def fitted_table(calibration: Calibration, path: str) -> Table:
 
 
 def agreement_table(compared: list[FigureComparison]) -> Table:
-    """Return measured and predicted side by side."""
+    """Return measured and predicted values side by side."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)
     for heading in ("workload", "figure", "measured", "predicted", "ratio", "rounds", ""):
         table.add_column(heading, justify="left" if heading in ("workload", "figure", "") else "right", no_wrap=True)
@@ -144,7 +144,7 @@ def verdict(compared: list[FigureComparison]) -> str:
 
 
 def as_record(calibration: Calibration, compared: list[FigureComparison]) -> dict[str, object]:
-    """Return the numbers as a JSON object: seconds, tokens per second."""
+    """Return the numbers as a JSON object, in seconds and tokens per second."""
     return {
         "calibration": asdict(calibration),
         "tolerance": TOLERANCE,

@@ -1,4 +1,4 @@
-"""`mini-vllm cards`: sixty questions and answers to memorise, and those that a learner got wrong."""
+"""`mini-vllm cards`: sixty questions and answers to memorise, or those that a learner got wrong."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,8 +18,8 @@ def cards(
 ) -> None:
     """Print questions and answers by phase, or write them for Anki.
 
-    Each answer is recomputed by a check of the course. --due shows at most three questions that you got wrong in
-    notebooks; the next notebook begins with them.
+    A check of the course recomputes each answer. --due shows at most three questions that you got wrong in notebooks;
+    the next notebook begins with them.
     """
     console, shown = make_console(), due_cards() if due else all_cards()
     if anki is not None:

@@ -1,4 +1,4 @@
-"""`mini-vllm chat`: a conversation on the engine of the lineup, with the cost of each turn below its answer."""
+"""`mini-vllm chat`: a conversation on the lineup's engine, with the cost of each turn below its answer."""
 
 import re
 import time
@@ -61,7 +61,7 @@ def chat(
 ) -> None:
     """Talk to the model; each turn sends the whole conversation again.
 
-    Watch the prefix cache find it.
+    Watch the prefix cache find the earlier part of the conversation.
     """
     console = make_console()
     team = lineup_to_run(lineup, console, WHOLE_REFERENCE)
@@ -84,7 +84,7 @@ def chat(
 
 
 class Conversation:
-    """A conversation and its forks, one of which continues; and the questions of all of them."""
+    """A conversation and its forks, of which one continues, and the questions in all of them."""
 
     def __init__(
         self, llm: LLM, console: Console, params: SamplingParams, *, show: bool, session: Session | None = None
@@ -98,7 +98,7 @@ class Conversation:
         self.num_drawn_steps = 0
 
     def run(self, lines: Iterator[str]) -> None:
-        """Answer line by line until the lines or the user end it."""
+        """Answer line by line until the input ends or the user quits."""
         for line in lines:
             match line.strip():
                 case "":
@@ -115,7 +115,7 @@ class Conversation:
                         self.console.print(str(error), markup=False, highlight=False)
 
     def obey(self, command: str, argument: str | None) -> None:
-        """Run a line that begins with a slash and print what it did. Raises `ValueError` if it is impossible."""
+        """Run a line that begins with a slash, and print what it did. Raises `ValueError` if it is impossible."""
         match command:
             case "new":
                 self._start(Session(self.llm), "A new conversation")
@@ -151,7 +151,7 @@ class Conversation:
         self.console.print(text, style=FAINT, markup=False, highlight=False)
 
     def take_turn(self, question: str) -> None:
-        """Send the whole conversation with the new question, print the answer and its cost."""
+        """Send the whole conversation with the new question; print the answer and its cost."""
         num_prompt_tokens = len(self._prompt_that_fits(question))
         request_id = str(len(self.questions))
         self.questions.append(question)
@@ -202,7 +202,7 @@ class Conversation:
 
 
 def count_of(session: Session) -> str:
-    """Return how long a conversation is, in words."""
+    """Describe how long a conversation is."""
     return f"{len(session.turns)} turn{'s' * (len(session.turns) != 1)}, {len(session.token_ids)} tokens"
 
 
@@ -213,7 +213,7 @@ def _number(command: str, argument: str | None, most: int) -> int:
 
 
 def turn_line(output: RequestOutput, num_steps: int, seconds: float) -> str:
-    """Return the cost of a turn: prompt tokens, cached ones, output tokens, steps and times."""
+    """Return the cost of a turn: prompt tokens, cached tokens, output tokens, steps and times."""
     metrics = output.metrics
     first = 1000 * (metrics.time_to_first_token or 0.0)
     preempted = f", preempted {metrics.num_preemptions} times" if metrics.num_preemptions else ""

@@ -1,4 +1,4 @@
-"""`mini-vllm conformance`: compares an engine in any language with vLLM's recorded decisions."""
+"""`mini-vllm conformance` compares an engine in any language with vLLM's recorded decisions."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -37,9 +37,9 @@ def conformance(
 ) -> None:
     """Compare an engine in any language with the decisions of vLLM 0.13.0 and 0.33.0.
 
-    The engine's command comes last, as in `mini-vllm conformance -- ./my-engine --flags`. The course's page on the
-    protocol says what it reads and writes. Exit code 0: all scenarios asked are the same. 1: one differs or failed, or
-    nothing was asked. 2: a bad option, trace or greeting.
+    The engine's command comes last, as in `mini-vllm conformance -- ./my-engine --flags`. The protocol's page describes
+    what the engine reads and writes. Exit code 0: all requested scenarios are the same. 1: one differs or failed, or
+    none was run. 2: a bad option, trace or greeting.
     """
     console = make_console()
 
@@ -52,11 +52,13 @@ def conformance(
             console.print(last_steps("as recorded", recorded))  # type: ignore[arg-type]
 
     if seed is not None and kind and not set(kind) & set(DRAWN):
-        raise ValueError(f"--seed {seed} draws scenarios of --kind small and mixed, got --kind {', '.join(kind)}")
+        raise ValueError(f"--seed {seed} works only with --kind small and mixed, got --kind {', '.join(kind)}")
 
     def draw_scenarios(releases: Sequence[str], kinds: Sequence[str]) -> Iterator[Message]:
         if not solutions_exist():
-            raise ValueError(f"--kind {kinds[0]}: the reference decides these scenarios, and it is not in this edition")
+            raise ValueError(
+                f"--kind {kinds[0]}: these scenarios need the reference, which this edition does not contain"
+            )
         return drawn_lines(seed or 0, releases, kinds)
 
     kinds = kind or (DRAWN if seed is not None else ())

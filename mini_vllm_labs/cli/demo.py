@@ -1,4 +1,4 @@
-"""`mini-vllm demo`: serves several prompts at once in a deliberately small pool, every step visible."""
+"""`mini-vllm demo` serves several prompts at once in a deliberately small pool, and shows every step."""
 
 import time
 import tomllib
@@ -49,9 +49,9 @@ EVENT_FACTOR = 8
 
 @dataclass(frozen=True)
 class DemoPlan:
-    """The conversations of the demo with their titles, the settings, and remarks on settings that were changed.
+    """The demo's conversations with their titles, the settings, and notes on settings that were changed.
 
-    `pool` has the settings of an engine with all phases.
+    `pool` contains the settings of an engine with all phases.
     """
 
     titles: list[str]
@@ -63,10 +63,10 @@ class DemoPlan:
 
 
 def plan_demo(lineup: Lineup, *, dense: bool = False) -> DemoPlan:
-    """Return the demo for a lineup, with settings adjusted to absent phases; `dense` as in `LLM`."""
+    """Return the demo for a lineup, with settings adjusted to absent phases; `dense` is the argument of `LLM`."""
     config, remarks = SMALL_POOL, []
     if lineup.runner == "absent" and not dense:
-        # The fake model's tokens are bytes: about four times as many.
+        # The fake model's tokens are bytes, so a text has about four times as many.
         config = replace(
             config, max_num_batched_tokens=192, long_prefill_token_threshold=128, max_model_len=1024, num_gpu_blocks=57
         )
@@ -85,13 +85,13 @@ def plan_demo(lineup: Lineup, *, dense: bool = False) -> DemoPlan:
 
 
 def conversation(kind: str, question: str) -> list[Message]:
-    """Return one question as a chat, with the notes in its system prompt if it is about them."""
+    """Return one question as a chat; its system prompt contains the notes if the question is about them."""
     message: Message = {"role": "user", "content": question}
     return [{"role": "system", "content": NOTES}, message] if kind == "notes" else [message]
 
 
 class EngineClock:
-    """Seconds of engine time: stopped while a step is drawn and while the demo pauses."""
+    """Seconds of engine time, which stops while a step is drawn and while the demo pauses."""
 
     def __init__(self) -> None:
         self._stopped_for = 0.0
@@ -101,7 +101,7 @@ class EngineClock:
         return time.monotonic() - self._stopped_for
 
     def stop(self) -> None:
-        """Stop until `go`."""
+        """Stop the clock until `go`."""
         self._stopped_at = time.monotonic()
 
     def go(self) -> None:
@@ -169,8 +169,8 @@ def demo(
 ) -> None:
     """Watch the engine serve several prompts together, step by step.
 
-    The pool of blocks is deliberately too small: requests are preempted, prompts are computed in chunks, and
-    prompts that share the same notes hit the prefix cache.
+    The pool of blocks is deliberately too small, so requests are preempted, prompts are computed in chunks, and prompts
+    that share the same notes hit the prefix cache.
     """
     console = make_console()
     if not is_chosen(lineup):

@@ -31,7 +31,7 @@ from mini_vllm_labs.runs.starter_status import is_begun, unwritten_tasks
 
 @dataclass(frozen=True)
 class SamplingOptions:
-    """The options that choose tokens and end an output."""
+    """The options that control sampling and end an output."""
 
     max_tokens: Annotated[int, typer.Option(help="Maximum output tokens per prompt.")] = 128
     temperature: Annotated[float, typer.Option(help="0: greedy, always the likeliest token.")] = 0.0
@@ -44,7 +44,7 @@ class SamplingOptions:
     json_schema: Annotated[str | None, typer.Option(help="A JSON schema of the output, or @FILE (phase 9).")] = None
 
     def params(self) -> SamplingParams:
-        """Return them for the engine. Raises `ValueError` like `SamplingParams`."""
+        """Return these options as the engine's sampling parameters. Raises `ValueError` like `SamplingParams`."""
         settings = vars(self) | {"stop": tuple(self.stop or ())}
         regex, choice, schema = (settings.pop(name) for name in ("regex", "choice", "json_schema"))
         if schema is not None and schema.startswith("@"):
@@ -74,7 +74,7 @@ def generate(
 ) -> None:
     """Generate text from prompts.
 
-    A single output is streamed; several are printed when all are finished.
+    A single output is streamed; several outputs are printed when all are finished.
     """
     params, adapters = sampling.params(), adapters_of([adapter] if adapter else [])
     if system is not None and not chat:
@@ -84,7 +84,7 @@ def generate(
     dense = stands_in_for_phase_6(team, model, fake_model=fake_model)
     if remark := remark_on_phase_6(team, dense=dense):
         make_console(stderr=True).print(remark)
-    if team.runner == "starter" and not is_begun(6):  # before torch, which takes long to load
+    if team.runner == "starter" and not is_begun(6):  # must precede the import of torch, which is slow
         raise NotImplementedError(unwritten_tasks(6)[0])
     with reported("Loading torch and the model"):
         llm = open_llm(model, config, team, dense=dense, adapters=adapters)
@@ -129,7 +129,7 @@ def print_all(prompts: Sequence[str], outputs: Sequence[RequestOutput], as_json:
 
 
 def as_record(prompt: str, output: RequestOutput) -> dict[str, Any]:
-    """Return an output as a JSON object. Times are seconds."""
+    """Return an output as a JSON object. Times are in seconds."""
     completion, metrics = output.outputs[0], output.metrics
     return {
         "request_id": output.request_id,

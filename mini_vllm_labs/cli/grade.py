@@ -1,4 +1,4 @@
-"""`mini-vllm grade`: prints the points of the learner's starters, the first failure, and the next task."""
+"""`mini-vllm grade` prints the points of the learner's starters, the first failure, and the next task."""
 
 import importlib.util
 import json
@@ -39,7 +39,7 @@ def grade(
 
     It prints points per task, alone and together.
 
-    Exit code 0: graded to the end, whatever the points. 1: a phase could not be graded, or fewer points than
+    Exit code 0: grading finished, whatever the points. 1: a phase could not be graded, or fewer points than
     --min-points. 2: bad usage.
     """
     plan = load_whole_plan()
@@ -68,7 +68,7 @@ def grade(
 
 
 def begun(plan: Sequence[PlannedPhase]) -> list[int]:
-    """Return the phases of the course, and the electives whose starter has been changed."""
+    """Return the phases of the course, and the electives whose starters have been changed."""
     return [phase.number for phase in plan if not phase.is_elective or is_begun(phase.number)]
 
 
@@ -84,12 +84,12 @@ def require_this_checkout() -> None:
 
 @contextmanager
 def progress(console: Console, phases: list[PlannedPhase]) -> Iterator[OnProgress]:
-    """Show a bar per phase while the block runs, or lines without a terminal; yield the function that moves them."""
+    """Show a bar per phase while the block runs, or lines without a terminal; yield a function that moves it."""
     if not is_live(console):
         total, done_of = sum(len(phase.tests) for phase in phases), dict[int, int]()
 
         def count(number: int, done: int, what: str) -> None:
-            done_of[number] = done  # several phases are graded at once, so this is the time for all of them
+            done_of[number] = done  # several phases are graded in parallel, so this is the time for all of them
             report("Grading tests", sum(done_of.values()), total)
 
         with reported("Grading tests", console) as report:

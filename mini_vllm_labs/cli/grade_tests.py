@@ -1,4 +1,4 @@
-"""`mini-vllm grade-tests`: what a test file of yours catches, and which rules it does not test."""
+"""`mini-vllm grade-tests` shows which mistakes your test file catches, and which rules it does not test."""
 
 from pathlib import Path
 from typing import Annotated
@@ -28,17 +28,17 @@ def grade_tests(
 ) -> None:
     """Grade a test file of yours on known mistakes of a phase.
 
-    Your tests take the fixture `phaseN`, or import the phase's starter. They run on known mistakes, which nobody sees,
-    and on other right ways to write the phase. Ten points for the share of mistakes that a test fails on, times the
-    share of right ways that all tests accept. The phase itself must be right first.
+    Your tests take the fixture `phaseN`, or import the phase's starter. They run on known mistakes, whose code is not
+    shown, and on other right ways to write the phase. The points are ten times the share of mistakes that a test
+    catches, times the share of right ways that all tests accept. The phase itself must be right first.
 
-    Exit code 1: if a rule has no test, or a right way is refused.
+    Exit code 1: a rule has no test, or a right way is rejected.
     """
     console = make_console()
     if sheet is not None and (sheet.suffix != ".json" or not sheet.resolve().parent.is_dir()):
         raise ValueError(f"--sheet {sheet}: name a file that ends in .json, in a folder that exists")
     if sheet is not None and sheet.exists():
-        read_points(sheet)  # before the work, in case it is another file
+        read_points(sheet)  # checked before the work, in case it is a different file
     with reported(f"Running your tests on mistakes of phase {phase}"):
         grade = graded(file, phase)
     show(console, grade)
@@ -49,7 +49,7 @@ def grade_tests(
 
 
 def show(console: Console, grade: TestsGrade) -> None:
-    """Print a row for each rule and each refused way, and the points."""
+    """Print a row for each rule and each rejected way, and the points."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
     table.add_column("rule")
     table.add_column("caught", justify="right", no_wrap=True)

@@ -1,7 +1,7 @@
 """`mini-vllm hint` shows a task's hint step by step; `approaches` shows other ways once the task is done.
 
 The hints are in `hints.rot13` next to a handout, each letter rotated by 13 places, so that reading a handout or
-searching its folder reveals no recipe by accident. `tr A-Za-z N-ZA-Mn-za-m` converts a file either way.
+searching its folder reveals no recipe by accident. `tr A-Za-z N-ZA-Mn-za-m` converts a file in either direction.
 """
 
 import codecs
@@ -33,13 +33,16 @@ def hint(
 ) -> None:
     """Show the next step of a task's hint.
 
-    The first is a question, the last is as good as a recipe: try the task before you ask for one more.
+    The first step is a question, and the last is almost a recipe: try the task before you request another step.
     """
     show_hint(make_console(), task, again=again)
 
 
 def show_hint(console: Console, task: str, *, again: bool = False) -> None:
-    """Print the next step of a task's hint, or those that were seen. Raises `ValueError` for an unknown task."""
+    """Print the next step of a task's hint, or the steps that were already shown.
+
+    Raises `ValueError` for an unknown task.
+    """
     hints = all_hints()
     if task not in hints:
         raise ValueError(f"hint {task}: there are hints for the tasks {', '.join(hints)}")
@@ -82,7 +85,7 @@ def seen() -> dict[str, int]:
 
 
 def keep_seen(task: str, num_steps: int) -> None:
-    """Note that so many steps of a task have been shown in this checkout."""
+    """Record how many steps of a task have been shown in this checkout."""
     known = seen()
     if num_steps > known.get(task, 0):
         note(("hint", {"task": task, "step": num_steps}))
@@ -93,7 +96,7 @@ def keep_seen(task: str, num_steps: int) -> None:
 def approaches(task: Annotated[str, typer.Argument(metavar="TASK", help="Such as 1.2.", show_default=False)]) -> None:
     """Show other fair ways to write a task that you have passed.
 
-    Grades the task first. Each way passes the same tests, and comes with a sentence on what it costs.
+    Grades the task first. Each way passes the same tests, and comes with a sentence on its cost.
     """
     from mini_vllm_labs.cli.watching.screen import show_approach, show_verdict
     from mini_vllm_labs.grading.approaches import task_named, unsealed

@@ -1,4 +1,4 @@
-"""`mini-vllm info`: checks whether this machine is ready. Each check returns what it found and the fix."""
+"""`mini-vllm info` checks whether this machine is ready. Each check returns its finding and the fix."""
 
 import hashlib
 import importlib.util
@@ -30,7 +30,7 @@ MINIMUM_PYTHON = (3, 11)
 EMBEDDED_MODEL = CHECKOUT / "mini_vllm" / "embedded_model"
 REQUIRED = ("torch", "transformers", "accelerate", "numpy", "psutil", "rich", "typer")
 FOR_NOTEBOOKS = ("jupyterlab", "ipywidgets", "anywidget")
-OPTIONAL = {  # extra -> the package that it is checked by, and what is missing without it
+OPTIONAL = {  # maps an extra to the package that shows its presence, and to what is missing without it
     "serve": ("fastapi", "no `mini-vllm serve`, and notebook 12 plays a recorded run"),
     "structured": ("llguidance", "no JSON schemas and no grammars; regexes work"),
     "judge": ("pyseccomp", "the judge's jail does not keep starters from starting processes"),
@@ -75,7 +75,7 @@ def all_checks() -> list[Finding]:
 
 
 def read_constraints(path: Path) -> dict[str, str]:
-    """Return package name to pinned version; empty if the file is not there (an installed package)."""
+    """Return the pinned version by package name, or an empty dict if the file does not exist (an installed package)."""
     if not path.exists():
         return {}
     lines = (line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines())
@@ -105,14 +105,14 @@ def check_package(name: str, pinned: dict[str, str], *, required: bool) -> Findi
 
 
 def check_kernel(environment: Path) -> Finding:
-    """The notebooks' kernel comes with the course, except with old installations."""
+    """The notebooks' kernel is part of the course, except in old installations."""
     if (environment / "share" / "jupyter" / "kernels" / PROJECT / "kernel.json").is_file():
         return Finding("kernel", "OK", "mini-vLLM Labs")
     return Finding("kernel", "warn", "not installed (only the notebooks need it)", pip_install("-e", str(CHECKOUT)))
 
 
 def check_torch() -> Iterator[Finding]:
-    """Which device torch computes on, and on how many threads."""
+    """Reports which device torch computes on, and on how many threads."""
     if importlib.util.find_spec("torch") is None:
         return
     import torch
@@ -131,7 +131,7 @@ def check_torch() -> Iterator[Finding]:
 
 
 def check_load() -> Iterator[Finding]:
-    """Other programs that compute make every time unreliable, and many threads slower than few."""
+    """Other busy programs make every time unreliable, and make many threads slower than few."""
     load, usable = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
     if load > usable:
         fix = "end other programs before you measure"
@@ -139,7 +139,7 @@ def check_load() -> Iterator[Finding]:
 
 
 def check_extra(extra: str) -> Finding:
-    """An extra is optional; it counts as installed if its first package is."""
+    """An extra is optional; it counts as installed if its first package is installed."""
     package, costs = OPTIONAL[extra]
     if importlib.util.find_spec(package) is None:
         return Finding(f"[{extra}]", "OK", f"{package} is not installed (optional): {costs}", install_command(extra))
@@ -173,14 +173,14 @@ def check_model(folder: Path) -> Finding:
 
 
 def check_solutions() -> Finding:
-    """A student edition has no reference solutions and needs none."""
+    """A student edition has no reference solutions, and needs none."""
     if solutions_exist():
         return Finding("solutions/", "OK", "there")
     return Finding("solutions/", "OK", "not there: a student edition")
 
 
 def check_lineup() -> Iterator[Finding]:
-    """`LAB_IMPL` must be a lineup; shows whose code runs in each phase."""
+    """`LAB_IMPL` must be a lineup; this shows whose code runs in each phase."""
     text = LAB_IMPL.get()
     if not text and not solutions_exist():
         yield from check_written()
@@ -209,7 +209,7 @@ def check_variables() -> Iterator[Finding]:
 
 
 def check_written() -> Iterator[Finding]:
-    """Tells which phases are written, in a student edition without `LAB_IMPL`."""
+    """Reports which phases are written, in a student edition without `LAB_IMPL`."""
     lineup = written_lineup()
     yield Finding("LAB_IMPL", "OK", f"not set: commands run {lineup or 'nothing yet'}, tests grade all six phases")
     for phase, name in enumerate(ALL_NAMES, start=1):
@@ -219,7 +219,7 @@ def check_written() -> Iterator[Finding]:
 
 
 def how_to_use(phase: int) -> str:
-    """Return which option turns on an elective; empty for a phase of the course."""
+    """Return which option enables an elective, or an empty string for a phase of the course."""
     return f"; serve, chat and generate use it with {TURNS_ON[phase]}" if phase in TURNS_ON else ""
 
 
@@ -229,9 +229,9 @@ def info(
         str | None, typer.Option(metavar="FOLDER", help="Show the contents of a model's folder, or why it is refused.")
     ] = None,
 ) -> None:
-    """Check the environment, or a model's folder, and name the fix for each problem.
+    """Check the environment, or a model's folder, and print the fix for each problem.
 
-    Exit code 1 if something required is wrong, 2 if the folder is refused.
+    Exit code 1 if something required is wrong, 2 if the folder is rejected.
     """
     console = make_console()
     if model is not None:

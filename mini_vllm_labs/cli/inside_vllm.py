@@ -1,4 +1,4 @@
-"""`mini-vllm inside-vllm`: runs a whole vLLM on the learner's scheduler, without a GPU."""
+"""`mini-vllm inside-vllm` runs a whole vLLM on the learner's scheduler, without a GPU."""
 
 import json
 import subprocess
@@ -57,8 +57,8 @@ def inside_vllm(
 ) -> None:
     """Generate text in a whole vLLM in which your scheduler decides, without a GPU.
 
-    The first call makes an environment with vLLM 0.32.0 for CPUs in .venv-vllm-cpu. Then 20 prompts run with the stock
-    scheduler and with yours, in three pools of blocks, of which two cause preemptions.
+    The first call creates an environment with vLLM 0.32.0 for CPUs in .venv-vllm-cpu. Then 20 prompts run with the
+    stock scheduler and with yours, in three pools of blocks, two of which cause preemptions.
 
     Exit code 1: a text differs, or your scheduler fails.
     """
@@ -90,7 +90,7 @@ def inside_vllm(
 
 
 def require_written(team: Lineup) -> None:
-    """Exit with the message of `mini-vllm grade` if the lineup has an unwritten or lacks a needed phase."""
+    """Exit with `mini-vllm grade`'s message if the lineup has an unwritten phase or lacks a needed one."""
     for phase in DECIDING:
         if team[phase] == "starter" and (tasks := unwritten_tasks(phase)):
             fail(f"{explain(NotImplementedError(tasks[0]), {})}\n{what_to_do()}", 1)
@@ -110,9 +110,9 @@ def compared(team: Lineup, console: Console) -> tuple[list[Pair], Result]:
     titles = [(f"{blocks} blocks", blocks, more) for blocks in pools]
     if team.speculation != "absent":
         titles.append((f"{POOLS[0]} blocks, drafts", POOLS[0], more | {"speculative_config": DRAFTS}))
-    # vLLM counts the null block, which no request can hold.
+    # vLLM counts the null block, which requests cannot use.
     rounds = [(name, blocks + 1, settings) for _, blocks, settings in titles for name in ("stock", "yours")]
-    # Before the drafts, so that their leftovers in vLLM's process are not measured.
+    # Measured before the drafts, because those leave objects in vLLM's process.
     rounds.insert(2 * len(pools), ("speed", 0, more))
     with reported("Starting vLLM") as report:
         found = list[Result]()
@@ -142,7 +142,7 @@ def answers(team: Lineup, rounds: Sequence[Round]) -> Iterator[Result]:
 
 
 def show(pairs: Sequence[Pair], console: Console, *, whole: bool) -> int:
-    """Print the numbers of all pools and the texts of the first that differs; return how many texts differ."""
+    """Print the numbers of all pools, and the texts of the first pool that differs; return how many texts differ."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("pool", "scheduler", "steps", "preemptions", "tokens/s", "drafts accepted", "equal texts"):
         table.add_column(heading, justify="left" if heading in ("pool", "scheduler") else "right")
@@ -168,7 +168,7 @@ def show(pairs: Sequence[Pair], console: Console, *, whole: bool) -> int:
 
 
 def show_difference(pairs: Sequence[Pair], picture: Path | None, console: Console) -> None:
-    """Print the first step in which the two schedules differ, and write it as a picture."""
+    """Print the first step in which the two schedules differ, and save it as a picture."""
     from mini_vllm_labs.pictures.time_machine.compare import compare, first_difference
 
     for title, stock, yours in pairs:
@@ -192,7 +192,7 @@ def show_difference(pairs: Sequence[Pair], picture: Path | None, console: Consol
 
 
 def grade_says(team: Lineup, console: Console) -> None:
-    """Grade the starters of the lineup, print the first failure and the next step, and end the command with 1."""
+    """Grade the starters of the lineup, print the first failure and the next step, and exit with 1."""
     from mini_vllm_labs.grading.grader import Grader
     from mini_vllm_labs.grading.view import next_step, show_failure
 

@@ -1,4 +1,4 @@
-"""`mini-vllm lab`: opens the notebooks of this folder in JupyterLab."""
+"""`mini-vllm lab` opens the notebooks of this folder in JupyterLab."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""`mini-vllm league`: runs the policies of a class against each other."""
+"""`mini-vllm league` runs the policies of a class against each other."""
 
 import json
 import time
@@ -30,8 +30,8 @@ def league(
 ) -> None:
     """Run the MyPolicy of each file on the same requests, and print a table.
 
-    Each file runs in a separate process with limits on time and memory, and with bubblewrap installed also without
-    write access and network. A file that raises, loops or stalls gets a row with the reason and no rank.
+    Each file runs in a separate process with limits on time and memory; if bubblewrap is installed, it also has no
+    write access and no network. A file that raises an error, loops or stalls gets a row with the reason and no rank.
     """
     console = make_console(stderr=as_json)
     team = replace(lineup_to_run(lineup, console), runner="absent")

@@ -1,4 +1,4 @@
-"""`mini-vllm`: lists its commands by the user's goal."""
+"""`mini-vllm` lists its commands by the user's goal."""
 
 from pathlib import Path
 
@@ -7,25 +7,29 @@ from mini_vllm_labs.pictures.terminal.lazy_commands import lazy_app
 
 LEARN = [
     ("demo", "demo:demo", "Watch the engine serve several prompts together, step by step."),
-    ("place", "place:place", "Twelve questions that tell with which phase to begin."),
+    ("place", "place:place", "Answer twelve questions to find out with which phase to start."),
     ("watch", "watch:watch", "Grade on every save, and show the first failing task."),
     ("grade", "grade:grade", "Grade your starters, whatever the value of LAB_IMPL."),
     ("grade-tests", "grade_tests:grade_tests", "Grade a test file of yours on known mistakes of a phase."),
     ("hint", "hint:hint", "Show the next step of a task's hint."),
     ("approaches", "hint:approaches", "Show other fair ways to write a task that you have passed."),
     ("tutor", "tutor:tutor", "Give your assistant failing cases, rules, hints and reasons, and no answer."),
-    ("viva", "viva:viva", "Eight questions about your own files and your own run, in ten minutes."),
+    ("viva", "viva:viva", "Answer eight questions about your own files and your own run, in ten minutes."),
     ("lab", "lab:lab", "Open the notebooks in JupyterLab."),
     ("cards", "cards:cards", "Print questions and answers by phase, or write them for Anki."),
     ("incidents", "incidents:play", "Ten incidents in simulated time: which knob would you turn?"),
     ("bring", "bring:bring", "Put the starters of a zip from the browser's lab into this checkout."),
-    ("info", "info:info", "Check the environment, or a model's folder, and name the fix for each problem."),
+    ("info", "info:info", "Check the environment, or a model's folder, and print the fix for each problem."),
 ]
 LOOK = [
     ("trace", "trace:trace", "Print the decisions of every step of a small workload, or of a trace file."),
-    ("stages", "stages:stages", "Show what each phase gains: one workload on phases 1, 1-2, ... 1-5."),
+    ("stages", "stages:stages", "Show the gain of each phase: one workload on phases 1, 1-2, ... 1-5."),
     ("oracle", "oracle:oracle", "Show the first step in which your decisions differ from the right ones."),
-    ("parity", "parity:parity", "Replay recorded decisions of vLLM 0.13.0 and 0.33.0 and compare, block ids included."),
+    (
+        "parity",
+        "parity:parity",
+        "Replay recorded decisions of vLLM 0.13.0 and 0.33.0 and compare them, including block ids.",
+    ),
     (
         "conformance",
         "conformance:conformance",
@@ -40,7 +44,7 @@ LOOK = [
 ]
 MEASURE = [
     ("simulate", "simulate:simulate", "Serve a named workload with the real scheduler in simulated time."),
-    ("arena", "arena:arena", "Run scheduling policies on the same requests and show which requests pay."),
+    ("arena", "arena:arena", "Run scheduling policies on the same requests and show which requests lose."),
     ("league", "league:league", "Run the MyPolicy of each file on the same requests, and print a table."),
     ("claims", "arena:claims", "Measure what papers claim about scheduling policies, on simulated requests."),
     ("calibrate", "calibrate:calibrate", "Fit the cost model of `mini-vllm simulate` to this machine."),
@@ -51,17 +55,17 @@ SERVE = [
     ("serve", "serving.serve:serve", "Serve the engine through an OpenAI-compatible API."),
 ]
 TEACH = [
-    ("one-file", "classroom.release:one_file", "Write the reference engine as one file that runs by itself."),
+    ("one-file", "classroom.release:one_file", "Write the reference engine as one file that runs on its own."),
     ("release", "classroom.release:release", "Write the student edition."),
-    ("collect", "classroom.collect:collect", "Give each learner of a bulk download a folder."),
+    ("collect", "classroom.collect:collect", "Sort a bulk download into one folder per learner."),
     ("judge", "classroom.judge:judge", "Grade submissions on secret situations."),
     ("class-report", "classroom.class_report:class_report", "Show where the learners of a class stop."),
     ("decks", "modules:decks", "Write eight slide decks, each one HTML file for a room without a network."),
-    ("exam", "modules:exam", "Write an exam from the known mistakes of a phase, and its answers in another file."),
-    ("site", "modules:site", "Build the website: the pages, and the lab in a browser's tab."),
+    ("exam", "modules:exam", "Write an exam based on the known mistakes of a phase, and its answers to another file."),
+    ("site", "modules:site", "Build the website: the pages, and the lab in a browser tab."),
     ("gradescope", "classroom.gradescope:gradescope", "Write a Gradescope autograder."),
 ]
-HAS_CLASSROOM = (Path(__file__).parents[1] / "classroom").is_dir()  # a student edition has none
+HAS_CLASSROOM = (Path(__file__).parents[1] / "classroom").is_dir()  # a student edition does not have this folder
 COMMANDS = {"Learn": LEARN, "Look": LOOK, "Measure": MEASURE, "Serve": SERVE}
 if HAS_CLASSROOM:
     COMMANDS["Teach"] = TEACH

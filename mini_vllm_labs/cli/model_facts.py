@@ -1,4 +1,4 @@
-"""The facts that `mini-vllm info --model` prints about a folder, and how transformers finds them."""
+"""The facts that `mini-vllm info --model` prints about a folder, and how transformers determines them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,7 @@ class ModelFacts:
 
 
 def ask_transformers(name: str) -> ModelFacts:
-    """Return the facts that a load would find, without reading weights. Raises `ValueError` like a load."""
+    """Return the facts that loading would determine, without reading weights. Raises `ValueError` like loading."""
     from mini_vllm.runner.filling import ignored_tensors
     from mini_vllm.runner.llama import is_llama
     from mini_vllm.runner.loading import inspect, open_model

@@ -1,4 +1,4 @@
-"""`mini-vllm info --model FOLDER`: shows what a load would find or why it fails, without reading weights."""
+"""`mini-vllm info --model FOLDER` shows what loading would find or why it fails, without reading weights."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,7 +15,7 @@ READ = ("config.json", GENERATION, "*.index.json", "*.jinja", *TOKENIZERS, *TOKE
 
 
 def report(name: str) -> Iterator[tuple[str, str]]:
-    """Yield the facts as headings and texts. Raises `ValueError` in the words of a refused load."""
+    """Yield the facts as pairs of heading and text. Raises `ValueError` with the same message as loading would."""
     facts = read_plain_llama(name) or _ask(name)
     yield "model", str(facts.path)
     yield "vocabulary", f"{facts.vocab_size:,} tokens, {facts.num_tokenizer_tokens:,} in the tokenizer"
@@ -40,9 +40,9 @@ def report(name: str) -> Iterator[tuple[str, str]]:
 
 
 def _ask(name: str) -> ModelFacts:
-    """Ask transformers, whose import takes seconds, unless the files alone show that the folder is refused."""
+    """Use transformers, whose import takes seconds, unless the files alone show that the folder is rejected."""
     folder = find_folder(name, download=False)
-    with suppress(OSError):  # unreadable: transformers says which file
+    with suppress(OSError):  # it is unreadable; transformers says which file
         refuse_by_files(folder)
         tokenizer_files(folder)
     return ask_transformers(name)

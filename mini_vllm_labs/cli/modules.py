@@ -33,10 +33,10 @@ def decks(context: typer.Context) -> None:
 
 
 def exam(context: typer.Context) -> None:
-    """Write an exam from the known mistakes of a phase, and its answers in another file."""
+    """Write an exam based on the known mistakes of a phase, and its answers to another file."""
     _run("tests.mutants.exam", context)
 
 
 def site(context: typer.Context) -> None:
-    """Build the website: the pages, and the lab in a browser's tab."""
+    """Build the website: the pages, and the lab in a browser tab."""
     _run("mini_vllm_labs.upkeep.site", context)

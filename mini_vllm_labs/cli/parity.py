@@ -1,4 +1,4 @@
-"""`mini-vllm parity`: replays recorded decisions of vLLM and compares them with this engine's."""
+"""`mini-vllm parity` replays recorded decisions of vLLM and compares them with this engine's."""
 
 import gc
 import zlib
@@ -33,9 +33,9 @@ def parity(
     ] = None,
     lineup: LineupText = None,
 ) -> None:
-    """Replay recorded decisions of vLLM 0.13.0 and 0.33.0 and compare, block ids included.
+    """Replay recorded decisions of vLLM 0.13.0 and 0.33.0 and compare them, including block ids.
 
-    Exit code 0: all traces in scope agree. Exit code 1: one differs, an invariant was violated, or nothing was in
+    Exit code 0: all traces in scope agree. Exit code 1: one differs, an invariant was violated, or no trace was in
     scope. Exit code 2: a file cannot be read, or the lineup lacks a phase of the recorded scheduler.
     """
     console = make_console()
@@ -76,14 +76,14 @@ def require_scheduling_phases(lineup: Lineup) -> None:
     if absent:
         others = "the reference's in their place (starter:1,solution:2-5), or " if solutions_exist() else ""
         raise ValueError(
-            f"nothing can be compared: the recorded scheduler uses phases 1 to 5, and absent here: "
-            f"{enumeration(absent)}. Take {others}`mini-vllm grade`, which grades what you have"
+            f"nothing can be compared: the recorded scheduler uses phases 1 to 5, but these are "
+            f"absent here: {enumeration(absent)}. Use {others}`mini-vllm grade`, which grades the phases that you have"
         )
 
 
 def load(path: Path) -> list[Scenario]:
     """Read a whole trace file; exit with 2 if it is not one."""
-    gc.disable()  # otherwise the collector would spend most of the time on walking through hundreds of megabytes
+    gc.disable()  # otherwise the collector would spend most of the time traversing hundreds of megabytes
     try:
         scenarios = list(read_scenarios(path))
         for scenario in scenarios:

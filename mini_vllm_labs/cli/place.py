@@ -1,4 +1,4 @@
-"""`mini-vllm place`: twelve questions that tell with which phase to begin."""
+"""`mini-vllm place` asks twelve questions to find out with which phase to start."""
 
 from random import SystemRandom
 from typing import Annotated
@@ -22,10 +22,10 @@ def place(
         ),
     ] = None,
 ) -> None:
-    """Twelve questions that tell with which phase to begin.
+    """Answer twelve questions to find out with which phase to start.
 
-    Every right answer was computed by a run of the reference, which is shown after your answer. Who knows tokens,
-    blocks and preemption begins with phase 4.
+    Every right answer comes from a run of the reference, which is shown after your answer. Learners who know tokens,
+    blocks and preemption start with phase 4.
     """
     console = make_console()
     chosen = SystemRandom().randrange(NUM_SHEETS) if seed is None else seed

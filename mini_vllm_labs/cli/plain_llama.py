@@ -1,8 +1,7 @@
-"""Plain Llamas, recognised only by their JSON files and headers: `info` shows them without importing torch or
-transformers.
+"""Recognises plain Llamas from JSON files and headers, so that `info` need not import torch or transformers.
 
 A plain model has an architecture that the engine computes itself, only settings listed here, and every tensor with its
-usual name and shape. Anything else, and any doubt, is left to transformers, which takes four seconds to import.
+usual name and shape. Anything else, and any doubtful case, is left to transformers, which takes four seconds to import.
 """
 
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
 def read_plain_llama(name: str) -> ModelFacts | None:
-    """Return what a load finds in a folder; None if transformers must be asked."""
+    """Return what loading finds in a folder, or None if only transformers can tell."""
     folder = Path(name).expanduser()
     try:
         if not folder.is_dir() or any((folder / other).exists() for other in OTHER_FILES):
@@ -46,12 +45,12 @@ def read_plain_llama(name: str) -> ModelFacts | None:
         if {tensor: one.shape for tensor, one in stored.items()} != dict(_tensors(config)):
             return None
         return _facts(folder, config, generation, stored)
-    except Exception:  # damaged files: a load refuses them with the same message
+    except Exception:  # damaged files; loading the model rejects them with the same message
         return None
 
 
 def _fits(config: dict[str, Any]) -> bool:
-    """Return whether the sizes fit each other and no default of transformers is needed."""
+    """Return whether the sizes match each other and no default of transformers is needed."""
     if not {*SIZES, "model_type", "tie_word_embeddings", "architectures"} <= config.keys():
         return False
     heads, keys, layers = (config[f"num_{what}"] for what in ("attention_heads", "key_value_heads", "hidden_layers"))
@@ -69,7 +68,7 @@ def _fits(config: dict[str, Any]) -> bool:
 
 
 def _slides(config: dict[str, Any]) -> bool:
-    """Return whether layers may have windows: Mistral by default, Qwen only if its settings say so."""
+    """Return whether layers may have windows: in Mistral by default, in Qwen only if its settings require it."""
     default = 4096 if config["model_type"] == "mistral" else None
     return config.get("sliding_window", default) is not None and config.get("use_sliding_window") is not False
 
@@ -107,7 +106,7 @@ def _generation(folder: Path) -> dict[str, Any]:
 
 
 def _stored(folder: Path) -> dict[str, StoredTensor]:
-    """Return the tensors of a folder; empty unless all hold floating-point numbers and are stored once."""
+    """Return the tensors of a folder, or an empty dict unless all are floating-point and stored once."""
     headers = [read_header(file) for file in weight_files(folder)]
     found = {name: one for header in headers for name, one in header.items()}
     is_plain = len(found) == sum(map(len, headers)) and all(one.dtype in DTYPES for one in found.values())
@@ -152,7 +151,7 @@ def _facts(
 
 
 def _tokenizer_settings(folder: Path) -> dict[str, Any]:
-    """Return tokenizer_config.json. Raises `ValueError` if only transformers knows which tokenizer it makes."""
+    """Return tokenizer_config.json. Raises `ValueError` if only transformers knows which tokenizer to make."""
     for pattern in (*TOKENIZERS, "*.jinja", "merges.txt"):
         for file in folder.glob(pattern):
             require_content(file)
@@ -160,12 +159,12 @@ def _tokenizer_settings(folder: Path) -> dict[str, Any]:
     others = read_json(more) if more.exists() else {}
     differs = any(name in SPECIAL and _content(one) != _content(settings.get(name)) for name, one in others.items())
     if differs or settings.get("tokenizer_class") not in TOKENIZER_CLASSES or "auto_map" in settings:
-        raise ValueError(f"{folder} has a tokenizer that transformers makes")
+        raise ValueError(f"{folder} has a tokenizer that only transformers can build")
     return settings
 
 
 def _added_tokens(settings: dict[str, Any]) -> set[str]:
-    """Return the tokens that transformers adds to a tokenizer that lacks them."""
+    """Return the tokens that transformers adds to a tokenizer without them."""
     lists = (settings.get("extra_special_tokens"), settings.get("additional_special_tokens"))
     found = [*settings.get("added_tokens_decoder", {}).values(), *(token for tokens in lists for token in tokens or [])]
     return {_content(token) for token in (*found, *map(settings.get, SPECIAL)) if token is not None}

@@ -1,4 +1,4 @@
-"""The settings of a plain Llama, with the values whose effect on a load `plain_llama.py` knows."""
+"""The settings of a plain Llama, with those values whose effect on loading `plain_llama.py` knows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -101,5 +101,5 @@ GENERATION_SETTINGS: dict[str, Callable[[Any], bool]] = {
 
 
 def is_plain(settings: dict[str, Any], known: dict[str, Callable[[Any], bool]]) -> bool:
-    """Return whether this file knows every setting, and what a load does with its value."""
+    """Return whether this file knows every setting and the effect of its value."""
     return all(name in known and known[name](value) for name, value in settings.items())

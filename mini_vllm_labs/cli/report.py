@@ -21,7 +21,7 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Return seconds as milliseconds; a dash for None."""
+    """Return seconds as milliseconds, or a dash for None."""
     return "-" if seconds is None else f"{1000 * seconds:.1f}"
 
 
@@ -35,7 +35,7 @@ def texts(state: RunState, outputs: Sequence[RequestOutput]) -> RenderableType:
 
 
 def per_request(state: RunState, outputs: Sequence[RequestOutput]) -> Table:
-    """Return one row of numbers per request. Times are milliseconds."""
+    """Return one row of numbers per request. Times are in milliseconds."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style=FAINT)
     for heading in ("", "prompt", "hit", "output", "first token", "per token", "preempted", "ended by"):
         table.add_column(heading, justify="left" if heading in ("", "ended by") else "right")
@@ -71,7 +71,7 @@ def phase_by_phase(
     table = Table(box=None, padding=(0, 2, 0, 0), header_style=FAINT)
     for heading in ("phases", "at once", "never end", "tokens computed", "seconds"):
         table.add_column(heading, justify="left" if heading == "phases" else "right")
-    # Before phase 5 the budget has to hold a whole prompt, and all stages get the same.
+    # Before phase 5 the budget must hold a whole prompt, so all stages get that budget.
     config = replace(pool, max_num_batched_tokens=pool.max_model_len or 0, check_invariants=False)
     for stage in ablation_lineups(replace(lineup, speculation="absent", async_scheduling="absent")):
         found = run_lineup(stage, requests, config)

@@ -1,4 +1,4 @@
-"""`mini-vllm share`: writes a run of the learner's engine as one HTML file."""
+"""`mini-vllm share` writes a run of the learner's engine as one HTML file."""
 
 from io import StringIO
 from pathlib import Path
@@ -31,7 +31,7 @@ def share(
 ) -> None:
     """Write a run of your engine as one HTML file to show to others.
 
-    It plays offline, fits into a frame of another page, says whose code ran, and contains none of your source.
+    It plays offline, fits into a frame of another page, names whose code ran, and contains none of your source.
     """
     console = make_console()
     if file.exists() and not overwrite:
@@ -43,7 +43,7 @@ def share(
     content = page_of(run).encode()
     if len(content) > MAX_BYTES:
         raise ValueError(
-            f"the page would have {len(content):,} bytes, at most {MAX_BYTES:,} are shared: fewer --requests"
+            f"the page would have {len(content):,} bytes, but at most {MAX_BYTES:,} can be shared: use fewer --requests"
         )
     write_page(file, content, overwrite=overwrite)
     console.print("\n".join([run.whose, *run.remarks]), markup=False)
@@ -52,7 +52,10 @@ def share(
 
 
 def write_page(file: Path, content: bytes, *, overwrite: bool = False) -> None:
-    """Write a page; keep an existing file, or replace it atomically. Raises `FileExistsError`."""
+    """Write a page; keep an existing file unless it is to be replaced, which happens atomically.
+
+    Raises `FileExistsError`.
+    """
     if not overwrite:
         with file.open("xb") as new:
             new.write(content)
@@ -63,13 +66,13 @@ def write_page(file: Path, content: bytes, *, overwrite: bool = False) -> None:
 
 
 def free_name(file: Path) -> Path:
-    """Return the name, or the first of NAME-2, NAME-3, ... that no file has."""
+    """Return the name, or the first of NAME-2, NAME-3, ... for which no file exists."""
     tries = (file.with_stem(f"{file.stem}-{number}") for number in range(2, 10_000))
     return next((one for one in tries if not one.exists()), file) if file.exists() else file
 
 
 def page_of(run: ShownRun) -> str:
-    """Return the page of a run, worded for other readers: the film of its steps, also as text."""
+    """Return the page of a run, worded for other readers: the film of its steps, and the same as text."""
     from mini_vllm_labs.pictures.page import Page
     from mini_vllm_labs.pictures.time_machine import time_machine
 

@@ -1,4 +1,4 @@
-"""Runs simulations one after another, with progress, and keeps what they found."""
+"""Runs simulations one after another, shows their progress and stores their results."""
 
 import gc
 import time
@@ -18,7 +18,7 @@ from mini_vllm_labs.simulation.waiting import WaitingTimes
 class SimulationResult:
     """One finished simulation, which took `wall_seconds` on this machine.
 
-    `waited`, if requested, has the seconds in which requests got no token, by reason.
+    `waited`, if requested, contains the seconds in which requests got no tokens, by reason.
     """
 
     experiment: Experiment
@@ -30,7 +30,7 @@ class SimulationResult:
 def run_all(
     experiments: list[Experiment], lineup: Lineup, slo: Slo, *, explained: bool = False
 ) -> list[SimulationResult]:
-    """Run the experiments in order, show the progress and measure how long each takes."""
+    """Run the experiments in order, show the progress and measure the duration of each."""
     results, num_before = [], 0
     total = sum(experiment.num_requests for experiment in experiments)
     with reported("Drawing the requests") as report:
@@ -38,7 +38,7 @@ def run_all(
             on_progress = partial(_report_finished, report, num_before, total)
             started = time.perf_counter()
             waits = WaitingTimes() if explained else None
-            gc.freeze()  # spares the garbage collector the search through existing objects
+            gc.freeze()  # keeps the garbage collector from searching existing objects
             try:
                 summary = summarize(experiment.run(lineup, on_progress, waits), slo)
             finally:
@@ -54,7 +54,7 @@ def _report_finished(report: ProgressReport, num_before: int, total: int, num_fi
 
 
 def as_record(result: SimulationResult, slo: Slo) -> dict[str, object]:
-    """Return the result as a JSON object: seconds of simulated time, tokens, requests."""
+    """Return the result as a JSON object, with seconds of simulated time, tokens and requests."""
     experiment = result.experiment
     return {
         "experiment": {**asdict(experiment), "engine": asdict(experiment.resolved_engine())},

@@ -1,4 +1,4 @@
-"""`mini-vllm stages`: shows what each phase gains, on the same workload."""
+"""`mini-vllm stages` shows the gain of each phase, on the same workload."""
 
 import json
 from dataclasses import asdict
@@ -47,7 +47,7 @@ def stages(
     real: Annotated[bool, typer.Option("--real", help="Also run phase 6, on the embedded model. Loads torch.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what each phase gains: one workload on phases 1, 1-2, ... 1-5.
+    """Show the gain of each phase: one workload on phases 1, 1-2, ... 1-5.
 
     Times are simulated. Electives of the lineup (solution:1-8) come last, without phase 6 unless --real is given.
 
@@ -73,7 +73,7 @@ def stages(
 
 
 def run_all(lineups: list[Lineup], seed: int) -> tuple[list[LineupResult], str | None]:
-    """Run the stages in order, up to the first phase that is not written; return them and its next task."""
+    """Run the stages in order, up to the first phase that is not written; return them, and its next task."""
     requests, found = ablation_requests(seed), []
     for number, lineup in enumerate(lineups, start=1):
         try:
@@ -119,7 +119,7 @@ def sentences(found: list[LineupResult], mentions_phase_6: bool) -> Table:
 
 
 def stage_table(found: list[LineupResult], *, roomy: bool) -> Table:
-    """Return one row per stage. It fits 80 columns unless `roomy`."""
+    """Return one row per stage. It fits into 80 columns unless `roomy`."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1 if roomy else 0, 0, 0), pad_edge=False)
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading == "phases" else "right", no_wrap=True)
@@ -142,7 +142,7 @@ def stage_table(found: list[LineupResult], *, roomy: bool) -> Table:
 
 
 def as_record(found: list[LineupResult], next_task: str | None, whole: Lineup, seed: int) -> dict[str, Any]:
-    """Return the numbers as a JSON object. Latencies are milliseconds of simulated time."""
+    """Return the numbers as a JSON object. Latencies are in milliseconds of simulated time."""
     return {
         "lineup": str(whole),
         "seed": seed,
@@ -154,7 +154,7 @@ def as_record(found: list[LineupResult], next_task: str | None, whole: Lineup, s
 
 
 def stage_record(stage: LineupResult) -> dict[str, Any]:
-    """Return one stage. After a stall the latencies are those of the tokens before it."""
+    """Return one stage. After a stall the latencies cover only the tokens before it."""
     ttft, itl = stage.first_token_latencies, stage.inter_token_latencies
     counters = (
         *("num_requests", "num_stalled", "num_steps", "most_running", "peak_held", "mean_empty", "num_preemptions"),

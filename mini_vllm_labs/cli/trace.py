@@ -1,4 +1,4 @@
-"""`mini-vllm trace`: prints the step table of a small workload or of a recorded trace."""
+"""`mini-vllm trace` prints the step table of a small workload or of a recorded trace."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -77,7 +77,10 @@ def trace(
 
 
 def print_reasons(console: Console, records: list[StepRecord], steps: range, request_id: str | None) -> None:
-    """Print a line per request and step, or the life of one request. Raises `ValueError` without reasons."""
+    """Print a line per request and step, or the life of one request.
+
+    Raises `ValueError` if the trace has no reasons.
+    """
     require_reasons(records)
     if request_id is not None:
         console.print("\n".join(life_of(records, request_id)), markup=False, highlight=False, soft_wrap=True)

@@ -1,6 +1,6 @@
-"""`mini-vllm tutor`: an MCP server that gives a learner's assistant the course's own words, and no solution.
+"""`mini-vllm tutor` is an MCP server that gives a learner's assistant the course's own texts, and no solution.
 
-It speaks over stdio and opens no connection. What it gives are rules, failing cases, hints and reasons, so that the
+It communicates over stdio and opens no connection. It returns rules, failing cases, hints and reasons, so that the
 assistant can explain them.
 """
 
@@ -59,7 +59,7 @@ def make_server(tutor: "Tutor") -> "MCPServer":
     server = MCPServer("mini-vllm", instructions=INSTRUCTIONS, log_level="WARNING")
 
     def told(tool: Callable[..., str]) -> Callable[..., str]:
-        """Let the assistant read a tool's `ValueError`; the SDK hides the text of all exceptions but its own."""
+        """Let the assistant read a tool's `ValueError`; the SDK hides the text of all exceptions except its own."""
 
         @wraps(tool)
         def guarded(**arguments: object) -> str:
@@ -76,7 +76,10 @@ def make_server(tutor: "Tutor") -> "MCPServer":
 
 
 class Tutor:
-    """What an assistant may learn about the starters of one folder. Every method raises `ValueError` in words."""
+    """The information that an assistant may get about the starters of one folder.
+
+    Every method raises `ValueError` with a message for people.
+    """
 
     def __init__(self, folder: Path = CHECKOUT) -> None:
         self._folder = folder.resolve()
@@ -107,12 +110,12 @@ class Tutor:
         return "\n\n".join(parts)
 
     def hint(self, task: str) -> str:
-        """Return the next hint for a task such as "1.2". A further one comes once the learner has tried it."""
+        """Return the next hint for a task such as "1.2". Another hint follows only after the learner has tried it."""
         ladder = all_hints().get(task)
         if ladder is None:
             raise ValueError(f"there are no hints for task {task}")
         phase, _ = task_named(task)
-        steps = ladder[:-1]  # the last is as good as a recipe
+        steps = ladder[:-1]  # the last hint is almost a recipe
         num_seen, now = min(seen().get(task, 0), len(steps)), digest_of(starter_path(phase.number))
         if num_seen and self._tried.get(task) == now:
             return f"The starter has not changed since the last hint. It was:\n\n{steps[num_seen - 1][1]}"
@@ -123,10 +126,10 @@ class Tutor:
         return f"Hint {num_seen + 1} of {len(ladder)}:\n\n{steps[num_seen][1]}"
 
     def trace(self, seed: int = 0, requests: int = 8, steps: str = "", request: str = "", file: str = "") -> str:
-        """Run the learner's phases, and return what bound each request in each step.
+        """Run the learner's phases, and return what limited each request in each step.
 
-        `steps` such as "3-7" shows only these, `request` such as "r3" tells one request's life. `file` reads a trace in
-        the learner's folder instead of running the phases.
+        `steps` such as "3-7" shows only these steps; `request` such as "r3" shows one request's life. `file` reads a
+        trace in the learner's folder instead of running the phases.
         """
         options = ["--why", f"--seed={seed}", f"--requests={requests}"]
         options += [f"--steps={steps}"] if steps else []
@@ -137,7 +140,7 @@ class Tutor:
                 [sys.executable, "-m", "mini_vllm_labs.cli", "trace", *options],
                 cwd=self._folder,
                 env=os.environ | {"HF_HUB_OFFLINE": "1", "NO_COLOR": "1"},
-                stdin=subprocess.DEVNULL,  # otherwise it could read the messages of the protocol
+                stdin=subprocess.DEVNULL,  # otherwise it could read the protocol's messages
                 capture_output=True,
                 text=True,
                 timeout=TRACE_SECONDS,

@@ -1,4 +1,4 @@
-"""`mini-vllm viva`: asks eight questions in ten minutes about your own files and your own run."""
+"""`mini-vllm viva` asks eight questions in ten minutes about your own files and your own run."""
 
 import secrets
 import threading
@@ -37,13 +37,13 @@ def viva(
         Path | None, typer.Option(metavar="FILE.json", help="Recompute this sheet's right answers and compare.")
     ] = None,
 ) -> None:
-    """Eight questions about your own files and your own run, in ten minutes.
+    """Answer eight questions about your own files and your own run, in ten minutes.
 
     Every right answer is computed by running your files, some of them changed. Your files must pass their tests.
 
     Type a number; an empty line skips a question, /quit ends the viva. The same files and seed give the same questions.
 
-    Exit code 1: with --check, if the sheet is about other files or has other answers.
+    Exit code 1: with --check, if the sheet belongs to other files or has other answers.
     """
     console = make_console()
     if (blank and sheet is None) or (blank and practice):
@@ -82,11 +82,13 @@ def require_passing(files: Files) -> None:
             with reported(f"Grading phase {phase.number}"):
                 grade = grade_tests(phase, threading.Event())
             if not grade.is_complete:
-                raise ValueError(f"no viva before phase {phase.number} passes: mini-vllm grade --phase {phase.number}")
+                raise ValueError(
+                    f"viva needs a passing phase {phase.number}: run mini-vllm grade --phase {phase.number} first"
+                )
 
 
 def ask(console: Console, sheet: Sheet, *, practice: bool) -> None:
-    """Ask the questions and note answers and seconds, until the input or the time ends."""
+    """Ask the questions and record answers and seconds, until the input or the time ends."""
     typed, start = typed_lines("answer: "), time.monotonic()
     for number, question in enumerate(sheet.questions, start=1):
         if not practice and time.monotonic() - start > SECONDS:

@@ -1,4 +1,4 @@
-"""`mini-vllm watch`: grades every save, with hints and ticks, and ends with a run of the learner's engine."""
+"""`mini-vllm watch` grades every save, with hints and ticks, and ends with a run of the learner's engine."""
 
 import importlib.util
 from typing import Annotated
@@ -23,7 +23,7 @@ def watch(
 ) -> None:
     """Grade on every save, and show the first failing task.
 
-    Keys: h next hint, n next task, l list with ticks, o a step of your engine. Also a other ways to write a passed
+    Keys: h next hint, n next task, l list with ticks, o a step of your engine. Also: a other ways to write a passed
     task, s a page to share, q quit. Without a terminal it prints verdicts until Ctrl-C.
     """
     from mini_vllm_labs.cli.grade import require_this_checkout
@@ -39,7 +39,7 @@ def watch(
         fail(f"watch grades with pytest: {install_command('test')}", 1)
     if finish is not None:
         if finish not in FINISHES:
-            raise ValueError(f"--finish {finish}: there are {', '.join(FINISHES)}")
+            raise ValueError(f"--finish {finish}: choose one of {', '.join(FINISHES)}")
         keep(finish=finish)
     chosen = kept().get("finish")
     name = chosen if chosen in FINISHES else "engine"

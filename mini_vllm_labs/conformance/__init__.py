@@ -1,1 +1,4 @@
-"""Asks an engine in any language for vLLM's recorded scheduling decisions. Standard library only."""
+"""Compares the decisions of an engine in any language with vLLM's recorded scheduling decisions.
+
+It uses only the standard library.
+"""

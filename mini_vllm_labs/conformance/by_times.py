@@ -1,7 +1,7 @@
-"""Asks an engine that cannot be stepped for the times of admissions and tokens in a whole scenario.
+"""Compares the times of admissions and tokens of an engine that cannot be stepped, for a whole scenario.
 
-A pass that computes a token of a prompt takes `PREFILL`, and a pass that computes a later token `DECODE`. A pass that
-does both takes their sum, and an idle pass no time.
+A pass that computes a prompt token takes `PREFILL`, and a pass that computes a later token `DECODE`. A pass that does
+both takes the sum, and an idle pass takes no time.
 """
 
 from dataclasses import dataclass, field
@@ -50,11 +50,11 @@ class RecordedTimes:
                 outputs[request_id] += tokens
 
     def message(self) -> Message:
-        """Return the one message of the scenario: its settings, and its requests with their outputs."""
+        """Return the only message of the scenario: its settings, and its requests with their outputs."""
         return self.scenario.begin() | {"op": "play", "times": [PREFILL, DECODE], "requests": self.asked}
 
     def first_differences(self, answer: Message, offers: list[str]) -> dict[str, FieldDifference]:
-        """Return the earliest difference. Null for a time that the engine does not know differs from nothing."""
+        """Return the earliest difference. Null, for a time that the engine does not know, matches every time."""
         names = ["admitted", "tokens", *(["hits"] if "computed" in offers else [])]
         found = [one for name in names for one in self._differences(name, answer.get(name))]
         first = min(found, key=lambda one: one.step, default=None)
@@ -75,7 +75,7 @@ class RecordedTimes:
         return found
 
     def _step_at(self, time: float, name: str) -> int:
-        """Return the step that begins at a time, or for tokens the step that ends there."""
+        """Return the step that begins at a time, or, for tokens, the step that ends at it."""
         until = time - NEAR if name == "tokens" else time + NEAR
         return max(0, sum(start < until for start in self.starts) - 1)
 

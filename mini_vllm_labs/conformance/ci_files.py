@@ -1,4 +1,4 @@
-"""Writes a run's outcome for other people's CI: JUnit XML, and the JSON of a shields.io badge."""
+"""Writes the outcome of a run for other projects' CI: JUnit XML, and a shields.io badge's JSON."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Compares an engine's answers with a recording, and names what differs first."""
+"""Compares an engine's answers with a recording, and reports what differs first."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ STEP_FIELDS = {
     "gates": ("loading", "held_after", "encodings_freed", "encoder_after"),
     "newer": ("deferred_after", "reset_done", "skip_drafts", "drafts_wanted"),
 }
-SOME_STEPS = (*STEP_FIELDS["gates"], *STEP_FIELDS["newer"])  # recorded only where the scenario uses them
+SOME_STEPS = (*STEP_FIELDS["gates"], *STEP_FIELDS["newer"])  # recorded only if the scenario uses them
 GROUPS = ("order", "computed", "causes", "output", "ends", "queues", "sent", "blocks", "pool", "gates", "newer")
 WORDS = {
     "who": "who was scheduled",
@@ -54,13 +54,13 @@ class FieldDifference:
 
     @property
     def words(self) -> str:
-        """The field in words, as far as there are better ones than its name."""
+        """The field in words, if these are clearer than its name."""
         name = self.field.rpartition(".")[2].partition("[")[0]
         return WORDS.get(name, f"the field {self.field!r}")
 
 
 class Comparison:
-    """Collects the first difference of each group. The group `base` holds the decisions."""
+    """Collects the first difference of each group. The group `base` contains the decisions."""
 
     def __init__(self, offers: list[str]) -> None:
         self.groups = [group for group in GROUPS if group in offers]
@@ -82,7 +82,7 @@ class Comparison:
         return False
 
     def compare_rest(self, number: int, recorded: dict[str, Any], answer: Message) -> None:
-        """Compare the fields of the offered groups. `answer` holds both answers of the step."""
+        """Compare the fields of the groups that the engine offers. `answer` contains both answers of the step."""
         for group in self.groups:
             if group in self.first:
                 continue
@@ -138,6 +138,6 @@ def _victims(answer: Message) -> list[str]:
 
 
 def short(value: Any, length: int = 300) -> str:
-    """Return a value as JSON of limited length, and a text as it is."""
+    """Return a value as JSON of limited length, and a string unchanged."""
     text = value if isinstance(value, str) else "nothing" if value is None else json.dumps(value)
     return text if len(text) <= length else f"{text[:length]} ... ({len(text)} characters)"

@@ -16,10 +16,10 @@ MAX_BROKEN = 10
 
 @dataclass(frozen=True)
 class ScenarioOutcome:
-    """How a scenario ended: `same`, `differs`, `broken` or `skipped`, with the reason of the last two.
+    """How a scenario ended: `same`, `differs`, `broken` or `skipped`; the last two have a reason.
 
-    `apart` names defects of the recorded system that the engine does not declare: a difference is then no failure.
-    `missing` names the capabilities for want of which it was skipped.
+    `apart` names defects of the recorded system that the engine does not declare; a difference is then not a failure.
+    `missing` names the missing capabilities because of which it was skipped.
     """
 
     scenario: RecordedScenario
@@ -35,19 +35,22 @@ class ScenarioOutcome:
 
     @property
     def difference(self) -> FieldDifference | None:
-        """The earliest difference; in the same step that of the decisions."""
+        """The earliest difference; within a step, differences in decisions come first."""
         return min(self.first.values(), key=lambda one: one.step, default=None)
 
 
 class Play:
-    """One scenario on one engine. `step` says how far it came."""
+    """One scenario on one engine. `step` is the last step that was reached."""
 
     def __init__(self, scenario: RecordedScenario, engine: EngineClient, offers: list[str]) -> None:
         self.scenario, self.engine, self.compared = scenario, engine, Comparison(offers)
         self.step = 0
 
     def run(self) -> dict[str, FieldDifference]:
-        """Play all steps and return the first differences. What needs no answer first is sent together."""
+        """Play all steps and return the first differences.
+
+        Messages before the first one that needs an answer are sent together.
+        """
         scenario, engine, compared = self.scenario, self.engine, self.compared
         engine.ask([scenario.begin()])
         pending: list[Message] = []
@@ -80,7 +83,7 @@ class Play:
 
 
 def judge(scenario: RecordedScenario, engine: EngineClient, hello: Message) -> ScenarioOutcome:
-    """Play a scenario if the engine declares what it needs."""
+    """Play a scenario if the engine declares the capabilities that it needs."""
     apart = tuple(sorted(set(scenario.line["defects"]) - set(hello["defects"])))
     if missing := tuple(sorted(scenario.needs - set(hello["has"]))):
         why = f"not declared: {', '.join(missing)}"
@@ -105,7 +108,7 @@ def judge_all(
 ) -> list[ScenarioOutcome]:
     """Play scenarios on several processes of the same engine; return their outcomes in the scenarios' order.
 
-    After `MAX_BROKEN` broken scenarios in a row the rest counts as broken without being played.
+    After `MAX_BROKEN` broken scenarios in a row the remaining ones count as broken without being played.
     """
     idle, lock, in_a_row = list(engines), threading.Lock(), 0
     given_up = f"not played: the engine broke in {MAX_BROKEN} scenarios in a row"

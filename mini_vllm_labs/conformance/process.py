@@ -1,4 +1,4 @@
-"""Talks to an engine's process by lines of JSON. Every way in which it can fail is a sentence."""
+"""Communicates with an engine's process through lines of JSON. Every possible failure is explained in a sentence."""
 
 import contextlib
 import json
@@ -19,17 +19,17 @@ MAX_SHOWN = 120
 
 
 class BrokenEngineError(Exception):
-    """The engine ended, answered too late, or answered with something else than what the message asks for."""
+    """The engine exited, answered too late, or sent something other than the requested answer."""
 
-    step: int | None = None  # that of the message, if it has one
+    step: int | None = None  # the exit code of the message, if it has one
 
 
 class RefusedError(Exception):
-    """The engine says that it does not support a setting or a message."""
+    """The engine reports that it does not support a setting or a message."""
 
 
 class EngineClient:
-    """An engine's command, started on the first question and again after it broke."""
+    """An engine's command, which is started for the first question and again after it breaks."""
 
     def __init__(self, command: Sequence[str], timeout: float) -> None:
         self.command, self.timeout = list(command), timeout
@@ -38,7 +38,8 @@ class EngineClient:
     def greet(self) -> Message:
         """Start the engine and return its greeting.
 
-        Raises `ValueError` if the command cannot start or the greeting is wrong, `BrokenEngineError` if none comes.
+        Raises `ValueError` if the command cannot start or the greeting is wrong, `BrokenEngineError` if no greeting
+        arrives.
         """
         try:
             self._start()
@@ -57,14 +58,14 @@ class EngineClient:
         return self._exchange(messages)
 
     def end(self, patience: float = 1.0) -> None:
-        """Close the engine's input, and kill what has not ended after `patience` seconds."""
+        """Close the engine's input, and kill the processes that have not ended after `patience` seconds."""
         process, self._process = self._process, None
         if process is None:
             return
         self._to_write.put(None)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(patience)
-        with contextlib.suppress(OSError):  # on POSIX what it started, too
+        with contextlib.suppress(OSError):  # on POSIX also the processes that it started
             os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
         process.wait()
 
@@ -73,7 +74,7 @@ class EngineClient:
         self._process = process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe, start_new_session=True)
         assert process.stdin is not None
         assert process.stdout is not None
-        # Pipes have no timeouts on every system, but queues have.
+        # Pipes do not have timeouts on every system, but queues do.
         self._to_write: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._have_read: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._rest = bytearray()
@@ -85,7 +86,7 @@ class EngineClient:
         if self._rest:
             raise BrokenEngineError(f"the engine wrote more than one line for a message: {_shown(self._rest)}")
         self._to_write.put("".join(json.dumps(one, separators=(",", ":")) + "\n" for one in messages).encode())
-        limit = self.timeout * (2 if messages[0]["op"] == "hello" else 1)  # a program takes its time to start
+        limit = self.timeout * (2 if messages[0]["op"] == "hello" else 1)  # a program may start slowly
         answers: list[Message] = []
         try:
             for message in messages:
@@ -94,7 +95,7 @@ class EngineClient:
             error.step = messages[len(answers)].get("step")
             raise
         except RefusedError:
-            if len(messages) > 1:  # answers to the others may follow
+            if len(messages) > 1:  # answers to the other requests may follow
                 self.end(0)
             raise
         return answers
@@ -120,7 +121,7 @@ class EngineClient:
         while (end := self._rest.find(b"\n", searched)) < 0:
             searched = len(self._rest)
             if searched > LONGEST_LINE:
-                raise BrokenEngineError(f"the answer to {op!r} has over {LONGEST_LINE >> 20} MB without an end of line")
+                raise BrokenEngineError(f"the answer to {op!r} exceeds {LONGEST_LINE >> 20} MB without an end of line")
             try:
                 read = self._have_read.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
@@ -163,7 +164,10 @@ def _shown(text: bytes | bytearray) -> str:
 
 
 def _greeting(hello: Message) -> Message:
-    """Return the greeting with short names written out. Raises `ValueError` for what the protocol does not allow."""
+    """Return the greeting with abbreviations expanded.
+
+    Raises `ValueError` for anything that the protocol does not allow.
+    """
     if hello.get("protocol") != PROTOCOL:
         raise ValueError(f"the engine speaks protocol {hello.get('protocol')!r}; this suite speaks {PROTOCOL}")
     for name in ("has", "offers", "defects"):
@@ -173,7 +177,7 @@ def _greeting(hello: Message) -> Message:
     hello["has"] = [name for one in hello["has"] for name in SHORT.get(one, [one])]
     if unknown := [one for one in hello["has"] if one not in CAPABILITIES]:
         legal = ", ".join((*SHORT, *CAPABILITIES))
-        raise ValueError(f"the engine declares the unknown capability {unknown[0]!r}: take {legal}")
+        raise ValueError(f"the engine declares the unknown capability {unknown[0]!r}: choose from {legal}")
     if hello.get("answers", "steps") not in ("steps", "times"):
         raise ValueError(f"'answers' in the greeting must be steps or times, got {hello['answers']!r}")
     if hello.get("follows") not in (None, *FILES):

@@ -1,4 +1,4 @@
-"""Prints what a run found: the table, the first failure, and what the failures have in common."""
+"""Prints the findings of a run: the table, the first failure, and what the failures have in common."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +16,12 @@ Rules = Mapping[str, str]
 
 
 def printable(text: str) -> str:
-    """Return an engine's words without what moves a terminal's cursor or cannot be written as UTF-8."""
+    """Return text from the engine without characters that move a terminal's cursor or cannot be encoded in UTF-8."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def greeting(hello: Message) -> str:
-    """Return who was asked, and what it declares."""
+    """Return which engine was tested, and what it declares."""
     declared = {name: printable(", ".join(hello[name])) or "nothing" for name in ("has", "offers")}
     name = f"{hello.get('engine', 'an engine without a name')} {hello.get('version', '')}".strip()
     return f"{printable(name)}\n  has {declared['has']}\n  offers {declared['offers']}"
@@ -43,7 +43,7 @@ def table(verdicts: Sequence[ScenarioOutcome]) -> Iterator[str]:
 
 
 def asked(verdicts: Sequence[ScenarioOutcome]) -> list[ScenarioOutcome]:
-    """Return the scenarios that count: neither skipped, nor other in the recording because of a defect."""
+    """Return the scenarios that count: those that were not skipped, and whose recording does not show a defect."""
     return [one for one in verdicts if one.outcome != "skipped" and not (one.apart and not one.failed)]
 
 
@@ -57,7 +57,7 @@ def _counts(verdicts: Sequence[ScenarioOutcome]) -> list[str]:
 
 
 def remarks(verdicts: Sequence[ScenarioOutcome]) -> Iterator[str]:
-    """Yield why scenarios were skipped, and which defects put some apart."""
+    """Yield why scenarios were skipped, and which defects set some apart."""
     skipped = [one for one in verdicts if one.outcome == "skipped"]
     if missing := Counter(name for one in skipped for name in one.missing):
         listed = ", ".join(f"{name} ({n})" for name, n in missing.most_common())
@@ -89,7 +89,7 @@ def failure(verdict: ScenarioOutcome, rules: Rules) -> Iterator[str]:
 
 
 def in_common(verdicts: Sequence[ScenarioOutcome], rules: Rules) -> Iterator[str]:
-    """Yield in which fields the failures differ first, what all of them need, and which named scenarios show a rule."""
+    """Yield the fields in which failures differ first, the capabilities that all need, and scenarios for a rule."""
     failures = [one for one in verdicts if one.failed]
     fields = Counter(one.difference.words if one.difference else "a broken answer" for one in failures)
     listed = ", ".join(f"{words} ({n})" for words, n in fields.most_common())

@@ -1,4 +1,4 @@
-"""Reads recorded scenarios: what each needs of an engine, and the messages that describe it."""
+"""Reads recorded scenarios, with the capabilities that each needs and the messages that describe it."""
 
 import gzip
 import json
@@ -21,7 +21,7 @@ GATES = ("grammar", "lora", "encoder", "remote", "window", "hybrid")
 CAPABILITIES = (*PLAIN, "options", "pause", "reset", "spec", "async", *GATES)
 SHORT = {"plain": PLAIN, "gates": GATES}
 KINDS = ("plain", "spec", "async", "async_spec", *GATES, "gates")
-DRAWN = ("small", "mixed")  # decided by the course's engine, and asked only by name
+DRAWN = ("small", "mixed")  # the course's engine decides these, and they run only if they are named
 OPTIONS = {
     "scheduler_reserve_full_isl": True,
     "watermark": 0,
@@ -58,7 +58,7 @@ class RecordedScenario:
 
     @cached_property
     def kind(self) -> str:
-        """The row of the table: `base` is `plain`, and a named scenario belongs to the kind of what it needs."""
+        """The row of the table: `base` is `plain`, and a named scenario belongs to the kind of its capabilities."""
         kind = str(self.line["kind"])
         if kind != "named":
             return "plain" if kind == "base" else kind
@@ -95,18 +95,18 @@ class RecordedScenario:
         return frozenset(name for name, used in found.items() if used)
 
     def begin(self) -> Message:
-        """Return the message that starts the scenario. Its blocks are those that can really be given out."""
+        """Return the message that starts the scenario. Its number of blocks excludes the null block."""
         config = {k: v for k, v in self.line["config"].items() if k not in ("version", "num_gpu_blocks")}
         config["usable_blocks"] = self.line["config"]["num_gpu_blocks"] - 1
         return {"op": "init", "name": self.name, "release": self.release, "config": config}
 
     def events(self, step: int, *, before_update: bool) -> list[Message]:
-        """Return the messages at the beginning of a step, or those between its decision and its update."""
+        """Return the messages at the beginning of a step, or those between the step's decision and its update."""
         here = [one for one in self.line["events"] if one["step"] == step and ("when" in one) == before_update]
         return [self._message(event) for event in here]
 
     def update(self, number: int) -> Message:
-        """Return the message with the model's tokens that a step applies, those of `of`."""
+        """Return the message with the model's tokens that a step applies: those of the step `of`."""
         step = self.steps[number]
         of = step["update_of"]
         sampled = {} if of is None else self.steps[of]["sampled"]
@@ -141,7 +141,7 @@ def _token(text: str) -> int:
 
 
 def read(path: Path) -> Iterator[RecordedScenario]:
-    """Yield a file's scenarios. Raises `ValueError` with file and line if one cannot be read."""
+    """Yield a file's scenarios. Raises `ValueError` with file and line if a scenario cannot be read."""
     last = 0
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
@@ -157,12 +157,12 @@ def read(path: Path) -> Iterator[RecordedScenario]:
 
 
 def _checked(line: Any) -> RecordedScenario:
-    """Return the line's scenario after every part that a run reads was read once."""
+    """Return the line's scenario after reading every part that a run needs once."""
     scenario = RecordedScenario(line)
     if scenario.release not in FILES:
-        raise ValueError(f"config.version is {scenario.release!r}; the releases known here are {', '.join(FILES)}")
+        raise ValueError(f"config.version is {scenario.release!r}, but the known releases are {', '.join(FILES)}")
     if scenario.kind not in (*KINDS, *DRAWN):
-        raise ValueError(f"kind is {line['kind']!r}; the kinds known here are named, base, {', '.join(KINDS[1:])}")
+        raise ValueError(f"kind is {line['kind']!r}, but the known kinds are named, base, {', '.join(KINDS[1:])}")
     scenario.begin()
     for number, step in enumerate(scenario.steps):
         scenario.update(number)
@@ -176,12 +176,12 @@ def _checked(line: Any) -> RecordedScenario:
 
 
 def drawn_file(release: str) -> str:
-    """Return the file of a release's drawn scenarios, which only the wheel has."""
+    """Return the file of a release's drawn scenarios, which exists only in the wheel."""
     return str(Path(FILES[release][0]).with_name("drawn.jsonl.gz"))
 
 
 def chosen(releases: Iterable[str], kinds: Iterable[str], files: Iterable[Path] = ()) -> Iterator[RecordedScenario]:
-    """Yield scenarios of some releases and kinds, from the suite or from files; all kinds if none is named.
+    """Yield scenarios of some releases and kinds, from the suite or from files; all kinds if no kind is named.
 
     Raises `ValueError` with the legal values for an unknown release or kind.
     """

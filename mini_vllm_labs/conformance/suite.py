@@ -16,7 +16,9 @@ Draw = Callable[[Sequence[str], Sequence[str]], Iterable[Message]]
 
 @dataclass(frozen=True)
 class Options:
-    """What to ask. Without `releases` that which the engine follows, or all; without `kinds` all recorded ones.
+    """The selection of scenarios.
+
+    Without `releases` it is the release that the engine follows, or all; without `kinds`, all recorded ones.
 
     `draw` yields the lines of drawn scenarios for releases and kinds.
     """
@@ -39,7 +41,7 @@ def run(
     rules: Rules | None = None,
     draw: Callable[[ScenarioOutcome], object] = lambda verdict: None,
 ) -> int:
-    """Ask the engine, report by `say`, and return the exit code: 0 same, 1 failed or nothing asked.
+    """Run the scenarios, report through `say`, and return the exit code: 0 same, 1 failed or none run.
 
     `draw` shows the first failure as a picture. Raises `ValueError` for a bad option, trace or greeting.
     """
@@ -86,8 +88,10 @@ def _wanted(options: Options, releases: Sequence[str]) -> list[RecordedScenario]
         found += map(RecordedScenario, options.draw(releases, kinds))
     known = [one.name for one in found]
     if unknown := [name for name in options.names if name not in known]:
-        raise ValueError(f"no scenario {unknown[0]!r} among the {len(found)} chosen, such as {', '.join(known[:5])}")
+        raise ValueError(
+            f"no scenario {unknown[0]!r} is among the {len(found)} chosen ones, such as {', '.join(known[:5])}"
+        )
     if not found:
         asked_for = ", ".join(options.kinds) or "any"
-        raise ValueError(f"no scenario of release {', '.join(releases)} and kind {asked_for} is here")
+        raise ValueError(f"there are no scenarios of release {', '.join(releases)} and kind {asked_for}")
     return [one for one in found if one.name in options.names] if options.names else found

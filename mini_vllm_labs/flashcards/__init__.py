@@ -1,4 +1,4 @@
-"""Provides sixty questions to learn by heart; each answer contains a figure measured by a check of the course."""
+"""Provides sixty questions to memorise; each answer contains a figure that a check of the course measured."""
 
 from mini_vllm_labs.flashcards.cards import Flashcard, all_cards, anki
 

@@ -1,7 +1,7 @@
 """Serves each call in a fork of a process that has already loaded torch, which takes seconds (Linux only).
 
 A fork serves only one call, and the server never loads a starter, so each call loads the learner's saved files anew.
-A caller sees a fork as a `WorkerProcess`: its relay owns the pipes and lends them to the fork.
+To its caller a fork is a `WorkerProcess`: its relay owns the pipes and lends them to the fork.
 """
 
 import contextlib
@@ -68,7 +68,7 @@ def serve_forks(fd: int) -> None:
 
 
 def status_of(child: int, relay: socket.socket) -> int:
-    """Wait for a fork to end, killing it if its relay ends first; also kill its children. Return its status."""
+    """Wait for a fork to exit, or kill it if its relay exits first; also kill its children. Return its status."""
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended or select.select([relay], [], [], PAUSE)[0]:

@@ -62,7 +62,7 @@ def play_workload(
 def play_with_lines(
     arrivals: Sequence[TimedRequest], config: EngineConfig, lineup: Lineup, policy: str | None = None
 ) -> WorkloadRun:
-    """Do the same, but record the phases' executed lines and their decisions, about five times as slowly."""
+    """Do the same, but also record the phases' executed lines and their decisions, about five times as slowly."""
     run = Run(arrivals, config, lineup, policy_of(policy, arrivals))
     with LineRecorder() as recorder:
         result = played(run, arrivals, recorder)
@@ -95,7 +95,7 @@ def output_tokens(recording: Recording) -> dict[str, list[int]]:
 def chat(
     questions: Sequence[str], config: EngineConfig, params: SamplingParams | Sequence[SamplingParams], lineup: Lineup
 ) -> ChatRun:
-    """Answer all questions at once, with the embedded model if the lineup has phase 6, else with the fake model."""
+    """Answer all questions in one batch, with the embedded model if phase 6 is present, or else the fake model."""
     llm = LLM(config=config, lineup=lineup, record=True)
     outputs = llm.chat([[{"role": "user", "content": question}] for question in questions], params)
     titles = {output.request_id: question for output, question in zip(outputs, questions, strict=True)}

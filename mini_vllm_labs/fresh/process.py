@@ -3,7 +3,7 @@
 It also protects the notebook's kernel from `sys.exit`, crashes and, without torch, from running out of memory. An
 endless call into a starter is stopped and explained there.
 
-Functions, arguments and results are pickled because they are the course's types, any of which a result may contain.
+Functions, arguments and results are pickled, because a result may contain any of the course's types.
 A browser has no subprocesses: there, the call runs in the kernel, with the learner's files reloaded.
 
 Unpickling lets the sender run code, so it is safe only if the sender may do so anyway. Here the sender is the
@@ -40,12 +40,15 @@ SECONDS = 120.0
 OUTPUT_BYTES = 20_000
 MAX_BYTES = 2**30
 MEMORY_BYTES = 4 * 2**30
-COMMAND = (sys.executable, "-X", "faulthandler", "-m", "mini_vllm_labs.fresh")  # a crash in C reports its line
+COMMAND = (sys.executable, "-X", "faulthandler", "-m", "mini_vllm_labs.fresh")  # so that a crash in C reports its line
 WITH_MODEL = "with-model"
 
 
 class FreshError(Exception):
-    """Raised with an explanation if the function did not return. `unwritten`: it reached an unwritten task."""
+    """Raised with an explanation if the function did not return a value.
+
+    `unwritten` means that it reached an unwritten task.
+    """
 
     def __init__(self, text: str, *, unwritten: bool = False) -> None:
         super().__init__(text)
@@ -62,7 +65,7 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def interruptible(what: str) -> Iterator[None]:
-    """Raise `Interrupted`, naming the stopped work, if the cell is interrupted; it also ends the following cells."""
+    """Raise `Interrupted` with the stopped work's name if the cell is interrupted; this also ends the next cells."""
     try:
         yield
     except KeyboardInterrupt:
@@ -136,7 +139,7 @@ def ending_here(function: Callable[..., object], arguments: Sequence[object]) ->
 
 
 class ReadyProcess:
-    """Provides a process that is already running, and starts the next one at once.
+    """Provides a process that is already running, and immediately starts the next one.
 
     Each process serves one call. A waiting process is discarded if a file of the course was saved after it started;
     starters are loaded by the call itself. The waiting process exits with this object and with the kernel.
@@ -159,12 +162,12 @@ class ReadyProcess:
         self._since = time.time()
         self._waiting = self._start()
         if previous := getattr(self, "_end", None):
-            previous.detach()  # it belongs to its caller
+            previous.detach()  # the caller owns it
         self._end = weakref.finalize(self, self._waiting.close)
 
 
 def saved_since(moment: float) -> bool:
-    """Return whether any file of the course that this process has loaded was saved after a moment."""
+    """Return whether any file of the course that this process has loaded was saved after a certain moment."""
     files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     paths = [Path(file) for file in files if file]
     return any(path.is_relative_to(CHECKOUT) and path.exists() and path.stat().st_mtime > moment for path in paths)
@@ -191,7 +194,7 @@ def serve_call() -> None:
         os._exit(1)  # `sys.exit` would wait for the endless thread
 
     ending = ending_of(function, arguments, give_up)
-    sys.stdout.flush()  # before the message, because its receiver kills this process
+    sys.stdout.flush()  # must precede the message, because its receiver kills this process
     channel.send({"ending": pack(ending)})
 
 
@@ -221,7 +224,7 @@ def unpack(text: str) -> Any:
 
 
 def describe(error: BaseException) -> str:
-    """Describe an exception. Only if it did not pass through the learner's file, include a traceback."""
+    """Describe an exception. Include a traceback only if it did not pass through the learner's file."""
     if isinstance(error, StalledError | ValueError) and not place_in(error):
         return str(error)
     if place_in(error) or isinstance(error, SystemExit | RecursionError):

@@ -9,7 +9,8 @@ import sys
 with socket.socket(fileno=int(sys.argv[1])) as server:
     socket.send_fds(server, [b"x"], [0, 1, 2])
     answer = server.recv(4)
-status = int.from_bytes(answer, "little", signed=True) if answer else 1  # empty: the server has died
+# an empty message means that the server has died
+status = int.from_bytes(answer, "little", signed=True) if answer else 1
 if status < 0:
     with contextlib.suppress(OSError):  # a process cannot handle SIGKILL
         signal.signal(-status, signal.SIG_DFL)

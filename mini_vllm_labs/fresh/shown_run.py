@@ -21,7 +21,7 @@ SECONDS = 60.0
 
 @dataclass(frozen=True)
 class ShownRun:
-    """A recording, the owner of its code, remarks on its settings, and the answers to any questions."""
+    """A recording, the owner of its code, notes on its settings, and the answers to questions, if there were any."""
 
     recording: Recording
     whose: str
@@ -30,7 +30,7 @@ class ShownRun:
 
     @property
     def first(self) -> int:
-        """The step to show first: one with a preemption, else one with a hit, else step 0."""
+        """The step to show first: one with a preemption, otherwise one with a hit, otherwise step 0."""
         steps = enumerate(self.recording.steps)
         ranks = (
             (bool(one["preempted"]), any(share.get("hit") for share in one["scheduled"]), -at) for at, one in steps
@@ -39,7 +39,7 @@ class ShownRun:
 
 
 def shown_run(lineup: Lineup, seed: int = 0, num_requests: int = 8) -> ShownRun:
-    """Run a lineup: with phase 6, three stories from the embedded model, else seeded requests on the fake model.
+    """Run a lineup: with phase 6, three stories from the embedded model; otherwise, seeded requests on the fake model.
 
     Raises `FreshError` with a message for the learner if the run fails, and `ValueError` if it cannot begin.
     """

@@ -1,4 +1,4 @@
-"""Runs chats with the embedded model on a learner's phases 1 to 5, callable in a new process."""
+"""Runs chats with the embedded model on a learner's phases 1 to 5; a new process can call this module."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ class TalkRun:
 
 
 def talk(questions: Sequence[str], config: EngineConfig, params: SamplingParams, lineup: Lineup) -> TalkRun:
-    """Answer all questions at once. If a step fails, keep the text generated before it.
+    """Answer all questions at once. If a step fails, the text generated before it is kept.
 
     A browser shows the answers while they grow. Raises `ValueError` for a question that is too long, and
     `NotImplementedError` for an unwritten task.
@@ -63,7 +63,7 @@ def chats_as_text(texts: Mapping[str, str]) -> str:
 
 
 def live_display() -> Callable[[str], None]:
-    """Return a function that replaces the text shown in the cell; outside a browser, it shows nothing."""
+    """Return a function that replaces the text shown in the cell; outside a browser, the function does nothing."""
     if not IN_BROWSER:
         return lambda text: None
     from IPython.display import display

@@ -3,7 +3,7 @@
 `approaches/phaseN.json` has one text per task, enciphered with a key from the task's tests and the reference's answers.
 Opening or searching the files shows nothing, nor does rotating their letters, and their code cannot be imported. It is
 a seal and not a lock: the course includes the recorded answers, so a call to `unsealed` shows the text of an unsolved
-task. The commands that show it grade the task first.
+task. The commands that show an approach grade the task first.
 """
 
 import base64

@@ -5,8 +5,8 @@ import time
 
 from mini_vllm_labs.runs.sandbox.watch import waiting_seconds
 
-GRACE_SECONDS = 2.0  # the test's own limit must fire first, because it can name the line
-NUM_TRIES, PAUSE_SECONDS = 20, 0.25  # within five seconds, old processes of the account may exit
+GRACE_SECONDS = 2.0  # the test's own limit must apply first, because it can name the line
+NUM_TRIES, PAUSE_SECONDS = 20, 0.25  # within five seconds, old processes of the same user may exit
 
 
 def fork_patiently() -> int | None:
@@ -22,10 +22,10 @@ def fork_patiently() -> int | None:
 def wait(child: int, seconds: float, num_passed: memoryview | None = None) -> int | None:
     """Wait for a child and return its exit status (negative for a signal), or None if it was killed here.
 
-    A child that disables its own limit of `seconds` is killed a little later, by the same two clocks. Each change of
-    `num_passed` begins another test.
+    A child that disables its own limit of `seconds` is killed a little later, according to the same two clocks. Each
+    change of `num_passed` starts another test.
     """
-    cpu_clock = ~child << 3 | 2  # as clock_getcpuclockid(3) computes it
+    cpu_clock = ~child << 3 | 2  # computed as clock_getcpuclockid(3) does
     seen, begun, spent, pause = 0, time.monotonic(), 0.0, 0.0005
     limit = seconds + GRACE_SECONDS
     while time.monotonic() < begun + waiting_seconds(seconds) + GRACE_SECONDS:
@@ -37,7 +37,7 @@ def wait(child: int, seconds: float, num_passed: memoryview | None = None) -> in
         if time.clock_gettime(cpu_clock) - spent >= limit:
             break
         time.sleep(pause)
-        pause = min(0.01, pause * 1.3)  # most tests end at once; a long one must not cause a busy loop
+        pause = min(0.01, pause * 1.3)  # most tests end immediately, and a long one must not cause a busy loop
     os.kill(child, 9)
     os.waitpid(child, 0)
     return None

@@ -31,7 +31,7 @@ from mini_vllm_labs.runs.workloads.fallbacks import make_possible
 from mini_vllm_labs.runs.workloads.small_workload import Run, make_workload
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
-SEEDS = range(6)  # fewer would leave out a setting of `settings_for`
+SEEDS = range(6)  # fewer would skip a setting of `settings_for`
 NUM_REQUESTS = 10
 MAX_STEPS = 1000
 REAL_PROMPTS = ("Tell me a story about Mina and a kite.", "What is the capital of Norway?", "Count from 3 to 9.")
@@ -119,7 +119,7 @@ def output_problem(
     lineup: Lineup,
     make_policy: Callable[[], SchedulingPolicy | None] = lambda: None,
 ) -> str:
-    """Run a workload and describe the first problem; return an empty text if there is none."""
+    """Run a workload and describe the first problem; return an empty string if there is none."""
     outputs: dict[str, list[int]] = {arrival.request_id: [] for arrival in arrivals}
     number = 0
     try:
@@ -182,7 +182,7 @@ def main() -> None:
     watch.start(order["seconds"])
     try:
         found = not_loaded(channel, parse_lineup(order["mine"])) or do(order)
-    except BaseException as error:  # such as `sys.exit` in a starter
+    except BaseException as error:  # for example `sys.exit` in a starter
         number = unwritten_phase(error)
         culprits = [number] if number else []
         found = EngineCheck("not yet" if number else "failed", explain(error, {}), culprits)
@@ -206,7 +206,7 @@ def do(order: dict[str, Any]) -> EngineCheck:
 
 
 def not_loaded(channel: Channel, mine: Lineup) -> EngineCheck | None:
-    """Import a lineup's starters; return a check for the first that does not load, None if all do.
+    """Import a lineup's starters; return a check for the first that cannot be loaded, or None.
 
     An event precedes each import, so that the grader knows which file ended the process.
     """
@@ -220,7 +220,7 @@ def not_loaded(channel: Channel, mine: Lineup) -> EngineCheck | None:
 
 
 def complaint_about_starter(phase: PlannedPhase) -> str:
-    """Import the learner's file; return the reason why it cannot be used, or an empty text."""
+    """Import the learner's file; return why it cannot be used, or an empty string."""
     path = CHECKOUT / phase.starter
     if complaint := complaint_about_file(path):
         return complaint

@@ -1,6 +1,6 @@
-"""Makes the whole grade from tests and checks of whole engines, and names the phase at fault if they disagree.
+"""Computes the whole grade from tests and checks of whole engines, and names the phase at fault if they disagree.
 
-Two checks run a phase in whole engines: the oracle with the reference's other phases, the stack with the learner's.
+Two checks run a phase in whole engines: the oracle with the reference's other phases, and the stack with the learner's.
 """
 
 import os
@@ -58,7 +58,10 @@ def stack_of(impl: str, phase: int) -> Lineup:
 
 
 def find_culprits(phase: int, stop: threading.Event) -> list[int]:
-    """Replace one phase of a stack at a time by the reference's; return those that fix it. Needs `solutions/`."""
+    """Replace one phase of a stack at a time with the reference's; return those phases whose replacement fixes it.
+
+    Needs `solutions/`.
+    """
     mine = stack_of("starter", phase)
     return [
         number
@@ -69,7 +72,7 @@ def find_culprits(phase: int, stop: threading.Event) -> list[int]:
 
 def check_lineup(mine: Lineup, phase: int, stop: threading.Event) -> EngineCheck:
     if phase == RUNNER_PHASE:
-        # A fault in an earlier phase shows sooner and more clearly without the real model.
+        # A fault in an earlier phase appears sooner and more clearly without the real model.
         on_fake_model = check_lineup(replace(mine, runner="absent"), phase - 1, stop)
         if on_fake_model.status != "passed":
             return on_fake_model
@@ -81,7 +84,7 @@ def check_lineup(mine: Lineup, phase: int, stop: threading.Event) -> EngineCheck
 
 def run_job(kind: str, mine: Lineup, reference: Lineup | None, stop: threading.Event) -> EngineCheck:
     """Run one check in a worker. Raises `StoppedError` when `stop` is set."""
-    seconds = SECONDS[kind]  # of CPU time
+    seconds = SECONDS[kind]  # seconds of CPU time
     order = {"kind": kind, "mine": str(mine), "reference": str(reference or ""), "seconds": seconds}
     patience = START_SECONDS + min(waiting_seconds(seconds), MAX_WAITING)
     with GradingWorker(["-m", "mini_vllm_labs.grading.engine_checks"]) as worker:
@@ -110,7 +113,7 @@ class Grader:
         self.stop = threading.Event()
 
     def grade(self, numbers: Sequence[int]) -> Grade:
-        """Grade the phases with these numbers. No worker is left when it returns or raises."""
+        """Grade the phases with these numbers. No worker is left when it returns or raises an error."""
         start = monotonic()
         plan = [phase for phase in load_whole_plan() if phase.number in numbers]
         with ThreadPoolExecutor(min(PHASES_AT_ONCE, os.cpu_count() or 1)) as pool:
@@ -120,7 +123,7 @@ class Grader:
                 grades = list(pool.map(lambda grade: self.grade_in_stack(grade, grades), grades))[::-1]
                 grades = list(pool.map(lambda grade: self.name_culprits(grade, grades), grades))
             except BaseException:  # also Ctrl-C
-                self.stop.set()  # the next line does not cancel workers that already run
+                self.stop.set()  # the next line does not cancel running workers
                 pool.shutdown(cancel_futures=True)
                 raise
         return Grade(grades, monotonic() - start)
@@ -155,7 +158,7 @@ class Grader:
         return grade
 
     def name_culprits(self, grade: PhaseGrade, grades: Sequence[PhaseGrade]) -> PhaseGrade:
-        """Add the phase at fault to the grade of a phase that passes alone and fails in the stack."""
+        """Add the phase at fault to the grade of a phase that passes alone but fails in the stack."""
         if grade.alone != "passed" or grade.stack.status != "failed":
             return grade
         number = grade.plan.number
@@ -190,7 +193,7 @@ def grade_tests(
 ) -> PhaseGrade:
     """Run the tests of the tasks in `phase`, without engine checks. Raises `StoppedError`.
 
-    With `spare`, a worker that waits is used, and no test runs after an endless loop.
+    With `spare`, a waiting worker is used, and no more tests run after an endless loop.
     """
     if forks is None:
         forks = can_fork() and GRADE_FORK.get()
@@ -206,7 +209,7 @@ def grade_tests(
 
 
 def hinted(task: str, results: list[TestResult]) -> list[TestResult]:
-    """Replace the questions of failed tests by the hint for a known mistake, if the answers show one."""
+    """Replace the questions of failed tests with the hint for a known mistake, if the answers indicate one."""
     hint = hint_for(task, {result.id: result.answer for result in results if result.outcome != "passed"})
     return [
         result if result.outcome == "passed" else replace(result, message=with_hint(result.message, hint))

@@ -2,7 +2,7 @@
 
 `recorded_hints/phaseN.json` maps the task and the digest of those answers to the hint. It is recorded by running every
 known mistake on the graded tests. If two mistakes give the same answers but have different hints, neither is recorded.
-Without a hint, a failure keeps the question of its test.
+Without a hint, a failure keeps its test's question.
 """
 
 import json
@@ -24,7 +24,7 @@ def answer_of(error: BaseException) -> str:
     parts = getattr(error, "parts", None)
     if parts is not None:
         shown = [*parts.situation, *(text for row in parts.rows for text in row), *parts.calls]
-    elif isinstance(error, AssertionError):  # how much of the text pytest writes depends on its options
+    elif isinstance(error, AssertionError):  # pytest's options decide how much of the text it writes
         shown = ["AssertionError"]
     else:
         notes = "\n".join([str(error), *getattr(error, "__notes__", [])]).partition(HINT)[0].splitlines()
@@ -51,10 +51,10 @@ def recorded(phase: int) -> dict[str, dict[str, str]]:
 
 
 def hint_for(task: str, answers: Mapping[str, str]) -> str:
-    """Return the hint for all the wrong answers to a task; empty if no known mistake gives them."""
+    """Return the hint for all the wrong answers to a task; empty if no known mistake gives these answers."""
     return recorded(int(task.partition(".")[0])).get(task, {}).get(digest_of_task(answers), "") if answers else ""
 
 
 def with_hint(text: str, hint: str) -> str:
-    """Replace the question in the text of a failure by `hint`, unless it is empty."""
+    """Replace the question in the text of a failure with `hint`, unless it is empty."""
     return text.rstrip().partition(HINT)[0] + HINT + hint if hint else text

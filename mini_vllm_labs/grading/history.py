@@ -1,6 +1,7 @@
-"""Keeps what a learner tried in `history.jsonl`, in `labs`, one readable line for each event. It is never sent.
+"""Records a learner's work in `history.jsonl`, in `labs`, with one readable line for each event. It is never sent.
 
-A file that begins with the word `off` stays as it is. A teacher's checkout, which has the solutions, keeps no history.
+A file that begins with the word `off` is never changed. A teacher's checkout, which contains the solutions, has no
+history.
 """
 
 import json
@@ -14,7 +15,7 @@ from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm_labs.grading.results import PhaseGrade
 
 NAME = "history.jsonl"
-FILE = CHECKOUT / "labs" / NAME  # with the work that is handed in
+FILE = CHECKOUT / "labs" / NAME  # saved together with the submitted work
 OFF = b"off"
 What = Literal["graded", "hint", "missed"]
 
@@ -31,7 +32,7 @@ def note(*events: tuple[What, Mapping[str, object]]) -> None:
 
 
 def note_grades(grades: Sequence[PhaseGrade]) -> None:
-    """Note each begun task: whether it passes, and the first failing test, whose case names the rule."""
+    """Record each task that was begun: whether it passes, and its first failing test, whose case names the rule."""
     tasks = [(grade.plan.number, task) for grade in grades for task in grade.tasks if task.status != "not started"]
     events = list[tuple[What, Mapping[str, object]]]()
     for phase, task in tasks:

@@ -1,7 +1,8 @@
-"""The known mistakes and the fair ways to write a phase, locked by answers that only right code gives.
+"""The known mistakes and the fair ways to write a phase, which only the answers of right code unlock.
 
-`known_mistakes/phaseN.json` is enciphered. Its key comes from the answers to drawn cases of the graded tests' tables,
-and these answers are in no file. Whoever can open it has written the phase. `python -m tests.mutants.known` locks it.
+`known_mistakes/phaseN.json` is enciphered. Its key is derived from the answers to drawn cases of the graded tests'
+tables, and these answers are in no file. So only somebody who has written the phase can open it. `python -m
+tests.mutants.known` locks it.
 """
 
 import base64
@@ -21,13 +22,13 @@ from mini_vllm_labs.grading.approaches import enciphered
 from mini_vllm_labs.grading.labtest import case_table
 
 FOLDER = Path(__file__).with_name("known_mistakes")
-NUM_LOCKS = 5  # any of them opens, so one unusual answer to a case keeps nobody out
+NUM_LOCKS = 5  # a single task is enough, so that one unusual answer does not lock anybody out
 CASES_PER_TASK = 6
 
 
 @dataclass(frozen=True)
 class KnownMistakes:
-    """The text of the reference, mistakes as (broken rule, text), and fair ways as (name, text)."""
+    """The text of the reference, the mistakes as (broken rule, text), and the fair ways as (name, text)."""
 
     reference: str
     mistakes: list[tuple[str, str]]
@@ -35,7 +36,7 @@ class KnownMistakes:
 
 
 def locked(known: KnownMistakes, keys: Iterable[bytes]) -> str:
-    """Return the content of a file that each of the keys opens."""
+    """Return the content of a file that any of the keys opens."""
     plain = lzma.compress(json.dumps(vars(known)).encode())
     inner = sha256(plain).digest()
     locks = [base64.b85encode(enciphered(inner, key)).decode() for key in keys]
@@ -71,7 +72,7 @@ def read(phase: int) -> tuple[list[bytes], bytes]:
 
 
 def keys_of(phase: int, module: ModuleType) -> Iterator[bytes]:
-    """Yield the key to each lock: a digest of a module's answers to cases that no graded test has."""
+    """Yield the key to each lock, a digest of a module's answers to cases that no graded test has."""
     plays = import_module(f"mini_vllm_labs.grading.plays.phase{phase}_plays")
     tables = tomllib.loads(Path(case_table.__file__).with_name(f"phase{phase}.toml").read_text(encoding="utf-8"))
     for lock in range(NUM_LOCKS):
@@ -87,7 +88,7 @@ def keys_of(phase: int, module: ModuleType) -> Iterator[bytes]:
 
 
 def plain(value: object) -> object:
-    """Return equal answers as equal JSON. Fractions of numbers are left out, because their digits vary."""
+    """Return equal answers as equal JSON. Fractional digits of numbers are dropped, because they vary."""
     match value:
         case None | str():
             return value

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PLAN_FILE = Path(__file__).with_name("plan.json")
 POINTS_PER_TASK = 10
-DUNDERS = ("__init__", "__len__", "__iter__")  # part of a class's public interface
+DUNDERS = ("__init__", "__len__", "__iter__")  # part of the public interface of a class
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def cell_command(phase: int, task: int) -> str:
 
 
 def impl_prefix() -> str:
-    """Return the prefix that makes pytest grade the learner's file; empty where that is the default."""
+    """Return the prefix that makes pytest grade the learner's file, or an empty string if that is the default."""
     return "LAB_IMPL=starter " if solutions_exist() else ""
 
 
@@ -116,13 +116,13 @@ def load_whole_plan() -> list[PlannedPhase]:
 def make_plan() -> list[PlannedPhase]:
     """Collect the graded tests with the reference. Raises `ValueError` unless each test belongs to one task."""
     if not solutions_exist():
-        raise ValueError("the plan is made with the reference solutions, and this checkout has none")
+        raise ValueError("making the plan needs the reference solutions, which this checkout does not contain")
     tests: dict[tuple[str, int], list[str]] = defaultdict(list)
     for test_id, markers in collect().items():
         folder, _, test = test_id.partition("/test_")
         tasks = [re.fullmatch(r"task(\d+)_(\d+)", marker) for marker in markers if marker.startswith("task")]
         if len(tasks) != 1 or tasks[0] is None or int(tasks[0][1]) != phase_in(folder.removeprefix("labs/")):
-            raise ValueError(f"{test_id} must have the marker of one task of its phase, it has {markers}")
+            raise ValueError(f"{test_id} must have the marker of exactly one task of its phase, but it has {markers}")
         tests[folder, int(tasks[0][2])].append(f"test_{test}")
     phases = []
     for number in LABS:
@@ -156,7 +156,7 @@ def collect() -> dict[str, list[str]]:
 
 
 def pytest_collection_finish(session: "pytest.Session") -> None:
-    """Write the ids of the collected tests with their markers to a file; a hook of pytest."""
+    """Write the ids of the collected tests with their markers to a file; a pytest hook calls this."""
     tests = {item.nodeid: sorted({marker.name for marker in item.iter_markers()}) for item in session.items}
     Path(COLLECT.get()).write_text(json.dumps(tests), encoding="utf-8")
 

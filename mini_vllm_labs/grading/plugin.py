@@ -1,7 +1,7 @@
 """A pytest plugin for the worker: imports the learner's file, runs the tests, and sends each result.
 
 Where the system can fork, each test runs in a separate process with a fresh module, so that its side effects end with
-it. Elsewhere the module is reloaded before each test. A learner who waits for the verdict gets it sooner. Passing tests
+it. Elsewhere the module is reloaded before each test. `spare` gives a waiting learner the verdict sooner. Passing tests
 then share a process, with the module reloaded before each, and a failing test runs again alone.
 """
 
@@ -33,7 +33,7 @@ from mini_vllm_labs.runs.sandbox.limits import limit_resources
 from mini_vllm_labs.runs.sandbox.watch import Watchdog
 
 SENT, FAILED = 73, 74  # neither a signal nor an exit code of Python or pytest
-MAX_SHARED = 3  # processes that end with a failed test; each of the tests after them runs alone
+MAX_SHARED = 3  # counts processes that end with a failed test; after that, each test runs alone
 NO_PROCESS = "Not run: this system starts no more processes. Are old ones still running? The limit is `ulimit -u`."
 Failure = tuple[Outcome, str]
 failure_key = pytest.StashKey[Failure]()
@@ -97,7 +97,8 @@ class GradingPlugin:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if call.excinfo is not None and failure_key not in item.stash:  # keep the first: it may make the teardown fail
+        if call.excinfo is not None and failure_key not in item.stash:
+            # keep the first failure, which may also fail the teardown
             item.stash[failure_key] = self.failure(call.excinfo.value)
             item.stash[answer_key] = answer_of(call.excinfo.value)
         if call.when == "call":
@@ -162,7 +163,7 @@ class GradingPlugin:
             os._exit(code)  # skip pytest's shutdown, which is the parent's job
 
     def run_together(self, items: Sequence[pytest.Item], module: ModuleType) -> int:
-        """Run tests in few forked processes; return how many have run. After `MAX_SHARED` failed tests it stops."""
+        """Run tests in few forked processes; return how many have run. It stops after `MAX_SHARED` failed tests."""
         first = 0
         for _ in range(MAX_SHARED):
             if first == len(items):
@@ -181,7 +182,7 @@ class GradingPlugin:
                 break
             if status == FAILED:
                 self.run_alone(items[first], self.seconds)
-            elif status != SENT:  # a test that exits with `SENT` is charged by the grader, because it has no result
+            elif status != SENT:  # the grader charges a test that exits with `SENT`, because it has no result
                 self.send_death(items[first], status, start, self.seconds)
             first += 1
         return first

@@ -55,7 +55,7 @@ def failures(phase: PhaseGrade) -> Iterator[tuple[str, str]]:
 
 
 def preformatted(text: str) -> str:
-    """Return `text` preformatted, cut if it is long, because a job summary takes at most 1 MiB."""
+    """Return `text` preformatted, shortened if it is long, because a job summary may have at most 1 MiB."""
     shown = clean(text)
     cut = shown if len(shown) <= MAX_CHARACTERS else f"{shown[:MAX_CHARACTERS]}\n..."
     return f"<pre>{escape(cut)}</pre>"
@@ -117,7 +117,7 @@ def check_as_json(check: EngineCheck) -> dict[str, Any]:
 def as_junit(grade: Grade) -> str:
     """Return the grade as JUnit XML: a suite per phase, a case per test, oracle and stack.
 
-    pytest's `--junitxml` cannot write it, because a phase may take several workers. A test that ends its worker, runs
+    pytest's `--junitxml` cannot write it, because a phase may need several workers. A test that ends its worker, runs
     out of time or is never reached has a result in the grade but not in any run of pytest.
     """
     root = ElementTree.Element("testsuites", name="mini-vllm grade")

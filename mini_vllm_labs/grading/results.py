@@ -9,7 +9,7 @@ from mini_vllm_labs.grading.plan import PlannedPhase, PlannedTask
 
 MAX_NAMES = 6
 NUMBERS = re.compile(r"-?\d+")
-VALUES = re.compile(r":|-?\d")  # where the values of an exception's message begin
+VALUES = re.compile(r":|-?\d")  # position in an exception's message where its values begin
 UNUSABLE = re.compile(r"^The test could not go on after this answer of yours \((\w+).*\n  ([\w.]+)", re.MULTILINE)
 PLACE = re.compile(r"^  labs/\w+/starter\.py:\d+", re.MULTILINE)
 
@@ -97,7 +97,7 @@ NOT_CHECKED, PASSED = EngineCheck("not checked"), EngineCheck("passed")
 
 @dataclass(frozen=True)
 class PhaseGrade:
-    """One phase. `error` states why the learner's file was not graded; `note` is about a graded file."""
+    """One phase. `error` states why the learner's file was not graded; `note` concerns a graded file."""
 
     plan: PlannedPhase
     sha256: str

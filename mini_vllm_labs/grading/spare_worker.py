@@ -1,4 +1,4 @@
-"""A worker that has collected a phase's graded tests before the learner saves, so that the verdict comes sooner."""
+"""A worker that collects a phase's graded tests before the learner saves, so that the verdict comes sooner."""
 
 from threading import Lock
 
@@ -27,7 +27,7 @@ class SpareWorker:
 
     @property
     def waiting_pid(self) -> int | None:
-        """The process of the waiting worker, if any."""
+        """The process of the waiting worker, or None."""
         return self._waiting and self._waiting[1].pid
 
     def take(self, phase: PlannedPhase) -> tuple[GradingWorker, bool]:
@@ -40,7 +40,7 @@ class SpareWorker:
         return worker_for(phase), False
 
     def prepare(self, number: int) -> None:
-        """Start a worker for a phase, unless one is waiting already."""
+        """Start a worker for a phase, unless one is already waiting."""
         with self._lock:
             if self._waiting is not None and self._waiting[0] == number and self._waiting[1].is_running:
                 return

@@ -25,7 +25,7 @@ def sha256(path: Path) -> str:
 
 
 def complaint_about_file(path: Path) -> str:
-    """Return why a file must not be imported; empty if it is readable and imports only allowed modules."""
+    """Return why a file must not be imported, or an empty string if it is readable with only allowed imports."""
     name = shown_path(path)
     if not path.is_file():
         restore = f"git checkout -- {name}" if (CHECKOUT / ".git").exists() else "mini-vllm start --update"
@@ -41,7 +41,7 @@ def complaint_about_file(path: Path) -> str:
 
 
 def forgotten_breakpoints(content: bytes) -> str:
-    """Return a sentence that names the lines that start a debugger; empty if there are none."""
+    """Return a sentence that names the lines that start a debugger, or an empty string."""
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -55,7 +55,7 @@ def forgotten_breakpoints(content: bytes) -> str:
 
 
 def modules_without_points(content: bytes, phase: int) -> str:
-    """Return a sentence that names imports of engine modules that the judge's jail lacks; empty if there are none."""
+    """Return a sentence that names imported engine modules missing in the judge's jail, or an empty string."""
     known: dict[str, list[str]] = json.loads(JAIL_MODULES.read_text(encoding="utf-8"))
     allowed = {*known["every phase"], *known.get(str(phase), [])}
     lacking = dict[str, int]()
@@ -74,9 +74,9 @@ def is_engine_module(name: str) -> bool:
 
 
 def import_starter(module: str) -> ModuleType:
-    """Import a learner's file from its source, because bytecode of an older version may look current.
+    """Import a learner's file from its source, because the bytecode of an older version may look current.
 
-    What the file removes from the environment is put back: `LAB_IMPL` decides whose code the tests grade.
+    Environment variables that the file removes are restored, because `LAB_IMPL` decides whose code the tests grade.
     """
     before, sys.pycache_prefix = sys.pycache_prefix, "/dev/null"
     environment = dict(os.environ)
@@ -101,7 +101,7 @@ def complaint_about_import(error: BaseException, path: Path) -> str:
 
 
 def missing_names(module: ModuleType, names: Sequence[str]) -> list[str]:
-    """Return a sentence for every public name of the phase that the module lacks."""
+    """Return a sentence for every public name of the phase that is missing in the module."""
     sentences = []
     for name in names:
         owner, _, inner = name.rpartition(".")

@@ -26,12 +26,12 @@ from mini_vllm_labs.grading.worker import (
 from mini_vllm_labs.runs.sandbox.explain import explain_death, shown_path
 from mini_vllm_labs.runs.sandbox.watch import waiting_seconds
 
-SECONDS_PER_TEST = GRADE_SECONDS.get()  # of CPU time; a slow machine may need more
+SECONDS_PER_TEST = GRADE_SECONDS.get()  # seconds of CPU time; a slow machine may need more
 IMPORT_SECONDS = SECONDS_PER_TEST  # torch is imported before
-SECONDS_PER_PHASE = 600.0  # wall time: enough for an endless loop in every test of phase 1 on a machine shared by four
+SECONDS_PER_PHASE = 600.0  # wall time, on a machine that four users share
 SILENCE_SECONDS = max(60.0, waiting_seconds(SECONDS_PER_TEST) + 10)
 LOOP = "Not run: the test before this one did not end."
-MAX_WORKERS = 40  # each crash costs one worker and one test; a file in which every test crashes must end too
+MAX_WORKERS = 40  # a crash costs one worker and one test; a file in which every test crashes must end as well
 
 
 @dataclass
@@ -189,13 +189,13 @@ def charge_silent(run: TestRun) -> None:
 
 
 def charge_the_rest(run: TestRun, message: str) -> None:
-    """Give every test without a result the same one."""
+    """Give the same result to every test without a result."""
     for test in run.left:
         finish(run, TestResult(test, "not run", message))
 
 
 def require_starter(run: TestRun, file: str) -> None:
-    """Note an error if the module under test is not the learner's file."""
+    """Record an error if the module under test is not the learner's file."""
     if Path(file).resolve() != run.starter.resolve():
         run.error = f"The tests loaded {file}, not {shown_path(run.starter)}: this would not grade your work."
 

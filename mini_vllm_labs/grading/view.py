@@ -32,7 +32,7 @@ def next_step(grade: Grade) -> tuple[str, str]:
 
 
 def beside_next_step(grade: Grade) -> str:
-    """Return a suggestion besides phase 6 if only phase 6 is unfinished, else an empty text."""
+    """Return a suggestion other than phase 6 if only phase 6 is unfinished, otherwise an empty string."""
     unfinished = [phase.plan.number for phase in grade.course if step_in_phase(phase)]
     if len(grade.course) == len(PHASE_NAMES) and unfinished == [len(PHASE_NAMES)]:
         return f"Your phases 1 to 5 run {NOTEBOOKS}: mini-vllm lab"
@@ -62,7 +62,7 @@ def step_in_phase(grade: PhaseGrade) -> tuple[str, str] | None:
 
 
 def stack_step(grade: PhaseGrade) -> tuple[str, str]:
-    """Return the next step for a phase that passes alone and fails in the stack."""
+    """Return the next step for a phase that passes alone but fails in the stack."""
     number, culprits = grade.plan.number, grade.stack.culprits or [grade.plan.number]
     what = f"Phase {culprits[0]}: make it work together with the others (up to phase {number})"
     if grade.plan.is_elective:
@@ -101,7 +101,7 @@ def show_grade(console: Console, grade: Grade) -> None:
     show_not_graded(console, grade.phases)
     for phase in grade.phases:
         others = set(phase.stack.culprits) - {phase.plan.number}
-        if not others & shown:  # otherwise the failure of the phase at fault is already shown
+        if not others & shown:  # otherwise the failure of the faulty phase has already been shown
             show_failure(console, phase)
     what, command = next_step(grade)
     console.print()
@@ -157,11 +157,11 @@ def status_text(status: str) -> Text:
 
 def number(points: float) -> str:
     """Return points with at most one decimal, never rounded up."""
-    return f"{floor(points * 10 + 1e-6) / 10:g}"  # + 1e-6: thirds add up to 9.999
+    return f"{floor(points * 10 + 1e-6) / 10:g}"  # + 1e-6, because thirds add up to 9.999
 
 
 def show_verdict(console: Console, phase: PhaseGrade) -> None:
-    """Name the phase at fault if `phase` passes alone and fails in the stack."""
+    """Name the phase at fault if `phase` passes alone but fails in the stack."""
     if phase.stack.culprits and phase.stack.status == "failed":
         names = " or ".join(map(str, phase.stack.culprits))
         own = phase.stack.culprits == [phase.plan.number]
@@ -178,7 +178,7 @@ def show_not_graded(console: Console, phases: Sequence[PhaseGrade]) -> None:
         numbers = [phase.plan.number for phase in waiting]
         names = f"phase{'s' * (len(numbers) > 1)} {enumeration(numbers)}"
         console.print(f"Not graded in the stack: {names}, because {reason}.", style="red", soft_wrap=True)
-        if not set(waiting[0].stack.culprits) & set(reasons):  # otherwise the message of that phase is shown later
+        if not set(waiting[0].stack.culprits) & set(reasons):  # otherwise that phase's message is shown later
             show_text(console, waiting[0].stack.message)
 
 
@@ -233,7 +233,7 @@ def heading(console: Console, text: str) -> None:
 
 
 def show_text(console: Console, text: str) -> None:
-    """Print the message of a failure, cut if it is long."""
+    """Print the message of a failure, shortened if it is long."""
     lines = text.splitlines()
     if len(lines) > MAX_LINES:
         lines = [*lines[: MAX_LINES - 6], f"[... {len(lines) - MAX_LINES + 1} lines left out ...]", *lines[-5:]]
@@ -246,7 +246,7 @@ def show_check(console: Console, check: EngineCheck) -> None:
     if check.steps is None:
         return
     steps = {side: cast(list[StepRecord], check.steps[side]) for side in ("mine", "reference")}
-    from mini_vllm_labs.runs.oracle.divergence import Divergence  # 60 modules, most of them the engine's
+    from mini_vllm_labs.runs.oracle.divergence import Divergence  # imports 60 modules, most of them the engine's
 
     divergence = Divergence(check.steps["step"], check.steps["field"], steps["mine"], steps["reference"])
     console.print(last_steps("reference", divergence.reference))

@@ -1,4 +1,4 @@
-"""Says at the top and at the end of every test run whose code the graded tests grade."""
+"""Prints, at the top and at the end of every test run, whose code the graded tests grade."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ NAME = "whose code"
 
 
 def say_whose_code(config: pytest.Config, folder: Path) -> None:
-    """Print it now and at the end, once for all conftest files that call this. `folder` contains the tests.
+    """Print the lines now and at the end, once for all conftest files that call this. `folder` contains the tests.
 
     Raises `pytest.UsageError` if `LAB_IMPL` is not a lineup, or if the engine comes from a different folder.
     """
@@ -20,7 +20,7 @@ def say_whose_code(config: pytest.Config, folder: Path) -> None:
 
 
 class WhoseCode:
-    """A plugin that prints its lines when it is made, and at the end."""
+    """A plugin that prints its lines when it is created, and again at the end."""
 
     def __init__(self, config: pytest.Config, lines: list[str]) -> None:
         self._lines = lines
@@ -48,7 +48,7 @@ def whose_code(folder: Path) -> list[str]:
         lineup = lineup_from_env()
     except ValueError as error:
         raise pytest.UsageError(str(error)) from error
-    # `starter` and `solution` alone leave the electives out of an engine; their tests need none.
+    # `starter` and `solution` alone build an engine without electives, whose tests need no engine.
     graded = parse_lineup(f"{lineup}:1-{len(ALL_NAMES)}") if str(lineup) in ("starter", "solution") else lineup
     lines = [f"labs/ of {CHECKOUT}, graded with LAB_IMPL={lineup}", describe(graded)]
     if "starter" not in str(lineup):

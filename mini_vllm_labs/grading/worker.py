@@ -18,17 +18,17 @@ LIMITS = Limits(memory_bytes=4 * 2**30, file_bytes=256 * 2**20)
 NOT_INHERITED = ("LAB_IMPL", "PYTHONSAFEPATH", "PYTHONSTARTUP", "PYTHONOPTIMIZE", "PYTHONINSPECT", "PYTHONWARNINGS")
 SETTINGS = {
     "LAB_IMPL": "starter",
-    "PYTHONHASHSEED": "0",  # sets are shown in one order, so equal answers have equal digests
+    "PYTHONHASHSEED": "0",  # sets are printed in a fixed order, so equal answers have equal digests
     "PYTHONUTF8": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONBREAKPOINT": "0",  # a breakpoint would wait for ever, because no one is there to debug
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # other installed plugins must not change a grade
-    "OMP_NUM_THREADS": "1",  # two phases are graded at once
-    "CUDA_VISIBLE_DEVICES": "",  # the same numbers on every machine
+    "OMP_NUM_THREADS": "1",  # two phases are graded in parallel
+    "CUDA_VISIBLE_DEVICES": "",  # the same random numbers on every machine
     "HF_HUB_OFFLINE": "1",
 }
 MAX_CHARACTERS = 12_000
-TICK_SECONDS = 0.05  # how soon Ctrl-C is noticed
+TICK_SECONDS = 0.05  # seconds until Ctrl-C is noticed
 
 
 @dataclass(frozen=True)
@@ -40,19 +40,19 @@ class Importing:
 
 @dataclass(frozen=True)
 class Outdated:
-    """A file of the course that the worker imported has changed since, so a new worker has to grade."""
+    """A file of the course that the worker imported has changed since, so a new worker must grade."""
 
 
 @dataclass(frozen=True)
 class NotGradable:
-    """Nothing can be graded: the file cannot be imported, or the tests cannot be collected."""
+    """No grading is possible: the file cannot be imported, or the tests cannot be collected."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """The learner's file is imported. `missing` has a sentence for each name that the file lacks."""
+    """The learner's file is imported. `missing` contains a sentence for each name that the file lacks."""
 
     file: str
     sha256: str
@@ -85,7 +85,7 @@ def send_event(channel: Channel, event: Event) -> None:
 def receive_events(worker: WorkerProcess, silence: float, deadline: float, stop: threading.Event) -> Iterator[Event]:
     """Yield events up to `End`, or until the worker exits, is silent for `silence` seconds, or is late.
 
-    Lines that are not messages are ignored and cost the learner nothing. Raises `StoppedError`.
+    Lines that are not messages are ignored, and the learner loses no points for them. Raises `StoppedError`.
     """
     last = time.monotonic()
     while not stop.is_set():
@@ -105,7 +105,7 @@ def receive_events(worker: WorkerProcess, silence: float, deadline: float, stop:
 
 
 def shorten(text: str) -> str:
-    """Make a text safe to show and send: cut the middle of a very long text and escape lone surrogates."""
+    """Make a text safe to show and send: remove the middle of a very long text, and escape lone surrogates."""
     text = text.encode("utf-8", "backslashreplace").decode()
     if len(text) <= MAX_CHARACTERS:
         return text
@@ -114,19 +114,23 @@ def shorten(text: str) -> str:
 
 
 class GradingWorker(WorkerProcess):
-    """Runs `python ARGUMENTS` in the checkout. It imports what it needs, then waits for an order, a JSON object."""
+    """Runs `python ARGUMENTS` in the checkout.
+
+    It imports the modules that it needs, then waits for an order, a JSON object.
+    """
 
     def __init__(self, arguments: list[str], max_bytes: int = MAX_BYTES) -> None:
         super().__init__([sys.executable, *arguments], env=environment(), max_bytes=max_bytes)
         self._trace = self.folder / "trace.txt"
 
     def give(self, order: dict[str, Any]) -> None:
-        with contextlib.suppress(ChannelError):  # a worker that has exited: `receive` raises, `output` shows why
+        with contextlib.suppress(ChannelError):
+            # a worker that has exited: `receive` raises the error, and `output` shows why
             self.send(order | {"trace": str(self._trace)})
 
     @property
     def trace(self) -> str:
-        """The fault handler's output, which shows where each thread was; empty if there is none."""
+        """The fault handler's output, which shows where each thread was, or an empty string if there is none."""
         try:
             return self._trace.read_text(encoding="utf-8", errors="replace")
         except OSError:

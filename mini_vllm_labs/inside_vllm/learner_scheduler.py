@@ -1,4 +1,4 @@
-"""A scheduler class for vLLM 0.13.0 and 0.32.0: the lineup makes every decision, the messages are vLLM's."""
+"""A scheduler class for vLLM 0.13.0 and 0.32.0: the lineup makes every decision, and the messages are vLLM's."""
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
@@ -34,8 +34,8 @@ class LearnerScheduler(interface.SchedulerInterface):
     """The scheduler of `LAB_IMPL`, phases 1 to 5 (7 for drafts, 8 for asynchronous scheduling), inside vLLM.
 
     The lineup decides which requests run, wait or are preempted, each request's tokens and blocks in a step, the prefix
-    cache hits, and when a request ends. Incoming requests, messages to workers and outputs are vLLM's. Each vLLM
-    request has a twin in our engine.
+    cache hits, and when a request ends. Incoming requests, messages to workers and outputs are vLLM's objects. Each
+    vLLM request has a twin in our engine.
 
     After every step the invariants of our engine are checked, unless `LAB_CHECKS=0`. A request that the lineup cannot
     serve (images, grammars, adapters, embeddings) ends with an error message and does not affect the others. Raises
@@ -51,7 +51,7 @@ class LearnerScheduler(interface.SchedulerInterface):
             raise ValueError(f"LAB_IMPL={lineup}: phase 2 must not be absent, because vLLM's memory comes in blocks")
         logger.info("Scheduler: %s", describe(lineup))
         self.lineup, self.policy, self.log_stats = lineup, config.policy, log_stats
-        self.evicted: list[int] = []  # in the newest step
+        self.evicted: list[int] = []  # planned in the newest step
         self.scheduler = build_scheduler(config, lineup, self.evicted.append)
         self.requests: dict[str, Request] = {}
         self.finished_req_ids: set[str] = set()
@@ -63,7 +63,7 @@ class LearnerScheduler(interface.SchedulerInterface):
         self._workers = WorkerState()
         self._refused: Answers = []
         self._hits = PrefixCacheStats()
-        self._checks = LAB_CHECKS.get()  # off for measurements
+        self._checks = LAB_CHECKS.get()  # switched off for measurements
 
     @property
     def running(self) -> list[Request]:
@@ -92,7 +92,7 @@ class LearnerScheduler(interface.SchedulerInterface):
     def schedule(self, throttle_prefills: bool = False) -> SchedulerOutput:
         """Plan a step. Raises `StalledError` if no later step could ever schedule anything.
 
-        `throttle_prefills` balances data-parallel replicas, which are refused at the start.
+        `throttle_prefills` balances data-parallel replicas, which are rejected at the start.
         """
         self.evicted.clear()
         with self._naming_the_line():
@@ -141,7 +141,7 @@ class LearnerScheduler(interface.SchedulerInterface):
         self, scheduler_output: SchedulerOutput, model_runner_output: Any
     ) -> dict[int, EngineCoreOutputs]:
         plan, output = self._in_flight.popleft(), model_runner_output
-        # A request aborted during the forward pass is gone.
+        # A request that was aborted during the forward pass no longer exists.
         twins = {name: self.scheduler.requests[name] for name in plan.num_scheduled_tokens if name in self.requests}
         rows = output.sampled_token_ids or [[]] * len(output.req_ids)
         found = {name: rows[output.req_id_to_index[name]] for name in twins}
@@ -161,7 +161,7 @@ class LearnerScheduler(interface.SchedulerInterface):
         return self._sent(answers, drafts)
 
     def _answer(self, request: Request, twin: Any, token_ids: list[int], output: Any) -> EngineCoreOutput:
-        """Return a request's output for the front end, and note its end."""
+        """Return a request's output for the front end, and record if it ended."""
         request.append_output_token_ids(list(token_ids))
         if twin.is_finished:
             self._end(request, RequestStatus[twin.status.name], twin.stop_reason)
@@ -200,7 +200,7 @@ class LearnerScheduler(interface.SchedulerInterface):
         return sent
 
     def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: RequestStatus) -> list[Request]:
-        """End some requests, or all for None, and return those that were alive."""
+        """End some requests, or all of them for None, and return those that were unfinished."""
         names = self.requests if request_ids is None else request_ids
         names = [names] if isinstance(names, str) else dict.fromkeys(names)
         ended = [self.requests[name] for name in names if name in self.requests]
@@ -225,7 +225,7 @@ class LearnerScheduler(interface.SchedulerInterface):
         self.scheduler.update_draft_token_ids(alive)
 
     def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
-        """Forget all cached blocks; return False if requests run, unless they may be preempted."""
+        """Forget all cached blocks; return False if requests are running, unless they may be preempted."""
         if self.scheduler.running and not reset_running_requests:
             return False
         # Drop the tokens of steps in flight; their requests will compute them again.
@@ -260,15 +260,15 @@ class LearnerScheduler(interface.SchedulerInterface):
         return bool(self.finished_req_ids)
 
     def shutdown(self) -> None:
-        """Do nothing: the scheduler holds only memory."""
+        """Do nothing: the scheduler owns nothing except memory."""
 
     # Later releases require the next four.
 
     def update_draft_token_ids_in_output(self, draft_token_ids: Any, scheduler_output: SchedulerOutput) -> None:
-        raise NotImplementedError("drafts under a grammar are not served with a learner's scheduler")
+        raise NotImplementedError("a learner's scheduler does not support drafts under a grammar")
 
     def reset_encoder_cache(self) -> None:
-        """Do nothing: no request with images is accepted."""
+        """Do nothing, because requests with images are never accepted."""
 
     @property
     def pause_state(self) -> Any:
@@ -281,9 +281,9 @@ class LearnerScheduler(interface.SchedulerInterface):
 
     @contextmanager
     def _naming_the_line(self) -> Iterator[None]:
-        """Add notes to an error: whose code ran, and the last line of a lab in its traceback.
+        """Add notes to an error: whose code ran, and the last line from `labs/` in its traceback.
 
-        The log has them too, because a server tells its client only that the engine died.
+        The log contains them too, because a server tells its client only that the engine died.
         """
         try:
             yield

@@ -13,20 +13,23 @@ class WorkerState:
 
     def __init__(self) -> None:
         self.in_last_step: set[str] = set()
-        self._num_blocks: dict[str, int] = {}  # by request; 0 after a preemption
+        self._num_blocks: dict[str, int] = {}  # by request id; 0 after a preemption
 
     def forget(self, name: str) -> None:
         """Forget a finished request."""
         self._num_blocks.pop(name, None)
 
     def lose_blocks(self, name: str) -> None:
-        """Note that a request was preempted, so that its next block table is sent in full."""
+        """Record that a request was preempted, so that its next block table is sent in full."""
         self._num_blocks[name] = 0
 
     def message(
         self, plan: own.SchedulerOutput, shares: Sequence[own.ScheduledRequest], requests: Mapping[str, Request]
     ) -> SchedulerOutput:
-        """Return the message for a plan. `num_computed_tokens` of the requests must still be the values before it."""
+        """Return the message for a plan.
+
+        `num_computed_tokens` of the requests must still have the values before the plan.
+        """
         new = [share for share in shares if share.request.request_id not in self._num_blocks]
         old = [share for share in shares if share.request.request_id in self._num_blocks]
         message = SchedulerOutput.make_empty()

@@ -1,7 +1,8 @@
 """Runs prompts through a whole vLLM, with the stock scheduler and with that of `LAB_IMPL`, and prints JSON lines.
 
-`python -m mini_vllm_labs.inside_vllm.real_model JSON` needs a whole vLLM. JSON has the `model`, the `prompts` and the
-`rounds`: each a scheduler, a number of blocks, and further settings of vLLM. The round `speed` compares tokens/s.
+`python -m mini_vllm_labs.inside_vllm.real_model JSON` needs a whole vLLM. The JSON contains the `model`, the `prompts`
+and the `rounds`: each a scheduler, a number of blocks, and further settings of vLLM. The round `speed` compares
+tokens/s.
 """
 
 import json
@@ -25,14 +26,14 @@ from mini_vllm_labs.runs.sandbox.time_limit import limited_calls
 
 MAX_TOKENS = 60
 SETTINGS: dict[str, Any] = {
-    "dtype": "float32",  # in bfloat16 the same text may end otherwise in a batch of another size
-    "block_size": 32,  # the CPU's attention takes multiples of 32
+    "dtype": "float32",  # in bfloat16 the same text may end differently in a batch of a different size
+    "block_size": 32,  # the CPU's attention requires multiples of 32
     "enforce_eager": True,
     "async_scheduling": False,
     "max_model_len": 256,
     "max_num_seqs": 8,
     "max_num_batched_tokens": 64,
-    "disable_log_stats": False,  # preemptions are counted there
+    "disable_log_stats": False,  # preemptions are counted in this object
 }
 SPEED = {"max_num_seqs": 64, "max_num_batched_tokens": 512}
 SPEED_BLOCKS = 257  # room for 64 requests at once
@@ -41,7 +42,7 @@ SPEED_ROUNDS, SPEED_TOKENS = 7, 24
 
 @dataclass
 class Engine:
-    """A vLLM with one scheduler, warm, with an empty prefix cache."""
+    """A warmed-up vLLM with one scheduler and an empty prefix cache."""
 
     llm: Any
 
@@ -96,8 +97,8 @@ def texts(model: str, prompts: list[str], scheduler: str, num_blocks: int, more:
 
 
 def with_short_names(steps: list[Step]) -> list[Step]:
-    """Return the steps with requests called r0, r1, ...: vLLM adds a random tail to each id."""
-    steps[0]["finished_sent"] = []  # the request that warmed the engine
+    """Return the steps with requests called r0, r1, ..., because vLLM adds a random suffix to each id."""
+    steps[0]["finished_sent"] = []  # excludes the request that warmed up the engine
     text = json.dumps(steps)
     for place, name in enumerate(steps[0]["added"]):
         text = text.replace(json.dumps(name), f'"r{place}"')
@@ -108,7 +109,8 @@ def with_short_names(steps: list[Step]) -> list[Step]:
 def speed(model: str, prompts: list[str], more: dict[str, Any]) -> dict[str, Any]:
     """Return the tokens per second of 64 requests with both schedulers, and the ratio by CPU time.
 
-    The two take turns, and the fastest round of each counts, because other programs on the machine only slow a round.
+    The two take turns, and the fastest round of each counts, because other programs on the machine can only slow a
+    round down.
     """
     engines = {name: Engine.made(model, name, SPEED_BLOCKS, more | SPEED) for name in ("stock", "yours")}
     prompts = [f"{prompt} Number {number}." for number, prompt in enumerate(prompts * 64)][:64]
@@ -124,7 +126,7 @@ def speed(model: str, prompts: list[str], more: dict[str, Any]) -> dict[str, Any
 def main() -> None:
     asked = json.loads(sys.argv[1])
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # vLLM prints on stdout too
+    os.dup2(2, 1)  # vLLM also prints to stdout
     try:
         for scheduler, num_blocks, more in asked["rounds"]:
             with limited_calls():

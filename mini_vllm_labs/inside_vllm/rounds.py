@@ -1,4 +1,4 @@
-"""What runs in a whole vLLM: the model, the prompts and the pools, and the recording of a round."""
+"""Defines what runs in a whole vLLM: the model, the prompts and the pools, and the recording of a round."""
 
 import json
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def module_for(prompts: Sequence[str], rounds: Sequence[Round]) -> list[str]:
 
 
 def recording(num_blocks: int, result: Result) -> Recording:
-    """Return a round's steps with what a picture needs. Requests are called r0, r1, ..."""
+    """Return the steps of a round, with the data that a picture needs. Requests are called r0, r1, ..."""
     lengths = {f"r{place}": length for place, length in enumerate(result["num_prompt_tokens"])}
     names = {name: name for name in lengths}
     return Recording(RunInfo(names, lengths, num_blocks, BLOCK_SIZE, BUDGET, max_num_seqs=8), result["steps"])

@@ -1,6 +1,6 @@
 """Builds the stock scheduler of any vLLM release from 0.13.0 on, without a model, a device or a network.
 
-Only vLLM's environment can import it. Configuration objects are made up; every decision is taken by vLLM's own code.
+Only vLLM's environment can import it. Configuration objects are made up, but vLLM's own code makes every decision.
 `PYTHONHASHSEED=0` must be set for equal block hashes in every run.
 """
 
@@ -63,7 +63,7 @@ init_none_hash(sha256)
 class StandInSpeculation:
     """Answers the scheduler's questions to a `SpeculativeConfig`. A real one needs a draft model on disk.
 
-    Questions that it does not know get False or None.
+    Questions that it does not know get the answer False or None.
     """
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
@@ -105,7 +105,7 @@ class StandInLoRA:
 def make_scheduler(config: Mapping[str, Any]) -> Any:
     """Build the scheduler of a recording's `config`. A newer setting at its default keeps this release's default.
 
-    Raises `ValueError` for a setting that this release does not know, or with vLLM's own reason.
+    Raises `ValueError` for a setting that this release does not support, or with vLLM's own reason.
     """
     limits = {name: config[name] for name in PLAIN} | _changed(config)
     cache_config = CacheConfig(block_size=config["block_size"], enable_prefix_caching=config["enable_prefix_caching"])
@@ -114,10 +114,10 @@ def make_scheduler(config: Mapping[str, Any]) -> Any:
     vllm_config = VllmConfig(
         scheduler_config=settings, cache_config=cache_config, model_config=_model_config(config["max_model_len"])
     )
-    # Later releases choose it for a plain model on a GPU, but 0.30's VllmConfig refuses it without Triton.
+    # Later releases choose it for a plain model on a GPU, but 0.30's VllmConfig rejects it without Triton.
     if hasattr(VllmConfig, "use_v2_model_runner"):
         os.environ[NEWER_RUNNER] = "1"
-    # The hooks of the CPU platform change some of these.
+    # The hooks of vLLM's CPU platform change some of these settings.
     for name in ("max_num_batched_tokens", "enable_chunked_prefill", "async_scheduling"):
         setattr(vllm_config.scheduler_config, name, config[name])
     vllm_config.cache_config.enable_prefix_caching = config["enable_prefix_caching"]
@@ -139,7 +139,7 @@ def make_scheduler(config: Mapping[str, Any]) -> Any:
         structured_output_manager=StructuredOutputManager(vllm_config),
         **sizes,
     )
-    if config.get("encoder"):  # vLLM computes both from a multimodal model, which would have to be on disk
+    if config.get("encoder"):  # vLLM computes both from a multimodal model, which would need files on disk
         scheduler.max_num_encoder_input_tokens = config["encoder"]["budget"]
         scheduler.encoder_cache_manager = EncoderCacheManager(cache_size=config["encoder"]["cache"])
     return scheduler
@@ -157,7 +157,7 @@ def make_request(request_id: str, prompt: list[int], described: Mapping[str, Any
     options: dict[str, Any] = {}
     if "eos_token_id" in inspect.signature(Request.__init__).parameters:
         options["eos_token_id"] = config["eos_token_id"]
-    else:  # later releases have it in the sampling parameters
+    else:  # later releases have this field in the sampling parameters
         params._eos_token_id = None if params.ignore_eos else config["eos_token_id"]
     if adapter := described.get("adapter"):
         options["lora_request"] = LoRARequest(f"adapter{adapter}", adapter, f"adapter{adapter}")
@@ -173,7 +173,7 @@ def make_request(request_id: str, prompt: list[int], described: Mapping[str, Any
         pooling_params=None,
         arrival_time=described["arrival_time"],
         priority=described["priority"],
-        # As in vLLM's engine: hashes are not computed if nothing reads them.
+        # As in vLLM's engine, hashes are not computed if nothing reads them.
         block_hasher=block_hasher(config) if config["enable_prefix_caching"] else None,
         **options,
     )
@@ -195,22 +195,23 @@ def _block_hasher(block_size: int, lookahead: int) -> Any:
 def _changed(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the newer settings of `SchedulerConfig` that differ from their defaults.
 
-    Raises `ValueError` for any newer setting, also of windows and drafts, that this release does not know.
+    Raises `ValueError` for any newer setting that this release does not support, including those of windows and drafts.
     """
     spec, window = config["spec"] or {}, config.get("window") or {}
     given = {name: config[name] for name in SETTINGS if name in config}
-    given["prefix_cache_retention_interval"] = window.get("retention", 0) or 0  # null is how releases began
+    # null stands for the rules of the first releases
+    given["prefix_cache_retention_interval"] = window.get("retention", 0) or 0
     given["num_speculative_tokens_per_batch_size"] = spec.get("per_batch_size")
     given["disable_eagle_block_drop"] = spec.get("last_hit_block") == "kept"
     changed = {name: value for name, value in given.items() if value != SETTINGS[name].default}
     for name in changed:
         if number(SETTINGS[name].since) > number(VERSION):
-            raise ValueError(f"vLLM {VERSION} does not know {name}, which exists since {SETTINGS[name].since}")
+            raise ValueError(f"vLLM {VERSION} does not support {name}, which exists since {SETTINGS[name].since}")
     return {name: value for name, value in changed.items() if name in config}
 
 
 def _with_newer_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the fields that recordings of 0.13.0 lack, as later releases derive them."""
+    """Add the fields that recordings of 0.13.0 do not have, with the values that later releases derive."""
     lookahead = int(spec["method"] == "eagle")
     return {"draft_slots": 0, "prefill_lookahead": lookahead, "last_hit_block": "hashed", **spec}
 
@@ -237,7 +238,7 @@ def _model_config(max_model_len: int) -> Any:
 
 @cache
 def _tiny_model_config() -> Any:
-    """Build the configuration of a tiny text model, which takes vLLM 0.2 seconds, and 20 the first time."""
+    """Build the configuration of a tiny text model, which takes vLLM 0.2 seconds, or 20 the first time."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "config.json").write_text(json.dumps(TINY_MODEL), encoding="utf-8")
         return ModelConfig(folder, tokenizer=folder, dtype="float16", seed=0, skip_tokenizer_init=True)

@@ -1,4 +1,4 @@
-"""Translates vLLM's settings and requests into those of our engine, and refuses unsupported ones with a message."""
+"""Translates vLLM's settings and requests into those of our engine, and rejects unsupported ones with a message."""
 
 from typing import Any
 
@@ -21,9 +21,11 @@ DRAFTERS_WITHOUT_BLOCKS = ("ngram", "suffix", "medusa", "mlp_speculator")
 
 
 def engine_config(config: VllmConfig, kv_cache_config: KVCacheConfig, block_size: int, lineup: Lineup) -> EngineConfig:
-    """Translate a vLLM engine's settings. Raises `ValueError` naming a setting that phases 1 to 5, 7, 8 lack.
+    """Translate a vLLM engine's settings.
 
-    With phase 14 in the lineup, a newer vLLM than 0.13.0 gets the decisions of 0.33.0.
+    Raises `ValueError` naming a setting that phases 1 to 5, 7 and 8 do not support.
+
+    With phase 14 in the lineup, a vLLM after 0.13.0 gets the decisions of 0.33.0.
     """
     for name in MUST_BE_NONE:
         if (value := getattr(config, name)) is not None:
@@ -78,7 +80,7 @@ def reason_to_refuse(request: VllmRequest) -> str | None:
 def twin_of(request: VllmRequest) -> Request:
     """Return our twin of a request that `reason_to_refuse` has accepted."""
     params = request.sampling_params
-    # Later releases have it in the sampling parameters.
+    # Later releases have this field in the sampling parameters.
     eos_token_id = request.eos_token_id if hasattr(request, "eos_token_id") else params.eos_token_id
     return Request(
         request.request_id,

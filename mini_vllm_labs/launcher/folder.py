@@ -1,4 +1,4 @@
-"""Writes the learner's folder, resumes after a kill, and updates it without touching the learner's work."""
+"""Writes the learner's folder, resumes after an interruption, and updates it without touching the learner's work."""
 
 import hashlib
 import json
@@ -58,10 +58,12 @@ def start(folder: Path, edition: Mapping[str, bytes]) -> Changes:
     Raises `FolderError` if the folder contains anything else.
     """
     if folder.exists() and not folder.is_dir():
-        raise FolderError(f"{folder} is a file: nothing was written; name a new folder")
+        raise FolderError(f"{folder} is a file, so nothing was written: name a new folder")
     around = course_around(folder.resolve().parent)
     if around is not None:
-        raise FolderError(f"{folder} would be inside the course in {around}: nothing was written; name another folder")
+        raise FolderError(
+            f"{folder} would be inside the course in {around}, so nothing was written: name another folder"
+        )
     with held(folder):
         marker = read_marker(folder)
         if marker is None and any(path.name != MARKER + PART for path in folder.iterdir()):
@@ -72,7 +74,7 @@ def start(folder: Path, edition: Mapping[str, bytes]) -> Changes:
         if marker is not None and not marker.unfinished:
             raise FolderError(
                 f"{folder} is a folder of the course already: nothing was written. "
-                f"For newer handouts and tests: mini-vllm start {folder} --update"
+                f"To update handouts and tests: mini-vllm start {folder} --update"
             )
         return bring(folder, edition, {} if marker is None else marker.ours)
 
@@ -86,7 +88,7 @@ def update(folder: Path, edition: Mapping[str, bytes]) -> Changes:
     if not is_course(folder):
         raise FolderError(f"{folder} is not a folder of the course: mini-vllm start {folder} makes one")
     if (folder / "solutions" / "__init__.py").is_file():
-        raise FolderError(f"{folder} is a teacher's checkout, with solutions: git updates it")
+        raise FolderError(f"{folder} is a teacher's checkout, with solutions: update it with git")
     with held(folder):
         marker = read_marker(folder)
         return bring(folder, edition, {} if marker is None else marker.ours)
@@ -112,7 +114,7 @@ def held(folder: Path) -> Iterator[None]:
         finally:
             os.close(handle)
     except BlockingIOError as error:
-        raise FolderError(f"another `mini-vllm start` is writing {folder}: wait until it is done") from error
+        raise FolderError(f"another `mini-vllm start` is writing to {folder}: wait until it has finished") from error
     except OSError as error:
         raise FolderError(
             f"{folder} is unfinished: {error.strerror or error} ({error.filename}). Nothing of yours was changed; "
@@ -121,8 +123,10 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def bring(folder: Path, edition: Mapping[str, bytes], before: Ours) -> Changes:
-    """Write missing files, and update the course's outdated files. If killed at any moment, repeating the call finishes
-    it."""
+    """Write missing files, and update the course's outdated files.
+
+    If it is killed at any moment, calling it again finishes the work.
+    """
     now = {path: digest(content) for path, content in edition.items()}
     both = {path: [*before.get(path, []), *([now[path]] if path in now else [])] for path in {*before, *now}}
     changes = Changes()
@@ -200,5 +204,5 @@ def read_marker(folder: Path) -> Marker | None:
         return Marker(ours, bool(found["unfinished"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FolderError(
-            f"{path} cannot be read: delete it; `--update` then treats every changed file as yours"
+            f"{path} cannot be read: delete it, and `--update` then treats every changed file as yours"
         ) from error

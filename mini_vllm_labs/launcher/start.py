@@ -1,4 +1,4 @@
-"""The installed `mini-vllm`: creates a course folder, and runs the commands of the folder it is called in.
+"""The installed `mini-vllm`: creates a course folder, and runs the commands of the current folder.
 
 A command runs in a separate Python process, because the folder contains a package with this package's name. The folder
 comes first in the path of that process and of every process it starts.
@@ -25,7 +25,7 @@ Then `mini-vllm demo` says what comes first, and `mini-vllm --help` lists the co
 
 
 def main() -> None:
-    """Run one command. Exits with 2 and a message outside a course folder, or if `start` refuses."""
+    """Run one command. Exits with 2 and a message outside a course folder, or if `start` fails."""
     arguments = sys.argv[1:]
     try:
         if arguments[:1] == ["start"]:
@@ -37,10 +37,10 @@ def main() -> None:
 
 
 def run() -> None:
-    """Run a command with the code of the folder around the current one."""
+    """Run a command with the code of the course folder that contains the current one."""
     folder = course_around(Path.cwd())
     if folder is None:
-        if COMPLETION in os.environ:  # a shell asks what Tab may complete, and would show the message
+        if COMPLETION in os.environ:  # a shell requests Tab completions, and would show the message
             sys.exit()
         raise FolderError(OUTSIDE)
     if not (folder / COMMANDS).is_file():
@@ -52,7 +52,7 @@ def run() -> None:
     path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), path]))
     command = [sys.executable, "-P", "-m", "mini_vllm_labs.cli", *sys.argv[1:]]
-    if sys.platform == "win32":  # there, a process that replaces itself returns to the shell at once
+    if sys.platform == "win32":  # there, a process that replaces itself returns to the shell immediately
         sys.exit(subprocess.call(command))
     os.execv(sys.executable, command)
 
@@ -83,7 +83,7 @@ def edition() -> dict[str, bytes]:
     """Return the files of the course, by path. Raises `FolderError` if the package was not built from an edition."""
     if not ARCHIVE.is_file():
         raise FolderError(
-            "this installation is a checkout of the course and holds no archive to unpack: work in the checkout, or "
+            "this installation is a checkout of the course and contains no archive to unpack: work in the checkout, or "
             "make the package with `mini-vllm release --wheel DIR`"
         )
     with ZipFile(ARCHIVE) as archive:
@@ -103,7 +103,7 @@ def told(folder: Path, changes: Changes, *, is_update: bool) -> list[str]:
 
 
 def by_folder(paths: Sequence[str]) -> list[str]:
-    """Return the paths, or if there are many the number in each top folder, such as `cli/ (29)`."""
+    """Return the paths, or, if there are many, the number in each top folder, such as `cli/ (29)`."""
     if len(paths) <= MAX_PATHS:
         return list(paths)
     counts = Counter(path.partition("/")[0] + "/" if "/" in path else path for path in paths)

@@ -57,6 +57,6 @@ def name_of(stage: LineupResult) -> str:
 
 
 def reference_of(lineups: Sequence[Lineup]) -> Mapping[str, LineupResult]:
-    """Return the recorded stages of the reference; empty without a record of these phases."""
+    """Return the recorded stages of the reference, or an empty list without a record of these phases."""
     recorded = find_record(key_of(run_ablation, (lineups,)))
     return {name_of(stage): stage for stage in recorded or ()}

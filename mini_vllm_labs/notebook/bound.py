@@ -1,4 +1,4 @@
-"""Charts what bound a simulated load: the share of the requests' time by reason, before and after one setting moves."""
+"""Charts what limited a simulated load: the share of time by reason, before and after one setting changes."""
 
 from functools import partial
 from typing import NamedTuple
@@ -20,20 +20,20 @@ Found = tuple[str, Summary, dict[str, float]]
 
 
 class BoundRun(NamedTuple):
-    """A run of `num_requests`, and the seconds in which they got no token."""
+    """A run of `num_requests`, and the seconds in which they got no tokens."""
 
     summary: Summary
     waited: dict[str, float]
     num_requests: int
 
     def share(self, mark: str) -> float:
-        """Return the share of all requests' time that was spent waiting for this; for "" the share with tokens."""
+        """Return the share of all requests' time that was spent waiting for a reason; for "" the share with tokens."""
         total, waits = self.summary.e2e_latency.mean * self.num_requests, by_mark(self.waited)
         return (waits.get(mark, 0.0) if mark else total - sum(waits.values())) / total
 
 
 def run_twice(workload: str, rate: float, num_requests: int, settings: dict[str, str], lineup: Lineup) -> list[Found]:
-    """Run a load, and again with the setting moved that its longest waits call for."""
+    """Run a load, and run it again after changing the setting that its longest waits suggest."""
     experiment = Experiment(workload, num_requests, rate)
     for name, value in settings.items():
         experiment = experiment.with_setting(name, value)
@@ -48,7 +48,7 @@ def run(name: str, experiment: Experiment, lineup: Lineup) -> Found:
 
 
 def bound_bars(lab: Lab, workload: str, rate: float, num_requests: int = 400, **settings: object) -> Charts | Notice:
-    """Chart what bound a load at `rate` requests per second, and what a second run with one setting moved gains."""
+    """Chart what limited a load at `rate` requests per second, and the gain of a second run."""
     found = lab.run(run_twice, workload, rate, num_requests, {name: str(value) for name, value in settings.items()})
     if isinstance(found, Notice):
         return found

@@ -53,7 +53,8 @@ class GradedTests:
         folder = f"labs/{starter_path(phase).parent.name}"
         chosen = [folder, *(() if task is None else ("-m", f"task{phase}_{task}"))]
         command = f"LAB_IMPL={lineup} pytest {' '.join(chosen)}"
-        environment = os.environ | {"LAB_IMPL": str(lineup), "COLUMNS": "100"}  # pytest has no terminal to measure
+        # pytest has no terminal whose width it could measure
+        environment = os.environ | {"LAB_IMPL": str(lineup), "COLUMNS": "100"}
         with TemporaryDirectory() as place:
             file = Path(place, "report.json")
             options = ["-q", "-p", "no:cacheprovider", "--color=no", "-p", PLUGIN, "--lab-report", str(file)]
@@ -86,7 +87,7 @@ def pytest_there(arguments: Sequence[str], environment: Mapping[str, str]) -> tu
 
 
 def pytest_here(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[int | None, str]:
-    """Run pytest in this process, because a browser has no others. Each test has a separate time limit."""
+    """Run pytest in this process, because a browser has no other processes. Each test has a separate time limit."""
     import pytest
 
     before, folder, printed = dict(os.environ), Path.cwd(), io.StringIO()
@@ -202,10 +203,11 @@ def link(phase: int, line: int | None) -> str:
     """Return a link that opens the learner's file in JupyterLab at the line."""
     path = starter_path(phase)
     shown = f"labs/{path.parent.name}/starter.py"
-    place = f"#line={line - 1}" if line else ""  # RFC 5147 counts the gaps between lines; 0 is before the first line
+    # RFC 5147 counts the gaps between lines, and 0 is before the first line
+    place = f"#line={line - 1}" if line else ""
     where = f", line {line}" if line else ""
-    # Relative to the notebook, as JupyterLab resolves the links of a cell. In a browser, the notebook is on a
-    # different drive.
+    # Relative to the notebook, because JupyterLab resolves a cell's links from there. In a browser, the notebook is on
+    # a different drive.
     relative = os.path.relpath(path, CHECKOUT / "notebooks" if IN_BROWSER else None)
     return f'<a href="{escape(Path(relative).as_posix())}{place}">Open {shown}{where}</a>'
 
@@ -232,7 +234,7 @@ def step_bars(expected: Mapping[str, int], yours: Mapping[str, int], budget: int
     """Render the expected plan above the learner's, to the same scale, with differing shares framed."""
     names = list(dict.fromkeys([*expected, *yours]))
     totals = [sum(max(0, amount) for amount in plan.values()) for plan in (expected, yours)]
-    # In a mostly unused budget, all shares would be slivers.
+    # In a mostly unused budget, all shares would be too thin to see.
     scale = max([min(budget, 2 * max(totals)), *totals, 1])
     return "".join(bar(side, plan, other, names, scale) for side, plan, other in (
         ("expected", expected, expected), ("yours", yours, expected),

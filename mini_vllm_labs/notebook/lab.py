@@ -88,8 +88,8 @@ class Lab:
     ) -> WorkloadRun | Notice:
         """Run a workload on the fake model with phases 1 to `phases`, optionally under a scheduling policy.
 
-        A given config is used unchanged. The default is a small pool, adapted to the phases. With `lines`, the time
-        machine shows the line of your code that decided the thing you click, and the steps that ran a line.
+        A config that is passed is used unchanged. The default is a small pool, adapted to the phases. With `lines`, the
+        time machine shows the line of your code that decided the item you click, and the steps that ran a line.
         """
         lineup = self.lineup(min(5, self.code.phase if phases is None else phases), config or SMALL_POOL)
         chosen, remarks = make_possible(SMALL_POOL, lineup) if config is None else (config, [])
@@ -103,14 +103,14 @@ class Lab:
         return played
 
     def reference(self) -> "Lab | Notice":
-        """Return the same lab with the reference's code, or a notice why there is nothing to compare."""
+        """Return the same lab with the reference's code, or a notice about why no comparison is possible."""
         if not solutions_exist():
             return Notice("No reference here", "This is a student edition: it has no solutions to compare with.")
         missing = first_missing(self.lineup())
         if missing:
             return Remark("Nothing of yours to compare yet", f"It appears here when phase {missing} is written.")
         theirs = Lab(self.code.phase, "solution")
-        theirs.code.models = self.code.models  # loading torch once is enough
+        theirs.code.models = self.code.models  # torch need not be loaded twice
         return theirs
 
     def chat(
@@ -138,7 +138,7 @@ class Lab:
         run = self.code.call(lineup, talk, questions, config, SamplingParams(max_tokens=max_tokens), lineup)
         if not isinstance(run, Notice):
             self._print_once(remarks)
-            say("" if IN_BROWSER else str(run))  # a browser has already shown it
+            say("" if IN_BROWSER else str(run))  # a browser has already shown the output
             if not run.recording.steps:
                 return Notice("No step was taken", run.problem)
         return watch(run)

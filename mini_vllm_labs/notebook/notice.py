@@ -47,7 +47,7 @@ class Notice:
 
 
 class Remark(Notice):
-    """A one-line notice that needs no attention, for example because a run was not recorded."""
+    """A one-line notice that requires no action, for example because a run was not recorded."""
 
     def html(self) -> str:
         return f'<p role="note" style="max-width:720px;opacity:.8">{escape(self.title)}. {escape(self.text)}</p>'
@@ -77,6 +77,7 @@ class Words(str):
 def say(text: str) -> None:
     """Show a text in the cell, unless it is empty."""
     if text:
-        from IPython.display import display  # only the kernel needs it; a panel's new process starts faster without
+        # only the kernel needs it, and a panel's new process starts faster without it
+        from IPython.display import display
 
         display(Words(text))  # type: ignore[no-untyped-call]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mini_vllm_labs.pictures.panels import FilmPanel, Panel
 
 T = TypeVar("T")
-MAX_REMEMBERED = 64  # dragging a knob revisits earlier values
+MAX_REMEMBERED = 64  # dragging a knob returns to earlier values
 
 
 def engine_knobs(config: EngineConfig) -> list[Knob]:
@@ -55,7 +55,7 @@ def engine_panel(
     first = lab.play(arrivals, config)
     if isinstance(first, Notice):
         return first
-    start, ready = first, lab.kept_ready()  # in a closure, mypy forgets that `first` is a run
+    start, ready = first, lab.kept_ready()  # in a closure, mypy no longer knows that `first` is a run
 
     @lru_cache(MAX_REMEMBERED)
     def play(chosen: EngineConfig, code: object) -> ComparedRun:
@@ -80,7 +80,7 @@ class ComparedRun:
 
     @property
     def sentence(self) -> str:
-        """The reason why the run stalled, or whether its answers equal the first run's, and where plans differ."""
+        """The reason why the run stalled, or whether its answers equal the first run's, and where the plans differ."""
         same = self.run.token_ids == self.first.token_ids
         told = self.run.stalled or ("The answers are the same, token for token." if same else "DIFFERENT answers!")
         plans = zip_longest(plans_of(self.first), plans_of(self.run))

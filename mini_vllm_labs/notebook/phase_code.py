@@ -22,7 +22,7 @@ NO_TORCH = "Your phase 6 computes with PyTorch, which a browser does not have. E
 
 
 def whole_lineup(text: str, phase: int) -> Lineup:
-    """Return the lineup that a text names in the notebook of a phase.
+    """Return the lineup that a string describes in the notebook of a phase.
 
     In an elective's notebook, plain `starter` and `solution` also include the electives up to that one.
     """

@@ -41,7 +41,7 @@ def question_of(text: str, asked: Mapping[str, Any]) -> tuple[Question, str]:
 
 
 class Prediction:
-    """A group of questions. A cell shows them if this is its last expression; `reveal` shows the answering run."""
+    """A group of questions. A cell shows them if they are its last expression; `reveal` shows the answering run."""
 
     def __init__(self, title: str, asked: Mapping[str, Mapping[str, Any]], kept: "Kept") -> None:
         self.title, self.kept, self.recall = title, kept, Recall(kept.path.parent)
@@ -66,7 +66,7 @@ class Prediction:
         self.ask()._ipython_display_()
 
     def reveal(self, shown: Any, *runs: Any) -> "Revealed | Notice":
-        """Return `shown`, veiled until the questions are locked and then accompanied by the verdicts.
+        """Return `shown`, which is veiled until the questions are locked, and then has the verdicts next to it.
 
         The questions are about the `runs`. If `shown` or a run is a `Notice`, that notice is returned.
         """
@@ -98,7 +98,7 @@ class Prediction:
         )
 
     def _before(self, question: Question) -> list[str]:
-        """Return the questions before a question, without which "And its third?" would make no sense."""
+        """Return the questions before a question, because "And its third?" makes no sense alone."""
         texts = [each.text for each in self.questions[: self.questions.index(question)]]
         return ["Asked before it:", *texts] if texts else []
 
@@ -122,7 +122,7 @@ class Revealed:
         from mini_vllm_labs.pictures.prediction.widgets import Reveal
 
         guess = self.prediction
-        film = getattr(self.shown, "film", {})  # a player has one
+        film = getattr(self.shown, "film", {})  # a player already has one
         widget = Reveal(guess.group, guess.questions, guess.answers, self.truths, film)
         display(widget)  # type: ignore[no-untyped-call]
         display(self.shown)  # type: ignore[no-untyped-call]
@@ -150,7 +150,7 @@ class Predictions:
     def ask(self, title: str) -> Prediction:
         """Return a group's questions, which are answered and locked together. Raises `ValueError` if unknown."""
         if title not in self.groups:
-            raise ValueError(f"there are no questions {title!r}; there are {', '.join(self.groups) or 'none'}")
+            raise ValueError(f"there are no questions {title!r}; choose from {', '.join(self.groups) or 'none'}")
         return self.groups[title]
 
     def reveal(self, title: str, shown: Any, *runs: Any) -> "Revealed | Notice":

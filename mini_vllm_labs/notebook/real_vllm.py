@@ -53,7 +53,7 @@ def in_vllm(lab: Lab, num_blocks: int) -> tuple[VllmRun | Notice, VllmRun | Noti
     lineup = replace(lab.lineup(), runner="absent")
     if broken := broken_starter(lineup):
         return broken, broken
-    # A call with phase 6 in its lineup has no limit of memory.
+    # Calls with phase 6 in the lineup have no memory limit.
     arguments = (num_blocks, replace(lineup, runner=lineup.scheduler))
     mark = mark_for(lineup) or ("" if environment.is_made() else NOT_MADE)
     if mark:

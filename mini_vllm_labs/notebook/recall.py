@@ -26,7 +26,8 @@ INTERVALS = (1, 2, 4)
 class Missed:
     """A question with a wrong answer and the true one; `claim`, `setup` and `why` are as on a `Card`.
 
-    It is due when `due` notebooks have been started. The learner has recalled it rightly `num_right` times in a row.
+    It is due when `due` notebooks have been started. `num_right` is how often in a row the learner has recalled it
+    correctly.
     """
 
     notebook: str
@@ -67,7 +68,7 @@ class Memory:
     missed: Sequence[Missed] = field(default_factory=list)
 
     def started(self, notebook: str) -> "Memory":
-        """Count a notebook, unless it is the last one, run again."""
+        """Count a notebook, unless it is the last one being run again."""
         return self if notebook == self.last else replace(self, num_started=self.num_started + 1, last=notebook)
 
     def due(self) -> list[Missed]:
@@ -83,7 +84,7 @@ class Memory:
         return self._with(replace(one, due=self.num_started + INTERVALS[0]))
 
     def recalled(self, one: Missed, answer: Answer) -> "Memory":
-        """Postpone a rightly recalled question; a wrongly recalled one returns in the next notebook."""
+        """Postpone a correctly recalled question; a wrongly recalled one returns in the next notebook."""
         num_right = one.num_right + 1 if is_right(one.question, answer, one.truth) else 0
         later = (*INTERVALS, 0)[num_right]
         return self._with(replace(one, num_right=num_right, due=self.num_started + later))
@@ -145,7 +146,7 @@ class Recall:
         widget = Deck([one.card() for one in due], {})
 
         def keep(change: Any) -> None:
-            for title in change["new"].keys() & asked.keys():  # the first answer counts
+            for title in change["new"].keys() & asked.keys():  # only the first answer counts
                 self.write(self.read().recalled(asked[title], change["new"][title]))
                 del asked[title]
 
@@ -172,7 +173,7 @@ def words_before(notebook: Path, title: str) -> str:
 
 
 def memory_of(kept: Any) -> Memory:
-    """Decode the content of a file. Raises `ValueError` with the problem."""
+    """Decode the content of a file. Raises `ValueError` if it is damaged or of another version."""
     version = kept.get("version") if isinstance(kept, dict) else None
     if version != VERSION:
         raise ValueError(f"its version is {version}, but it must be {VERSION}")

@@ -85,7 +85,7 @@ class CellMarks:
         self._cell = -1
 
     def show(self, mark: str) -> None:
-        from IPython import get_ipython  # only the kernel needs it; a panel's new process starts faster without
+        from IPython import get_ipython  # only the kernel needs it, and a panel's new process starts faster without it
         from IPython.display import display
 
         shell = get_ipython()

@@ -25,7 +25,7 @@ REFUSED = "refused"
 
 @dataclass(frozen=True)
 class Refusal:
-    """The message with which the reference refused to run."""
+    """The message with which the reference rejected a run."""
 
     text: str
 
@@ -53,7 +53,7 @@ def _plain(value: object) -> str:
 
 
 def find_record(key: str) -> Any:
-    """Return the result of a recorded run, a `Refusal` if it was refused, or None without a record."""
+    """Return the result of a recorded run, a `Refusal` if it was rejected, or None without a record."""
     for path in sorted(FOLDER.glob("*.xz"), key=lambda path: path.stat().st_size):  # the tour's knobs come last
         line = read_lines(path).get(key)
         if line is not None:

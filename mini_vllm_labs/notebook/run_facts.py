@@ -112,7 +112,7 @@ class RunFacts:
         return self._names(needy for _, needy, *_ in self.recording.steps[step]["preempted"])
 
     def waits(self, request: str, step: int) -> str:
-        """Return what a request waits for in a step. Raises `LookupError` if it gets tokens."""
+        """Return the reason why a request waits in a step. Raises `LookupError` if it gets tokens."""
         found = self.recording.steps[step].get("reasons", {})[self.ids[request]]
         return WAITS[REASONS[found["reason"]].mark]
 
@@ -164,7 +164,7 @@ class RunFacts:
         return len({block for share in self.recording.steps[step]["scheduled"] for block in share["blocks"]})
 
     def left_of(self, owner: str, taker: str) -> int:
-        """Return the number of blocks of `owner`'s first step that `taker` lacks in its first step."""
+        """Return the number of blocks in `owner`'s first step that `taker` does not hold in its first step."""
         before, after = (self.blocks_of(name, self.admitted(name)) for name in (owner, taker))
         return len(set(before) - set(after))
 
@@ -197,4 +197,4 @@ def first(found: Iterable[T]) -> T:
     """Return the first item. Raises `LookupError` if there is none."""
     for one in found:
         return one
-    raise LookupError("it did not happen in this run")
+    raise LookupError("this did not happen in the run")

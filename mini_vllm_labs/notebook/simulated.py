@@ -92,7 +92,7 @@ def trial_bars(trials: Mapping[str, Trial]) -> Charts | Notice:
 
 
 def capacity_bars(capacities: Mapping[str, Capacity]) -> Charts | Notice:
-    """Chart each setup's number of running requests, and the batch size from which arithmetic is the limit."""
+    """Chart each setup's number of running requests, and the batch size above which arithmetic is the limit."""
     return bar_charts(capacities, CAPACITY)
 
 

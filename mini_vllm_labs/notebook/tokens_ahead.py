@@ -44,7 +44,7 @@ def watch_drafts(run: ChatRun | WorkloadRun | Notice, step: int | None = None) -
 
 
 def watch_lanes(runs: Mapping[str, ChatRun | WorkloadRun | Notice]) -> "Panel | Notice":
-    """Show the engine and the runner of several runs in simulated time, with knobs for the times of a step."""
+    """Show the engine and the runner of several runs in simulated time, with knobs for a step's two times."""
     return of_recordings(
         runs, lambda recordings, mark: lanes_panel(recordings, lambda picture: marked_picture(picture, mark))
     )
@@ -53,7 +53,7 @@ def watch_lanes(runs: Mapping[str, ChatRun | WorkloadRun | Notice]) -> "Panel | 
 def draw_lanes(
     runs: Mapping[str, ChatRun | WorkloadRun | Notice], plan_ms: float, compute_ms: float
 ) -> Picture | Notice:
-    """Draw the engine and the runner of several runs, given the time in ms that a step takes each."""
+    """Draw the engine and the runner of several runs, given the times in ms that each needs for a step."""
     return of_recordings(runs, lambda recordings, mark: marked_picture(lanes(recordings, plan_ms, compute_ms), mark))
 
 

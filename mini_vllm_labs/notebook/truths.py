@@ -1,4 +1,4 @@
-"""Finds a question's true answer in a cell's runs, by a line such as `1:tokens_of B 0 - 0:tokens_of B 0`."""
+"""Finds a question's true answer in a cell's runs, by evaluating a line such as `1:tokens_of B 0 - 0:tokens_of B 0`."""
 
 import operator
 import re
@@ -36,9 +36,9 @@ def fact(line: str, runs: Sequence[Any]) -> Any:
     """Evaluate a line on the runs.
 
     `tokens 0` is that fact of the first run, `1:tokens 0` of the second run, and `1:` the second run itself. A bar
-    takes a part of a part, as in `verdicts 5 | 0 | kept`. `most ...` is the index of the run with the largest such
-    fact, and `any ...` whether the runs differ in it. A list counts as its length.
-    Raises `LookupError` for an event that did not happen.
+    takes a part of the part before it, as in `verdicts 5 | 0 | kept`. `most ...` is the index of the run with the
+    largest such fact, and `any ...` whether the runs differ in it. A list counts as its length. Raises `LookupError`
+    for an event that did not happen.
     """
     for sign, operate in OPERATORS.items():
         left, found, right = line.rpartition(f" {sign} ")
@@ -72,7 +72,10 @@ def counted(value: Any) -> Any:
 
 
 def true_answer(question: Question, line: str, runs: Sequence[Any]) -> Answer | None:
-    """Return the true answer by its line, or None if the runs do not show it. An index means the option there."""
+    """Return the true answer by its line, or None if the runs do not show it.
+
+    If the answer is an index, it stands for the option there.
+    """
     try:
         answer = fact(line, runs)
         if question.kind == "number":

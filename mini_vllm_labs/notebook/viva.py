@@ -1,4 +1,4 @@
-"""Turns a viva for practice into a deck of cards."""
+"""Turns a practice viva into a deck of cards."""
 
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ def viva_deck(guess: Predictions, seed: int = 0) -> "Deck | Notice":
 
 
 def card_of(sheet: Sheet, number: int, question: VivaQuestion) -> Card:
-    """Build a question's card; its answer shows the run that has it."""
+    """Build a question's card; its answer shows the run that proves it."""
     numbers = tuple(str(place) for place in range(1, len(question.options) + 1))
     # Answers are saved by the question's text, and a different seed has different answers.
     asked = Question(

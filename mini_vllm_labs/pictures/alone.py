@@ -29,10 +29,10 @@ def alone(state: Mapping[str, Any], front_end: str = PLAYER, css: str = "control
     """Return a script that replaces the adjacent still with a widget.
 
     `state` contains the widget's traits, `front_end` is its JavaScript (by default the player's), and `css` names its
-    style files. All of it is compressed: the script for a film with the player has 20 to 60 kB.
+    style files. All of this is compressed: the script for a film with the player has 20 to 60 kB.
     """
     style = "".join(map(read_asset, css.split()))
     packed = {"player": front_end + read_asset("alone.js"), "css": style, "state": dict(state)}
-    # No timestamp, so that an unchanged film is saved as the same bytes.
+    # Without a timestamp, an unchanged film is saved as the same bytes.
     data = gzip.compress(json.dumps(packed, separators=(",", ":")).encode(), mtime=0)
     return f"<script>{START % base64.b64encode(data).decode()}</script>"

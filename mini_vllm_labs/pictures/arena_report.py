@@ -103,7 +103,7 @@ def front(places: Mapping[str, Place]) -> list[str]:
 
 
 def pareto_picture(places: Mapping[str, Place], conditions: str, width: float = WIDTH) -> Picture:
-    """Draw a point per policy (left is faster, up is fairer) and a line through the unbeaten policies."""
+    """Draw a point per policy (left is faster, up is fairer), and a line through the unbeaten policies."""
     best = front(places)
     title = "Which policy is fast, and which is fair"
     heading, y = chart.head(title, [conditions], width)
@@ -142,12 +142,13 @@ def pareto_picture(places: Mapping[str, Place], conditions: str, width: float = 
 def labels(
     points: Mapping[str, tuple[float, float]], best: Sequence[str], width: float, bottom: float
 ) -> list[svg.Markup]:
-    """Draw the names next to their points, moved where they would overlap; names in one place share lines."""
+    """Draw the names next to their points, moved where they would overlap; names at the same place share lines."""
     # A line of text reaches from 8 above its y to 7 below, a point from RADIUS above to RADIUS below.
     dots = [(x - RADIUS, x + RADIUS, y + 8 - RADIUS, y + 8 + RADIUS) for x, y in points.values()]
     taken: list[tuple[float, float, float, float]] = []
     drawn = []
-    for names in sorted(together(points, best), key=lambda names: names[0] not in best):  # the front keeps its place
+    for names in sorted(together(points, best), key=lambda names: names[0] not in best):
+        # the front of the queue keeps its place
         x, y = points[names[0]]
         is_right = x < width * 0.7
         beside = x + RADIUS + 5 if is_right else x - RADIUS - 5

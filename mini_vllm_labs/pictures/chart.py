@@ -17,7 +17,7 @@ MARGIN, LINE_HEIGHT, MAX_LINES = 10, 16, 6
 
 
 def round_values(direction: int, near: float) -> list[float]:
-    """Return 1, 2 and 5 times the power of ten near a value. Also of the next power, up (1) or down (-1)."""
+    """Return 1, 2 and 5 times the power of ten near `near`; `direction` adds the next power up (1) or down (-1)."""
     power = math.floor(math.log10(near))
     return [step * 10.0**k for k in (power, power + direction) for step in (1, 2, 5)]
 
@@ -40,7 +40,7 @@ class LogScale:
         return cls(low, min(value for value in round_values(1, max(known)) if value > max(known)), start, end)
 
     def __call__(self, value: float) -> float:
-        """Return the position of a value; a value outside the scale gets the nearer end."""
+        """Return the position of a value; a value outside the scale gets the nearest end."""
         share = math.log10(min(max(value, self.low), self.high) / self.low) / math.log10(self.high / self.low)
         return self.start + share * (self.end - self.start)
 
@@ -58,7 +58,7 @@ class PercentScale:
 
     start: float
     end: float
-    most: float = 99.5  # 100 would be infinitely far away
+    most: float = 99.5  # 100 would be at an infinite distance
 
     def __call__(self, percent: float) -> float:
         share = math.log(1 - min(percent, self.most) / 100) / math.log(1 - self.most / 100)
@@ -117,10 +117,10 @@ def dot(point: Point, color: str, radius: float = 4) -> svg.Markup:
 
 
 def beside(point: Point, other: float, content: str, left: float, right: float) -> svg.Markup:
-    """Draw text at a point of a rising curve, without covering it or a second curve at x = `other`.
+    """Draw text at a point of a rising curve, clear of this curve and a second at x = `other`.
 
     The area below and to the right of both curves is free, and so is the area above and to the left. The text goes to
-    the side nearer to the point, if it fits between `left` and `right`.
+    the side nearer to the point if it fits between `left` and `right`.
     """
     x, y = point
     width = text_width(content, LABEL, bold=True)

@@ -11,14 +11,14 @@ from mini_vllm_labs.runs.traces.run_state import RunInfo
 
 @dataclass(frozen=True)
 class Film:
-    """Pictures with the same layers in the same places, one per step; `also` has pictures for other page widths.
+    """Pictures with the same layers in the same positions, one per step; `also` has those for other page widths.
 
-    `follow` lists the things that a reader can follow, as (key, name): the key is `request:0` for the elements with
+    `follow` lists what a reader can follow, as (key, name): the key is `request:0` for the elements with
     `data-request="0"`, `block:17` for `data-block="17"`. `events` names the events in each picture at which play can
     stop, such as `("preemption",)`. With `has_time`, the scale `time` is also available. `word` names the unit of a
     picture: a step, or a row of a batch. A player opens at picture `first`. `lines` are the lines of code that decided
-    each step, as `Lines.encode` returns them.
-    Raises `ValueError` if the pictures differ in shape, or if the number of `events` differs from that of pictures.
+    each step, as `Lines.encode` returns them. Raises `ValueError` if the pictures differ in shape, or if the number of
+    `events` differs from that of pictures.
     """
 
     pictures: Sequence[Picture]
@@ -53,7 +53,7 @@ class Film:
     def __getitem__(self, step: int) -> Picture:
         """Return one picture. Raises `ValueError` for a step outside the film."""
         if not 0 <= step < len(self.pictures):
-            raise ValueError(f"step is {step}, but there are steps 0 to {len(self.pictures) - 1}")
+            raise ValueError(f"step is {step}, but the steps are 0 to {len(self.pictures) - 1}")
         return self.pictures[step]
 
     def still(self, step: int) -> Picture:

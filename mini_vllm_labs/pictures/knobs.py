@@ -67,5 +67,5 @@ class Switch(Knob):
 def checked(knobs: Mapping[str, Knob], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values if all are legal. Raises `ValueError` that names the knob and its range."""
     if unknown := values.keys() - knobs.keys():
-        raise ValueError(f"there is no knob {', '.join(sorted(unknown))}; there are {', '.join(knobs)}")
+        raise ValueError(f"there is no knob {', '.join(sorted(unknown))}; the knobs are {', '.join(knobs)}")
     return {name: knobs[name].checked(value) for name, value in values.items()}

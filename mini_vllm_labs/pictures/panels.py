@@ -36,12 +36,12 @@ BrowserDrawing = tuple[str, Mapping[str, Any]]
 
 
 class Panel(PictureWidget):
-    """Knobs over a picture that Python draws: `draw` gets the knobs' values by name and returns a `Picture`.
+    """Knobs over a picture that Python draws: `draw` receives the knobs' values by name and returns a `Picture`.
 
-    It is called while a knob moves. While it runs, newer questions replace older ones, so that the next answer is for
-    the last question. If it raises `ValueError`, the message is shown and the picture stays. With `reflows`, `draw`
-    also gets the `width` in px of the picture in the page, and the values `before` the knob was turned. With
-    `in_browser`, the page draws, and Python gets a value when its knob is released.
+    It is called while a knob moves. While it runs, newer calls replace older ones, so that the next answer is for the
+    last one. If it raises `ValueError`, the message is shown and the picture does not change. With `reflows`, `draw`
+    also receives the `width` in px of the picture in the page, and the values `before` the knob was turned. With
+    `in_browser`, the page draws, and Python receives a value only when its knob is released.
     """
 
     _esm = read_asset("controls.js") + read_asset("panel.js")
@@ -90,7 +90,7 @@ class Panel(PictureWidget):
         return self._picture
 
     def still(self) -> str:
-        """Return HTML for a page without a kernel: working knobs if the page draws, else a note about them."""
+        """Return HTML for a page without a kernel: working knobs if the page draws, otherwise a note about them."""
         if not self.source:
             return f"{super().still()}<p>{NEEDS_KERNEL}</p>"
         names = ("knobs", "question", "answer", "reflows", "source", "tables")
@@ -111,7 +111,7 @@ class Panel(PictureWidget):
 
 
 class FilmPanel(Panel, Player):
-    """Knobs over a player: `run` gets the knobs' values by name and returns a `Filmed` run.
+    """Knobs over a player: `run` receives the knobs' values by name and returns a `Filmed` run.
 
     While a knob moves, only the shown step is drawn; the film follows when the knob rests.
     """

@@ -70,7 +70,10 @@ def heading(name: str, title: str, y: float, *captions: str) -> Layer:
 
 
 def headline_part(title: str, figures: str, width: float) -> Part:
-    """Draw the top line: a title on the left, figures on the right. A narrow picture has them below the title."""
+    """Draw the top line: a title on the left, figures on the right.
+
+    In a narrow picture the figures are below the title.
+    """
     named = svg.text(MARGIN, 20, title, class_="mv-title")
     if width >= NARROW:
         drawn = [named, svg.text(width - MARGIN, 20, figures, class_="mv-end mv-faint")]

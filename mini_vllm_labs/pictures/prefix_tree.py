@@ -30,7 +30,7 @@ class Tree:
     now: dict[int, Node] = field(default_factory=dict)
 
     def grow(self, state: RunState) -> list[Node]:
-        """Add the blocks that the state's step handed out, and return them."""
+        """Add the blocks that the state's step allocated, and return them."""
         new = list[Node]()
         for share in record_of(state)["scheduled"]:
             for place, block in enumerate(share["blocks"]):
@@ -79,7 +79,7 @@ def pictures(recording: Recording, whole: Tree, told: Sequence[str], width: floa
         kept = state.holders().keys() | state.cached()
         alive = [tree.now[block] for block in sorted(kept) if block in tree.now]
         inner = {whole.parents[node] for node in alive}
-        # Deepest first, because a block covers the ends of the lines to its children.
+        # Draw the deepest first, because a block covers the ends of the lines to its children.
         in_order = sorted(alive, key=lambda node: -whole.depths[node])
         drawn = (draw_node(state, whole, node, places, wide, node in inner, node in new) for node in in_order)
         layers = [start, Layer("tree", svg.joined(drawn), MARGIN)]

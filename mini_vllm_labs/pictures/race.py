@@ -21,10 +21,10 @@ from mini_vllm_labs.runs.traces.run_state import RunInfo, RunState
 
 ZONES = ("waiting", "running", "answered")
 HIGH, MIDDLE, LANE, GAP, LEAST, MORE = 28, 14, 64, 3, 32, 32
-MAX_ROWS, ROWS_HIGH = 8, 64  # of a lane's timeline
+MAX_ROWS, ROWS_HIGH = 8, 64  # height of a lane's timeline
 
 
-# What these policies of `mini_vllm_labs/policies` compare, the smallest first.
+# The value that each of these policies of `mini_vllm_labs/policies` compares; the smallest goes first.
 KEYS = {"fcfs": "arrival", "priority": "priority", "sjf": "tokens left", "srtf": "tokens left"}
 OVERTAKES = "\N{LEFTWARDS ARROW}"
 LEGEND = {"race": [(svg.text(7, 10, OVERTAKES, class_="mv-middle mv-strong"), "served before an earlier arrival")]}
@@ -34,8 +34,8 @@ LEGEND = {"race": [(svg.text(7, 10, OVERTAKES, class_="mv-middle mv-strong"), "s
 class Lane:
     """One run in one step: each zone's requests, their generated tokens, and the mean wait in steps.
 
-    `rows` is the timeline of the whole run for each width, and `computed` the same as text. `keys` are what the policy
-    compares, and `starts` the steps of arrival.
+    `rows` is the timeline of the whole run for each width, and `computed` the same as text. `keys` contains the values
+    that the policy compares, and `starts` the steps of arrival.
     """
 
     name: str

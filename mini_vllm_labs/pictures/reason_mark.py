@@ -1,4 +1,4 @@
-"""Draws the mark of a reason: its name on a tint and a pattern, which no request has."""
+"""Draws the mark of a reason: its name on a tint and a pattern that no request uses."""
 
 from mini_vllm_labs.pictures import svg
 from mini_vllm_labs.pictures.picture import Samples

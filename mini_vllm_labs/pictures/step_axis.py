@@ -1,4 +1,4 @@
-"""Places the steps of a run from left to right, with equal widths or by their tokens: numbers, cursor, columns."""
+"""Positions a run's steps from left to right, with equal or token-based widths: numbers, cursor, columns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class TimeScale:
 
 @dataclass(frozen=True)
 class StepAxis:
-    """The places of the steps from `first` on, in px: step `first + k` reaches from `edges[k]` to `edges[k + 1]`.
+    """The positions of the steps from `first` on, in px: step `first + k` reaches from `edges[k]` to `edges[k + 1]`.
 
     Earlier and later steps are at the ends of the axis and have zero width.
     """
@@ -60,7 +60,7 @@ class StepAxis:
 
     @classmethod
     def in_time(cls, num_tokens: Sequence[int], scale: TimeScale, num_steps: int) -> Self:
-        """Place steps with widths by their tokens, followed by steps of zero width up to `num_steps`."""
+        """Position steps with widths by their tokens, followed by steps of zero width up to `num_steps`."""
         widths = list(map(scale.width, num_tokens))
         return cls([*accumulate(widths, initial=0.0), *[sum(widths)] * (num_steps - len(num_tokens))])
 
@@ -89,7 +89,7 @@ class StepAxis:
             every = next(interval for interval in INTERVALS if interval * self.width(self.first) >= widest)
         for step in range(-(-self.first // every) * every, self.first + self.num_steps, every):
             half = text_width(str(step), NUMBER) / 2
-            middle = min(self.middle(step), self.edges[-1] + BEYOND - half)  # a long number stays in the picture
+            middle = min(self.middle(step), self.edges[-1] + BEYOND - half)  # keeps a long number inside the picture
             if middle - half >= end and self.width(step):
                 drawn.append(svg.text(middle, 14, str(step), class_="mv-middle mv-faint"))
                 end = middle + half

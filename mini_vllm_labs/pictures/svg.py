@@ -13,7 +13,7 @@ from typing import NewType
 Markup = NewType("Markup", str)
 Value = str | float | None
 
-# A single one of these characters makes a browser refuse the whole picture.
+# One of these characters is enough to make a browser reject the whole picture.
 NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -26,7 +26,7 @@ def plain(text: str) -> str:
     return NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-@lru_cache(2048)  # a film uses a few colours and classes some hundred thousand times
+@lru_cache(2048)  # a film uses a few colours and classes several hundred thousand times
 def quoted(value: str) -> str:
     return escape(plain(value))
 

@@ -31,7 +31,7 @@ def first_fitting(names: Iterable[str], room: float, size: float = 12, bold: boo
 
 
 def wrap(content: str, room: float, size: float, most_lines: int, bold: bool = False) -> list[str]:
-    """Wrap the text into lines that fit in `room`, without breaking lists of numbers; cut after `most_lines`."""
+    """Wrap the text into lines that fit in `room`, without breaking lists of numbers; drop lines after `most_lines`."""
     columns = max(10, int(room / (size * (BOLD if bold else REGULAR))))
     kept = re.sub(r" (?=\d)", NO_BREAK, content)
     lines = textwrap.wrap(kept, columns, max_lines=most_lines, placeholder=" …")

@@ -13,8 +13,8 @@ from mini_vllm_labs.pictures.alone import PLAYER, WITH_LINES, alone
 from mini_vllm_labs.pictures.film import Film
 from mini_vllm_labs.pictures.picture import Picture, read_asset
 
-# In a trusted notebook that is opened again, JupyterLab writes "model not found" where the widget was. Unlike a widget,
-# such an output contains no element.
+# When a trusted notebook is reopened, JupyterLab writes "model not found" in place of the widget. Unlike a widget, this
+# output contains no element.
 NO_MODEL = "<style>.jp-OutputArea-output.jupyter-widgets:not(:has(*)) { display: none; }</style>"
 
 

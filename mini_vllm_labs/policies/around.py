@@ -9,7 +9,7 @@ from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepV
 
 
 class Around(SchedulingPolicy):
-    """Decides as `inner` does, by default first come, first served."""
+    """Makes the same decisions as `inner`, by default first come, first served."""
 
     def __init__(self, inner: SchedulingPolicy | None = None) -> None:
         self.inner = inner or SchedulingPolicy()
@@ -97,7 +97,7 @@ class PrefillFirst(Around):
 class StaticBatching(Around):
     """Admits requests only into an empty engine at the start of a step. So a batch ends with its longest output.
 
-    "Orca: A Distributed Serving System for Transformer-Based Generative Models" (OSDI 2022) replaced this by
+    "Orca: A Distributed Serving System for Transformer-Based Generative Models" (OSDI 2022) replaced this with
     iteration-level scheduling. Requests leave a batch when they finish, but their seats stay empty.
     """
 

@@ -11,7 +11,7 @@ LESS, MORE = 0.8, 1.2
 
 
 class ElasticBudget(Around):
-    """Uses a share of `max_num_batched_tokens` while requests wait, and all of it while none does.
+    """Uses a share of `max_num_batched_tokens` while requests wait, and all of it while none do.
 
     When the queue is empty, unfinished prompts are computed in one oversized step. This delays no waiting request, but
     it delays every decode, so the times of steps vary more. Raises `ValueError` unless the share is over 0 and at

@@ -9,13 +9,13 @@ from mini_vllm_labs.policies.settings import require_positive
 
 
 class FeedbackQueues(SchedulingPolicy):
-    """Favours short outputs without knowing their lengths: a request that uses up its level's share sinks a level.
+    """Favours short outputs without knowing lengths: a request that uses up its level's share drops to the next level.
 
     From "Fast Distributed Inference Serving for Large Language Models" (arXiv 2305.05920). Level n holds a request for
     `quantum * 2**n` output tokens. A long prompt skips the levels whose output would take as long to compute
     (`prefill_rate`: prompt tokens in the time of one output token). A request that has waited `starvation_seconds`
     returns to the top level. A waiting request of a better level takes the seat of a running one of a worse level.
-    FastServe keeps the K and V of preempted requests in host memory; here they are computed again.
+    FastServe keeps the K and V of preempted requests in host memory; here they are recomputed.
     Raises `ValueError` unless every parameter is over 0.
     """
 

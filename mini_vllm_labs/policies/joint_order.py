@@ -19,7 +19,7 @@ def can_run(request: Request) -> bool:
 def worst_first(running: Sequence[Request], rank: Callable[[Request], Any]) -> list[Request]:
     """Return the running requests by descending rank; among equal ranks, the last one comes first."""
     found = list(running[::-1])
-    found.sort(key=rank, reverse=True)  # keeps the order of equal ranks
+    found.sort(key=rank, reverse=True)  # the sort keeps the order of equal ranks
     return found
 
 
@@ -40,14 +40,14 @@ class JointOrder(Around):
     """Sorts waiting and running requests together by another policy's rank: the first `max_num_seqs` get the seats.
 
     vLLM issue 6077 proposed it for priorities; vLLM's scheduler sorts only the waiting queue. Here running requests
-    give way when seats are short, not blocks. They give way only after they got a token; otherwise two requests with
-    changing ranks could take turns for ever. The other policy chooses the victims when blocks run out and the order of
-    service.
+    give way when seats are scarce, not when blocks are. They give way only after they got a token, because two requests
+    with changing ranks could otherwise take turns for ever. The other policy chooses the victims when blocks run out
+    and the order of service.
     """
 
     def __init__(self, inner: SchedulingPolicy | None = None) -> None:
         super().__init__(inner)
-        self._num_outputs: dict[str, int] = {}  # of running requests, at admission
+        self._num_outputs: dict[str, int] = {}  # number of running requests, at admission
 
     def start_step(self, step: StepView) -> None:
         super().start_step(step)

@@ -20,7 +20,7 @@ from mini_vllm_labs.policies.two_classes import TwoClasses
 from mini_vllm_labs.policies.victims import CheapestVictim, LeastComputedFirst
 
 OutputLengths = Mapping[str, int]  # true output lengths by request id, used only by predictors
-SIGMA = 0.3  # of noisy predictions: two of three are within a factor of 1.35
+SIGMA = 0.3  # for noisy predictions: two thirds of them are within a factor of 1.35
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,17 @@ from pathlib import Path
 
 from mini_vllm.core.request import Request
 
-Predict = Callable[[Request], float]  # tokens of the whole output, or any score that grows with them
+Predict = Callable[[Request], float]  # the number of output tokens, or any score that grows with it
 WEIGHTS = Path(__file__).with_name("length_ranker.json")
 
 
 def oracle(lengths: Mapping[str, int]) -> Predict:
-    """Predict the true length of each output, which no engine knows: the best possible predictor."""
+    """Predict the true length of each output, which no engine knows; this is the best possible predictor."""
     return lambda request: lengths[request.request_id]
 
 
 def noisy(lengths: Mapping[str, int], sigma: float, seed: int = 0) -> Predict:
-    """Predict the true lengths times a lognormal error; two of three are within a factor of exp(`sigma`).
+    """Predict the true lengths times a lognormal error; two thirds are within a factor of exp(`sigma`).
 
     Raises `ValueError` for a negative `sigma`.
     """

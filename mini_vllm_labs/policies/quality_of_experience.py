@@ -12,7 +12,7 @@ from mini_vllm_labs.policies.settings import require_positive
 
 @dataclass(slots=True)
 class TokenSeconds:
-    """A reader's token seconds up to now, got and expected: the areas under the curves of tokens over time."""
+    """A reader's token seconds so far, received and expected: the areas under the curves of tokens over time."""
 
     got: float = 0.0
     expected: float = 0.0
@@ -23,7 +23,7 @@ class QualityOfExperience(SchedulingPolicy):
 
     A reader expects the first token after `ttft` and one more every `tpot` seconds; the limits of a service level
     replace both. The gain compares a request that gets a token every `seconds_per_token` over the next `horizon`
-    seconds with one that gets none. If there are not enough blocks for the best waiting request, running requests of
+    seconds with one that gets none. If there are not enough blocks for the best waiting request, running requests with
     less gain give way, each at most `max_preemptions` times. Raises `ValueError` unless every parameter is over 0.
 
     From Andes ("Defining and Enhancing Quality-of-Experience in LLM-Based Text Streaming Services", arXiv 2404.16283).

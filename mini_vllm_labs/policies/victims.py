@@ -7,7 +7,7 @@ from mini_vllm_labs.policies.joint_order import worst_first
 
 
 class LeastComputedFirst(SchedulingPolicy):
-    """Preempts the request with the fewest computed tokens; if tied, the last admitted. (vLLM issue 54644.)"""
+    """Preempts the request with the fewest computed tokens; in a tie, the last admitted. (vLLM issue 54644.)"""
 
     def victims(self, running: list[Request]) -> list[Request]:
         return worst_first(running, lambda request: -request.num_computed_tokens)

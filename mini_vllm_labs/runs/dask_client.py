@@ -8,7 +8,10 @@ SECONDS_TO_CONNECT = 10
 
 
 def dask_client(address: str) -> Any:
-    """Return a client of the scheduler at an address. Raises `ValueError` without dask, or without an answer."""
+    """Return a client of the scheduler at an address.
+
+    Raises `ValueError` if dask is missing or the scheduler does not answer.
+    """
     try:
         from distributed import Client
     except ImportError:
@@ -16,4 +19,4 @@ def dask_client(address: str) -> Any:
     try:
         return Client(address, timeout=SECONDS_TO_CONNECT)
     except (OSError, ValueError) as error:
-        raise ValueError(f"no dask scheduler answers at {address}: {error}") from None
+        raise ValueError(f"there is no dask scheduler at {address}: {error}") from None

@@ -28,7 +28,7 @@ def color(index: int) -> str:
 
 
 def ink_on(index: int) -> str:
-    """Return black or white, whichever reads better on the colour of request `index`."""
+    """Return black or white, whichever is more legible on the colour of request `index`."""
     return OKABE_ITO[index % len(OKABE_ITO)][1]
 
 

@@ -69,7 +69,7 @@ def written_lineup(checkout: Path = CHECKOUT) -> Lineup | None:
 
     It includes written electives; an engine uses them if its settings enable drafts or a step in flight.
 
-    A prefix cache (phase 4) without a block pool (phase 2) is left out.
+    A prefix cache (phase 4) without a block pool (phase 2) is omitted.
     """
     written = written_phases(checkout)
     if 1 not in written:
@@ -99,7 +99,7 @@ def is_begun(phase: int) -> bool:
 
 
 def touched_functions(phase: int, checkout: Path = CHECKOUT) -> list[str]:
-    """Return the names of the starter's functions that hold more than a docstring and our error.
+    """Return the names of the starter's functions that contain more than a docstring and our error.
 
     Raises `OSError` or `SyntaxError` if the file cannot be read.
     """
@@ -156,7 +156,7 @@ def _blocks(statement: ast.stmt) -> Iterator[Sequence[ast.stmt]]:
 
 
 def _leaves(statement: ast.stmt) -> bool:
-    """Return whether the code after the statement can never be reached; false if in doubt."""
+    """Return whether the code after the statement can never be reached; False if in doubt."""
     if isinstance(statement, ast.If):
         return bool(statement.orelse) and _leaves(statement.body[-1]) and _leaves(statement.orelse[-1])
     if isinstance(statement, ast.With):

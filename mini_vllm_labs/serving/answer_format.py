@@ -22,7 +22,7 @@ class ReportedLogprobs:
     """
 
     def __init__(self, tokenizer: Tokenizer, max_shown: int) -> None:
-        self._text_of = cache(lambda token_id: tokenizer.decode([token_id]))  # the same tokens recur often
+        self._text_of = cache(lambda token_id: tokenizer.decode([token_id]))  # clients often repeat the same tokens
         self._max_shown = max_shown
         self._num_reported = 0
         self._num_characters = 0

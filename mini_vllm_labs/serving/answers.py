@@ -23,7 +23,7 @@ START = {
     "headers": [
         (b"content-type", b"text/event-stream; charset=utf-8"),
         (b"cache-control", b"no-cache"),
-        (b"x-accel-buffering", b"no"),  # otherwise nginx holds events back until its buffer is full
+        (b"x-accel-buffering", b"no"),  # otherwise nginx buffers events until its buffer is full
     ],
 }
 
@@ -47,7 +47,7 @@ async def whole_answer(request: GenerateRequest, http_request: Request) -> Respo
         head = compact(head_of(request, request.format.object))[:-1]
         end = f'],"usage":{compact(request.usage(outputs))}}}'
         return Response(f'{head},"choices":[{",".join(choices)}{end}', media_type="application/json")
-    return Response()  # the client has gone, so nobody reads it
+    return Response()  # the client has disconnected, so nobody reads it
 
 
 async def encoded_choice(request: GenerateRequest, index: int, output: RequestOutput) -> str:
@@ -88,7 +88,7 @@ class StreamedAnswer(Response):
     """Sends the events of all choices directly to the connection, without a generator in between.
 
     The status line waits for the first output, so a request that the engine refuses gets the status of its error; a
-    later error becomes an event. If the client goes away, the choices are aborted. A notice is sent at once, as a
+    later error becomes an event. If the client disconnects, the choices are aborted. A notice is sent immediately, as a
     comment, which clients skip.
     """
 
@@ -161,16 +161,16 @@ class ChoiceEvents:
         self._echo = request.choices[index].echo
         self._call = GrowingCall(request.forced_call) if request.forced_call else None
         self._is_open = False
-        # Every event repeats the head, so it is encoded once per choice instead of once per token.
+        # Every event repeats these fields, so they are encoded once per choice instead of once per token.
         self._start = f'data: {compact(head_of(request, request.format.chunk_object))[:-1]},"choices":['
-        # If OpenAI's stream ends with the usage, every other event also has the field, as null.
+        # If OpenAI's stream ends with the usage, all other events also contain the field, as null.
         self._end = '],"usage":null}\n\n' if request.include_usage else "]}\n\n"
         # Everything in an event except its text is encoded once: a whole choice per token takes 20 times as long.
         before, _, after = compact(self._choice(self._format.piece(""))).partition('""')
         self._before_text, self._after_text = self._start + before, after
 
     def of(self, output: RequestOutput) -> bytes:
-        """Return the events of an output, empty if it adds nothing to show."""
+        """Return the events of an output, or an empty list if it adds nothing to show."""
         if self._request.continuous_usage:
             self._end = f'],"usage":{compact(self._request.usage([output]))}}}\n\n'
         events = [] if self._is_open else self._opening()
@@ -189,7 +189,10 @@ class ChoiceEvents:
         return "".join(events).encode()
 
     def _events_of_call(self, pieces: list[dict[str, Any]], logprobs: dict[str, Any] | None) -> list[str]:
-        """Return an event per piece. The first carries the logprobs; without pieces, an empty event carries them."""
+        """Return an event per piece.
+
+        The first event carries the logprobs; without pieces, an empty event carries them.
+        """
         forced = self._request.forced_call
         assert forced is not None
         deltas = [forced.delta(piece) for piece in pieces] or [{}] * (logprobs is not None)

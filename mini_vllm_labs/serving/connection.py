@@ -53,7 +53,7 @@ class LingeringTransport:
         self._is_lingering = False
         self.is_client_sending = False
 
-    def __getattr__(self, name: str) -> Any:  # uvicorn uses more of its transport than is wrapped here
+    def __getattr__(self, name: str) -> Any:  # uvicorn uses more of its transport than this class wraps
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
@@ -69,7 +69,7 @@ class LingeringTransport:
             return
         self._is_lingering = True
         self._transport.write_eof()
-        self._transport.resume_reading()  # uvicorn may have paused it, and unread data resets the connection
+        self._transport.resume_reading()  # uvicorn may have paused reading, and unread data resets the connection
         self._idle.start(self._call_later)
         self._deadline.start(self._call_later)
 
@@ -89,10 +89,10 @@ class LingeringTransport:
 
 
 class ConnectionLimit:
-    """The number of connections for which the process has files, less `SPARE_FILES` for everything else.
+    """The number of connections for which the process has files, minus `SPARE_FILES` for everything else.
 
     Without a free file, uvloop 0.23.0 closes a new connection and logs nothing, so connections over the limit are
-    refused with a reason. The log says so at most every `SECONDS_BETWEEN_WARNINGS`.
+    refused with a reason. A warning is logged at most every `SECONDS_BETWEEN_WARNINGS`.
     """
 
     def __init__(self) -> None:
@@ -144,9 +144,10 @@ class Connection(HttpToolsProtocol):
             return
         if self._is_in_header:
             header, end, rest = data.partition(b"\r\n\r\n")
-            if end and not self._num_header_bytes:  # a whole header: a body that follows in pieces stays as it is
+            if end and not self._num_header_bytes:
+                # accepts only a whole header, so that a body that follows in pieces stays unchanged
                 data = OFFER_OF_HTTP2.sub(b"", header) + end + rest
-            self._num_header_bytes += len(data)  # before `super`, which resets the count after a message
+            self._num_header_bytes += len(data)  # must precede `super`, which resets the count after a message
         super().data_received(data)
         if self._is_in_header and self._num_header_bytes > self._settings.max_header_bytes:
             self._refuse(self._header_too_large())
@@ -155,7 +156,7 @@ class Connection(HttpToolsProtocol):
         self._is_in_header, self._lingering.is_client_sending = False, True
         self._header_timer.stop()
         if (
-            # Counted again because a body may arrive in the same piece as its header.
+            # Count again, because a body may arrive in the same piece as its header.
             len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
             > self._settings.max_header_bytes
         ):
@@ -176,7 +177,7 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self.transport.is_closing():
-            # The timer also runs while the client still sends the body of a refused request, which is discarded.
+            # The timer also runs while a client still sends the body of a refused request, which is discarded.
             self._header_timer.start(self.loop.call_later)
 
     def pause_writing(self) -> None:
@@ -194,7 +195,7 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def close_if_idle(self) -> None:
-        """Close the connection unless an answer is under way."""
+        """Close the connection unless an answer is in progress."""
         if self._is_idle:
             self.transport.close()
 
@@ -224,7 +225,7 @@ class Connection(HttpToolsProtocol):
         return ApiError(431, message, code="header_too_large")
 
     def _refuse(self, error: ApiError) -> None:
-        """Answer with an error and close. While another answer is under way, only close."""
+        """Answer with an error and close. If another answer is in progress, only close."""
         if self.transport.is_closing():
             return
         if not self._is_idle:  # an error would appear in the middle of that answer

@@ -1,4 +1,4 @@
-"""Builds errors in OpenAI's form: a status, and a JSON object with message, type, param and code."""
+"""Builds errors in OpenAI's format: a status, and a JSON object with message, type, param and code."""
 
 import logging
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class ApiError(Exception):
-    """An error to answer a request with; `param` is the request's invalid field."""
+    """The error that answers a request; `param` is the request's invalid field."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ def error_of_engine(error: Exception, sent: SentFields) -> ApiError:
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Make the application answer every error, including the framework's, in this form."""
+    """Make the application answer every error, including the framework's, in this format."""
     for kind in (ApiError, EngineDeadError, ShuttingDownError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _answer)
 

@@ -84,7 +84,7 @@ class GenerateRequest:
                 yield output
 
     def reported_logprobs(self, index: int) -> ReportedLogprobs | None:
-        """Return a reporter for the logprobs of a choice, or None if the request does not want them."""
+        """Return a reporter for the logprobs of a choice, or None if the request does not include them."""
         shown = self.choices[index].sampling_params.logprobs
         return None if shown is None else ReportedLogprobs(self.served.llm.tokenizer, shown)
 
@@ -110,7 +110,8 @@ async def numbered(stream: AsyncGenerator[RequestOutput, None]) -> Outputs:
 
 async def merged(streams: Sequence[AsyncGenerator[RequestOutput, None]]) -> Outputs:
     """Merge several streams, without reading ahead of the consumer."""
-    items = asyncio.Queue[Item | Exception](maxsize=1)  # else a slow reader gets single outputs, not merged ones
+    # otherwise a slow reader gets single outputs instead of merged ones
+    items = asyncio.Queue[Item | Exception](maxsize=1)
 
     async def read(index: int, stream: AsyncGenerator[RequestOutput, None]) -> None:
         try:
@@ -118,7 +119,7 @@ async def merged(streams: Sequence[AsyncGenerator[RequestOutput, None]]) -> Outp
                 async for output in stream:
                     await items.put((index, output))
         except Exception as error:
-            await items.put(error)  # raised for the reader below; an exception of this task would be lost
+            await items.put(error)  # raised for the reader below, because an exception of this task would be lost
 
     readers = [asyncio.create_task(read(index, stream)) for index, stream in enumerate(streams)]
     try:
@@ -132,4 +133,4 @@ async def merged(streams: Sequence[AsyncGenerator[RequestOutput, None]]) -> Outp
     finally:
         for reader in readers:
             reader.cancel()
-        await asyncio.gather(*readers, return_exceptions=True)  # until each has aborted its request
+        await asyncio.gather(*readers, return_exceptions=True)  # waits until each has aborted its request

@@ -1,7 +1,8 @@
-"""Refuses bodies that are too large or too slow, and requests to foreign host names, before a route answers.
+"""Rejects bodies that are too large or too slow, and requests to foreign host names, before a route answers.
 
 Without the check of names, a web page could talk to the server through the browser (DNS rebinding). The page's name
-then resolves to this machine, and the browser sends that name as `Host`. A request also ends when its client goes away.
+then resolves to this machine, and the browser sends that name as `Host`. A request also ends when its client
+disconnects.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mini_vllm_labs.serving.errors import ApiError
 from mini_vllm_labs.serving.settings import ServerSettings
 
-MAX_VALUES = 250_000  # in a body: parsing 2,000,000 short lists blocks every stream for a second
+MAX_VALUES = 250_000  # number of values in a body: parsing 2,000,000 short lists blocks every stream for a second
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -28,7 +29,8 @@ async def read_body(request: Request, settings: ServerSettings) -> bytes:
     its declared type is not JSON.
     """
     require_json(request)
-    if int(request.headers.get("content-length", 0)) > settings.max_body_bytes:  # httptools has checked the number
+    if int(request.headers.get("content-length", 0)) > settings.max_body_bytes:
+        # httptools has already checked the number
         raise _too_large(settings)
     body = bytearray()
     try:
@@ -66,7 +68,7 @@ def _too_large(settings: ServerSettings) -> ApiError:
 
 @asynccontextmanager
 async def ended_by_disconnect(receive: Receive) -> AsyncIterator[None]:
-    """Run the block; if the client goes away, cancel it at its next `await`, as `asyncio.timeout` does on expiry.
+    """Run the block; if the client disconnects, cancel it at its next `await`, as `asyncio.timeout` does on expiry.
 
     The caller must have read the request's body. The block ends silently because no client is left to inform.
     """
@@ -85,7 +87,8 @@ async def ended_by_disconnect(receive: Receive) -> AsyncIterator[None]:
     try:
         yield
     except asyncio.CancelledError:
-        if not is_gone or task.uncancel() > 0:  # over 0: something else, such as a shutdown, cancelled it too
+        if not is_gone or task.uncancel() > 0:
+            # a positive count means that something else, such as a shutdown, also cancelled it
             raise
     finally:
         watcher.cancel()
@@ -94,8 +97,8 @@ async def ended_by_disconnect(receive: Receive) -> AsyncIterator[None]:
 class KnownHosts:
     """An ASGI middleware that refuses requests (403) whose `Host` or `Origin` is not a name of this server.
 
-    Known are the names of this machine, the address to which the server is bound, and `allowed_hosts`. A server that
-    listens to other machines also knows every numeric address, because no name resolves to it. `*` allows every name.
+    These are the names of this machine, the address to which the server is bound, and `allowed_hosts`. A server that
+    listens to other machines also accepts every numeric address, because no name resolves to it. `*` allows every name.
     """
 
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:

@@ -71,7 +71,7 @@ async def log_statistics(llm: AsyncLLM) -> None:
 
 
 def keep_statistics(engine: LLMEngine) -> None:
-    """Add the observer that counts an engine's steps. Call it in the engine's process."""
+    """Add the observer that counts an engine's steps. Call this in the engine's process."""
     engine.add_observer(EngineStatistics(engine))
 
 

@@ -1,4 +1,4 @@
-"""Finds an engine's observers. Call it in the engine's process, which may differ from the server's."""
+"""Finds an engine's observers. Call this in the engine's process, which may differ from the server's."""
 
 from typing import TypeVar
 
@@ -9,7 +9,7 @@ Observer = TypeVar("Observer", bound=StepObserver)
 
 
 def observer_of(engine: LLMEngine, kind: type[Observer]) -> Observer:
-    """Return the engine's observer of class `kind`. Raises `ValueError` if it has none."""
+    """Return the engine's observer of class `kind`. Raises `ValueError` if it has no such observer."""
     for observer in engine.observers:
         if isinstance(observer, kind):
             return observer

@@ -1,4 +1,4 @@
-"""Answers clients of HTTP/1.0, which know no chunks: uvicorn would write the chunks' lengths into their text."""
+"""Answers clients of HTTP/1.0, which do not support chunks: uvicorn would write the chunks' lengths into their text."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 

@@ -14,7 +14,7 @@ from mini_vllm_labs.serving.errors import ApiError, invalid, unavailable
 from mini_vllm_labs.serving.settings import ServerSettings
 
 MAX_SHORT_TEXT = 2000  # characters
-MAX_TIMES = 2  # a prompt that is not much too long is tokenized, so that its error has the exact number of tokens
+MAX_TIMES = 2  # a prompt that is slightly too long is still tokenized, so that its error has the exact number of tokens
 
 
 class ServedModel:
@@ -36,7 +36,7 @@ class ServedModel:
         self._max_tokens = await self.llm.call(max_tokens_of_request)
 
     async def pass_on_notices(self) -> None:
-        """Notify the open streams whenever a call into the engine takes long, until the task is cancelled."""
+        """Notify the open streams whenever a call into the engine is slow, until the task is cancelled."""
         told = ""
         while True:
             await asyncio.sleep(0.25)
@@ -57,7 +57,7 @@ class ServedModel:
     def require_running(self) -> None:
         """Raise `ApiError` (503) if the engine accepts no requests."""
         if self.llm.is_shutting_down:
-            raise unavailable("the server is shutting down and takes no more requests", "shutting_down")
+            raise unavailable("the server is shutting down and accepts no more requests", "shutting_down")
         if not self.llm.is_alive:
             raise unavailable(f"the engine has stopped: restart the server. {self.llm.reason_of_death}", "engine_dead")
 
@@ -74,7 +74,7 @@ class ServedModel:
         return max(1, self._max_tokens - num_prompt_tokens)
 
     def require_room(self, texts: Iterable[str], max_tokens: int, at_least: int = 0) -> None:
-        """Raise `ContextLengthError` if a prompt has certainly `MAX_TIMES` too many tokens, without tokenizing it.
+        """Raise `ContextLengthError` if a prompt certainly has `MAX_TIMES` too many tokens, without tokenizing it.
 
         Tokenizing 3 MB takes seconds. `at_least` is the number of tokens in addition to those of `texts`.
         """
@@ -92,9 +92,9 @@ class ServedModel:
         return encode(text) if len(text) < MAX_SHORT_TEXT else await asyncio.to_thread(encode, text)
 
     async def encode_chat(self, messages: list[Message], tools: Sequence[Tool] = ()) -> list[int]:
-        """Return the tokens of a chat. A template that does not know tools omits them.
+        """Return the tokens of a chat. A template that does not support tools omits them.
 
-        Raises `ApiError` if the template omits calls of tools or their results from the prompt.
+        Raises `ApiError` if the template omits tool calls or their results from the prompt.
         """
 
         def encode() -> list[int]:
@@ -103,7 +103,7 @@ class ServedModel:
                 changed = [*messages[:place], other, *messages[place + 1 :]]
                 if self.llm.tokenizer.apply_chat_template(changed, tools) == token_ids:
                     what = "results of tools" if other["role"] == "tool" else "tool_calls"
-                    raise ValueError(f"the model's chat template has no place for {what}, as in messages.{place}")
+                    raise ValueError(f"the model's chat template does not support {what}, as in messages.{place}")
             return token_ids
 
         is_short = sum(len(message["content"]) for message in messages) < MAX_SHORT_TEXT and not tools

@@ -31,7 +31,7 @@ from mini_vllm_labs.serving.routes.tokenize import tokenize_router
 from mini_vllm_labs.serving.served_model import ServedModel
 from mini_vllm_labs.serving.settings import ServerSettings
 
-BACKLOG = 2048  # uvicorn's default, needed because the socket is bound before uvicorn starts
+BACKLOG = 2048  # the default of uvicorn, needed because the socket is bound before uvicorn starts
 LAST_EVENTS_SECONDS = 2.0
 
 
@@ -49,7 +49,7 @@ def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
         for task in tasks:
             task.cancel()
 
-    # Routes read bodies themselves, so a schema would show no fields.
+    # Routes read bodies themselves, so a schema would contain no fields.
     app = FastAPI(lifespan=lifespan, openapi_url=None, redirect_slashes=False)
     install_error_handlers(app)
     app.add_middleware(WholeAnswers)
@@ -76,7 +76,7 @@ class Server(uvicorn.Server):
     """Serves until a signal arrives or `should_exit` is set, then also ends the engine.
 
     It closes the listening socket and answers new requests on open connections with 503. Running requests may finish
-    within `shutdown_timeout`; the rest get the finish reason `abort`. A second signal ends everything at once.
+    within `shutdown_timeout`; the rest get the finish reason `abort`. A second signal ends everything immediately.
     """
 
     def __init__(self, app: FastAPI, engine: Ending, settings: ServerSettings) -> None:
@@ -98,7 +98,10 @@ class Server(uvicorn.Server):
         self.settings = settings
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to shut down. uvicorn's handler would raise the signal again at the end and fail the process."""
+        """Start to shut down.
+
+        uvicorn's handler would raise the signal again at the end, so that the process would fail.
+        """
         self.force_exit = self.should_exit
         self.should_exit = True
 
@@ -107,7 +110,7 @@ class Server(uvicorn.Server):
         closing = asyncio.create_task(super().shutdown(sockets))  # waits for connections, which wait for their requests
         ending = asyncio.create_task(self._end_requests())
         while not self.force_exit and not ending.done():
-            await asyncio.wait([ending], timeout=0.1)  # a second signal sets a flag and wakes nothing
+            await asyncio.wait([ending], timeout=0.1)  # a second signal only sets a flag and wakes no task
         ending.cancel()
         for connection in self._connections():
             connection.transport.abort()
@@ -173,7 +176,7 @@ def running_server(llm: AsyncLLM, settings: ServerSettings | None = None) -> Ite
     while not server.started and thread.is_alive():  # uvicorn has no event for the start
         time.sleep(0.005)
     if not server.started:
-        raise RuntimeError("the server did not start: its log says why")
+        raise RuntimeError("the server did not start: see its log")
     try:
         yield RunningServer(address_of(listener), server, llm)
     finally:

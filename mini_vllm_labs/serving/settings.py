@@ -18,9 +18,9 @@ ALLOWED_HOST = re.compile(r"\*|\[[\da-fA-F:.]+\]|[\w.-]+")
 class ServerSettings:
     """The server's address and limits. Times are in seconds, sizes in bytes.
 
-    Port 0 is any free one. With an `api_key`, requests must carry it; `/health` and `/metrics` stay open, as in vLLM.
-    A connection is closed if the header of its first or next request is incomplete after `header_timeout`, or if its
-    client reads nothing for `send_timeout`. A request is ended `request_timeout` after its arrival (None: never). A
+    Port 0 means any free port. With an `api_key`, requests must contain it; `/health` and `/metrics` stay open, as in
+    vLLM. A connection is closed if the header of its first or next request is incomplete after `header_timeout`, or if
+    its client reads nothing for `send_timeout`. A request is ended `request_timeout` after its arrival (None: never). A
     step that takes longer than `step_timeout` makes `/health` report the engine as stuck. On shutdown, running requests
     have `shutdown_timeout` to finish. `max_choices` is the maximum number of texts per request. `allowed_hosts` are
     further names for the server, in addition to its address. `adapters` are names that requests may give instead of the
@@ -53,7 +53,7 @@ class ServerSettings:
         if self.api_key is not None and not (self.api_key and self.api_key.isascii() and self.api_key.isprintable()):
             raise ValueError("api_key must be printable ASCII, and not empty")
         if not 0 <= self.port <= 65535:
-            raise ValueError(f"port must be from 0 (any free one) to 65535, got {self.port}")
+            raise ValueError(f"port must be from 0 (any free port) to 65535, got {self.port}")
         if wrong := [host for host in self.allowed_hosts if not ALLOWED_HOST.fullmatch(host)]:
             raise ValueError(f"allowed_hosts must be names such as lab.example, without a port, or *, got {wrong[0]!r}")
         require_at_least(self, 1, "max_header_bytes", "max_body_bytes", "max_choices")
@@ -79,7 +79,7 @@ def allow_many_connections() -> None:
 
 
 def num_free_files() -> float:
-    """Return how many more files this process may open; infinity where the system does not say."""
+    """Return how many more files this process may open, or infinity if the system does not report it."""
     if find_spec("resource") is None or not Path("/dev/fd").is_dir():  # Windows
         return math.inf
     import resource

@@ -20,7 +20,10 @@ Schemas = Mapping[str, Mapping[str, Any]]  # the JSON schema of the parameters o
 
 @dataclass(frozen=True, slots=True)
 class ForcedCall:
-    """A call of one of `schemas`. `is_named`: the client chose the function; `is_legacy`: by `function_call`."""
+    """A call of one of `schemas`.
+
+    `is_named` means that the client chose the function, `is_legacy` that it did so with `function_call`.
+    """
 
     schemas: Schemas
     is_named: bool
@@ -37,7 +40,7 @@ class ForcedCall:
         return "tool_calls" if reason == "stop" and not self.is_named else reason
 
     def message(self, text: str) -> dict[str, Any]:
-        """Return an answer's whole message. A text that was cut before it named a function contains no call."""
+        """Return an answer's whole message. A text that was cut off before it named a function contains no call."""
         call, arguments = GrowingCall(self), ""
         for delta in call.take(text, is_last=True):
             arguments += delta["function"]["arguments"]
@@ -74,7 +77,7 @@ class GrowingCall:
             if opening is None:
                 return []
             self.name, self._num_shown = self._openings[opening], len(opening)
-            self._closing = "}" if opening else ""  # not part of the arguments
+            self._closing = "}" if opening else ""  # this is not part of the arguments
             function = {"name": self.name, "arguments": ""}
             pieces.append({"id": self.id, "type": "function", "function": function})
         end = len(self._text)
@@ -89,8 +92,8 @@ class GrowingCall:
 def closed(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a schema whose objects allow only declared properties, unless they explicitly allow others.
 
-    A function has no use for others. OpenAI's strict functions and vLLM's default (xgrammar) read schemas in this way.
-    A schema that combines several stays unchanged, because each of them describes a part of the same object.
+    A function cannot use others. OpenAI's strict functions and vLLM's default (xgrammar) read schemas in this way.
+    A schema that combines several is not changed, because each of them describes a part of the same object.
     """
     try:
         return {**_closed(parameters)}

@@ -26,7 +26,7 @@ THROUGHPUT: dict[str, Callable[[Served], float]] = {"tokens/s": lambda served: s
 class FigureComparison:
     """One figure of one workload, measured and predicted, in seconds or tokens per second.
 
-    If this is the median of several rounds, `ratios` holds the ratios of all rounds in ascending order.
+    If this is the median of several rounds, `ratios` contains the ratios of all rounds in ascending order.
     """
 
     workload: str
@@ -57,7 +57,7 @@ def calibrate_and_compare(
     rates = {workload: CHECK_LOAD * engine.sustainable_rate(workload, rough) for workload in CHECKED_ON}
     rounds = []
     for number in range(num_rounds):
-        # `prefix` is a default argument, because a closure would read the loop variable only when called.
+        # `prefix` is a default argument, because a closure would read the loop variable only when it is called.
         def report(text: str, prefix: str = f"Round {number + 1} of {num_rounds}") -> None:
             on_progress(f"{prefix}: {text}")
 
@@ -81,7 +81,7 @@ def one_round(
     of the computer affects both.
     """
     steps, checks = engine.steps_to_fit(rate, on_progress, text), []
-    # Seeds start at 10, because fits use the lower ones.
+    # Seeds start at 10, because the fits use the lower ones.
     for seed, (workload, arriving) in enumerate(rates.items(), start=10):
         for how, asked, number, figures in (
             ("as a stream", arriving, seed, LATENCIES),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-NEVER = 1e30  # at this rate a part of a step takes no time
+NEVER = 1e30  # with this rate a part of a step takes no time
 NUM_ROUNDS = 30
 MIN_RESIDUAL = 1e-3  # an exact fit would give a row infinite weight
 MIN_STEPS = 20
@@ -87,15 +87,15 @@ def fit(steps: Sequence[MeasuredStep], shape: ModelShape, bytes_per_number: int)
 
 
 def least_deviations(rows: "NDArray[np.float64]") -> list[float]:
-    """Return x >= 0 that brings `rows` times x as close to 1 as possible; a few outliers barely count.
+    """Return x >= 0 that brings `rows` times x as close to 1 as possible; outliers have little effect.
 
-    The method is iteratively reweighted least squares: a row with a large residual weighs less in the next round. If
-    coefficients would be negative, the most negative one is left out.
+    The method is iteratively reweighted least squares: a row with a large residual has less weight in the next round.
+    If coefficients would be negative, the most negative one is dropped.
     """
     import numpy as np
 
     scale = np.abs(rows).max(axis=0)
-    scale[scale == 0] = 1.0  # no step has this part
+    scale[scale == 0] = 1.0  # no step contains this part
     scaled, weights = rows / scale, np.ones(len(rows))
     for _ in range(NUM_ROUNDS):
         chosen = list(range(rows.shape[1]))
@@ -119,14 +119,16 @@ def write_calibration(path: str, calibration: Calibration) -> None:
 
 
 def read_calibration(path: str) -> Calibration:
-    """Read a file of `write_calibration`. Raises `ValueError` if it is missing or invalid."""
+    """Read a file that `write_calibration` wrote. Raises `ValueError` if it is missing or invalid."""
     try:
         record = json.loads(Path(path).read_text())
         cost = CostModel(**record.pop("cost"))
         calibration = Calibration(**record, cost=cost)
         numbers = [getattr(cost, field.name) for field in fields(CostModel)]
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{path} is not a calibration of `mini-vllm calibrate`: {error}") from error
+        raise ValueError(f"{path} is not a calibration from `mini-vllm calibrate`: {error}") from error
     if not all(isinstance(number, int | float) and number >= 0 for number in numbers):
-        raise ValueError(f"{path} is not a calibration of `mini-vllm calibrate`: its cost model has a bad number")
+        raise ValueError(
+            f"{path} is not a calibration from `mini-vllm calibrate`: its cost model has an invalid number"
+        )
     return calibration

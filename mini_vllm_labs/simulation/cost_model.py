@@ -9,7 +9,7 @@ from mini_vllm_labs.simulation.gpus import Gpu
 from mini_vllm_labs.simulation.model_shapes import ModelShape
 from mini_vllm_labs.simulation.roofline import BYTES_PER_NUMBER, attention_flops_per_pair, kv_bytes_per_token
 
-# Assumed, not measured: good kernels' share of a data sheet's figures, and the overhead of a step.
+# Assumed, not measured: which share of a data sheet's figures good kernels reach, and the overhead of a step.
 BANDWIDTH_EFFICIENCY = 0.8
 COMPUTE_EFFICIENCY = 0.6
 GPU_SECONDS_PER_STEP = 1e-3
@@ -21,10 +21,10 @@ class CostModel:
     """Computes the seconds of a step from its five counts.
 
     `weight_bytes` are read once per step, `kv_bytes_per_token` for every token attended to. `flops_per_token`,
-    `flops_per_logits_row`, `flops_per_pair`: operations per computed token, per sampled token, per pair of query
-    and key. `bandwidth` (bytes/s) and `flop_rate` (operations/s) are the rates reached, not those of a data sheet;
-    a fitted model weights bytes and operations by the time they take. With `overlaps` a GPU reads while it computes,
-    so the longer time counts; otherwise the two are added.
+    `flops_per_logits_row`, `flops_per_pair`: operations per computed token, per sampled token, per pair of query and
+    key. `bandwidth` (bytes/s) and `flop_rate` (operations/s) are achieved rates, not those of a data sheet; a fitted
+    model weights bytes and operations by the time that they take. With `overlaps` a GPU reads while it computes, so the
+    longer time counts; otherwise the two are added.
     """
 
     weight_bytes: float
@@ -52,7 +52,7 @@ class CostModel:
         return self.seconds_per_step + self.seconds_per_request * num_requests + work
 
     def work(self, num_tokens: int, num_context_tokens: int, num_pairs: int, num_sampled: int) -> tuple[float, float]:
-        """Return the bytes that a step reads and its operations. Takes the arguments of `step_seconds`."""
+        """Return the bytes that a step reads, and its operations. Takes the arguments of `step_seconds`."""
         num_bytes = self.weight_bytes + self.kv_bytes_per_token * num_context_tokens
         flops = (
             self.flops_per_token * num_tokens
@@ -92,7 +92,7 @@ def pairs(num_computed_tokens: int, num_new_tokens: int) -> int:
 
 
 def roofline(gpu: Gpu, model: ModelShape, num_gpus: int = 1, bytes_per_number: int = BYTES_PER_NUMBER) -> CostModel:
-    """Return the cost model that no step can beat: data-sheet figures without overhead, GPUs treated as one."""
+    """Return a cost model that no step can beat: data-sheet figures without overhead, with GPUs treated as one."""
     return CostModel(
         **model_counts(model, bytes_per_number),
         bandwidth=gpu.bandwidth * num_gpus,

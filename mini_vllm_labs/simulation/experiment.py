@@ -36,7 +36,7 @@ class Experiment:
     """One simulation. `rate` is in requests per second; None means 70 % (`DEFAULT_LOAD`) of the sustainable rate.
 
     `policy` names a scheduling policy; one request in five is urgent. `scale` multiplies all lengths. `calibrated`
-    replaces GPU and model by a measured calibration.
+    replaces GPU and model with a measured calibration.
     """
 
     workload: str = "chat"
@@ -112,7 +112,7 @@ class Experiment:
             value: Any = _read_bool(name, text) if kind is bool else _read(name, text, float if kind is float else int)
             return replace(self, engine=replace(self.engine, **{name: value}))
         known = ", ".join([*OWN_SETTINGS, *ENGINE_SETTINGS])
-        raise ValueError(f"a setting to sweep must be one of {known}, got {name!r}")
+        raise ValueError(f"the setting to sweep must be one of {known}, got {name!r}")
 
 
 def sustainable_rate(sample: list[TimedRequest], config: EngineConfig, cost: CostModel) -> float:

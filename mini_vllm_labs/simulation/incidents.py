@@ -18,7 +18,7 @@ from mini_vllm_labs.simulation.waiting import WaitingTimes
 CARDS = Path(__file__).with_suffix(".toml")
 NUM_REQUESTS = 300
 POINTS = 10  # per incident
-LOAD = ("workload", "rate", "num_requests", "gpu", "model", "num_gpus")  # named elsewhere in the sentence
+LOAD = ("workload", "rate", "num_requests", "gpu", "model", "num_gpus")  # these are named elsewhere in the sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Incident:
 class Runs:
     """An incident with its runs: before any change, and after each knob.
 
-    `waited` has the seconds in which requests got no token before any change, by the name of the reason.
+    `waited` contains the seconds in which requests got no tokens before any change, by the name of the reason.
     """
 
     incident: Incident
@@ -97,7 +97,7 @@ class Runs:
 
     @property
     def best(self) -> int:
-        """The knob whose run has the lowest figure; if tied, the first."""
+        """The knob whose run has the lowest figure; in a tie, the first."""
         return min(range(len(self.after)), key=lambda knob: self.figure.of(self.after[knob]))
 
     def points(self, knob: int) -> int:
@@ -121,7 +121,7 @@ class Runs:
         )
 
     def lesson(self) -> str:
-        """Return a sentence on the best knob, with figures of its run, and what requests waited for before it."""
+        """Return a sentence on the best knob, with figures of its run, and on what requests waited for before."""
         before, after, knob = self.before, self.after[self.best], self.incident.knobs[self.best]
         paged, now = self.figure.shown(before), self.figure.shown(after)
         why = self.incident.why[knob] or f"{knob}: {self.incident.paged} goes from {{paged}} to {{now}}."

@@ -19,16 +19,16 @@ from mini_vllm_labs.simulation.served import Served
 from mini_vllm_labs.simulation.workloads import WorkloadName, make_requests, prompt_of, scaled
 
 FITTED_ON: WorkloadName = "mixed"
-LIGHT_LOAD, HEAVY_LOAD = 0.4, 1.5  # for small steps and for full ones
-LONGEST_REQUEST = 12_400  # tokens: the longest document and its longest answer
+LIGHT_LOAD, HEAVY_LOAD = 0.4, 1.5  # one for small steps and one for full steps
+LONGEST_REQUEST = 12_400  # in tokens: the longest document and its longest answer
 NUM_WARM_UP_REQUESTS = 12
-ALL_AT_ONCE = 1e9  # requests per second: all arrive before the first step ends
+ALL_AT_ONCE = 1e9  # in requests per second: all arrive before the first step ends
 ENGINE = EngineConfig(max_num_seqs=32, max_num_batched_tokens=256)
 BYTES_PER_NUMBER = {"float32": 4, "bfloat16": 2}
 
 
 class CountingRunner:
-    """Passes batches to a runner and keeps the counts of the last one."""
+    """Passes batches to a runner, and stores the counts of the last one."""
 
     def __init__(self, inner: ModelRunner) -> None:
         self.inner, self.vocab_size = inner, inner.vocab_size

@@ -1,4 +1,4 @@
-"""Finds what bound a simulated load, and the setting that would shorten the longest waits."""
+"""Finds what limited a simulated load, and the setting that would shorten the longest waits."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ DOUBLED = {"seats": "max_num_seqs", "tokens": "max_num_batched_tokens"} | dict.f
 
 
 def by_mark(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Add up the seconds of reasons with the same mark, the longest first."""
+    """Add up the seconds of reasons with the same mark, with the longest first."""
     found: defaultdict[str, float] = defaultdict(float)
     for name, value in seconds.items():
         found[REASONS[name].mark] += value
@@ -19,16 +19,16 @@ def by_mark(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def waits_sentence(waited: Mapping[str, float]) -> str:
-    """Return the seconds that requests spent without a token, and the share of each reason's mark."""
+    """Return the seconds that requests spent without a token, and each reason's share of them."""
     total = sum(waited.values())
     shares = ", ".join(f"{mark} {seconds / total:.0%}" for mark, seconds in by_mark(waited).items() if seconds)
     return f"requests got no token for {total:,.1f} seconds in all{f' ({shares})' if shares else ''}."
 
 
 def relieved(experiment: Experiment, seconds: Mapping[str, float]) -> tuple[str, Experiment] | None:
-    """Return the change of a setting that the longest waits call for, and the experiment with it.
+    """Return the change of setting that the longest waits suggest, and the experiment with it.
 
-    None if nothing waited, or no setting helps.
+    The result is None if no request waited or no setting helps.
     """
     by_setting: defaultdict[str, float] = defaultdict(float)
     for name, value in seconds.items():

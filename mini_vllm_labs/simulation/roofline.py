@@ -33,7 +33,7 @@ def activation_bytes(model: ModelShape, num_tokens: int, num_gpus: int = 1) -> i
 
     The peak is in an MLP: the residual, its input, gate and up, and their product. A layer's activations are freed
     before the next layer's, so the number of layers does not matter. Every GPU holds all of the first two and its part
-    of the others. Activations have 16 bits, whatever the weights have.
+    of the others. Activations have 16 bits, whatever the precision of the weights.
     """
     return num_tokens * (2 * num_gpus * model.hidden_size + 3 * model.intermediate_size) * BYTES_PER_NUMBER
 
@@ -58,10 +58,10 @@ def num_kv_blocks(
     num_blocks = (usable - weights - activations - workspace) // kv_bytes_per_block(model, block_size, bytes_per_number)
     if num_blocks < 2:
         raise ValueError(
-            f"{model.name} does not fit {num_gpus} x {gpu.name}: its weights take {weights / 2**30:.1f} GiB, the "
-            f"activations {activations / 2**30:.1f}, the workspace {workspace / 2**30:.1f}, and "
+            f"{model.name} does not fit on {num_gpus} x {gpu.name}: its weights take {weights / 2**30:.1f} GiB, "
+            f"the activations {activations / 2**30:.1f}, the workspace {workspace / 2**30:.1f}, and "
             f"{usable / 2**30:.1f} GiB may be used (gpu_memory_utilization "
-            f"{gpu_memory_utilization}). Take a larger GPU or more of them"
+            f"{gpu_memory_utilization}). Choose a larger GPU or more of them"
         )
     return num_blocks
 

@@ -27,9 +27,9 @@ class Slo:
 class Served:
     """The times of a served workload, in seconds on the virtual clock; lists are in order of arrival.
 
-    `gaps` holds times from one token to the next, each with the number of tokens that had this gap, because all decodes
-    of a step share it. `peak_context_tokens` is the largest number of tokens that one step attended to. `hit_rate` is
-    the share of prompt tokens found in the prefix cache at first admission.
+    `gaps` contains times from one token to the next, each with the number of tokens that had this gap, because all
+    decodes of a step share it. `peak_context_tokens` is the largest number of tokens that one step attended to.
+    `hit_rate` is the share of prompt tokens found in the prefix cache at first admission.
     """
 
     requests: Sequence[TimedRequest]

@@ -24,8 +24,8 @@ from mini_vllm_labs.simulation.waiting import WaitingTimes
 
 STEPS_PER_REPORT = 200
 ENGINES_OWN: dict[str, Policy] = {name: name for name in get_args(Policy)}
-OnStep = Callable[[SchedulerOutput, dict[str, Request]], None]  # gets the plan and the requests that sample in it
-num_computed_tokens = attrgetter("num_computed_tokens")  # in C, because every step maps it over its requests
+OnStep = Callable[[SchedulerOutput, dict[str, Request]], None]  # receives the plan and the requests that sample in it
+num_computed_tokens = attrgetter("num_computed_tokens")  # written in C, because every step maps it over its requests
 
 
 def simulate(
@@ -41,10 +41,10 @@ def simulate(
 ) -> Served:
     """Serve the requests, in order of `arrival_time`, with the lineup's phases 1 to 5.
 
-    `config` must set `max_model_len` and `num_gpu_blocks`. `on_progress` is called every 200 steps with the number
-    of finished requests, `on_step` in every step before its tokens are counted. `policy` replaces the config's, and
-    `waits` learns why requests wait.
-    Raises `ValueError` for a request that can never be served, `StalledError` if no request can be scheduled any more.
+    `config` must set `max_model_len` and `num_gpu_blocks`. `on_progress` is called every 200 steps with the number of
+    finished requests, `on_step` in every step before its tokens are counted. `policy` replaces the config's policy, and
+    `waits` receives the reasons why requests wait. Raises `ValueError` for a request that can never be served,
+    `StalledError` if no request can be scheduled any more.
     """
     clock = VirtualClock()
     scheduler = build_scheduler(config, lineup, policy=policy, clock=lambda: clock.now)
@@ -102,7 +102,7 @@ class Simulation:
         self._num_hit_tokens = self._num_query_tokens = 0
 
     def run(self) -> Served:
-        """Serve all requests. Raises like `simulate`."""
+        """Serve all requests. Raises the same errors as `simulate`."""
         self.require_servable()
         for index, request in enumerate(self.requests):
             self.serve_until(request.arrival_time)
@@ -166,7 +166,7 @@ class Simulation:
             self.waits.note(step, self.clock.now - start)
         if self.on_step is not None:
             self.on_step(step, sampling)
-        # Any token will do, because no token ends an output.
+        # Any token works, because no token ends an output.
         self.scheduler.update_from_output(step, {i: [request.prompt_token_ids[-1]] for i, request in sampling.items()})
         self._note_finished()
         for request_id in self.scheduler.finished_req_ids:
@@ -176,7 +176,7 @@ class Simulation:
     def _plan(self) -> SchedulerOutput:
         step = self.scheduler.schedule()
         if not step.num_scheduled_tokens and not step.preempted:
-            raise StalledError(f"no request can be scheduled any more: {self.num_finished} requests were served")
+            raise StalledError(f"no more requests can be scheduled: {self.num_finished} requests were served")
         return step
 
     def _note_finished(self) -> None:

@@ -1,4 +1,4 @@
-"""How long the requests of a simulated load got no token, by reason."""
+"""Measures how long the requests of a simulated load got no tokens, by reason."""
 
 from collections import defaultdict
 
@@ -10,9 +10,9 @@ from mini_vllm.engine.step_reasons import StepReasons
 
 
 class WaitingTimes:
-    """Adds up the seconds in which requests got no token. `seconds` is by the name of the reason.
+    """Adds up the seconds in which requests got no tokens. `seconds` is keyed by the name of the reason.
 
-    A request behind one that was refused waits for the same thing.
+    A request after a refused one waits for the same thing.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class WaitingTimes:
         self._reasons = StepReasons(scheduler, config)
 
     def note(self, plan: SchedulerOutput, seconds: float) -> None:
-        """Add a step that took `seconds`. Call it before the step's results reach the scheduler."""
+        """Add a step that took `seconds`. Call this before the step's results reach the scheduler."""
         assert self._reasons is not None
         found, _ = self._reasons.of_step(plan)
         for one in found.values():

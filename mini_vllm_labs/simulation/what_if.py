@@ -21,8 +21,8 @@ def what_if(requests: Sequence[TimedRequest], config: EngineConfig, cost: CostMo
     """Serve the requests, in order of `arrival_time`, and return their times.
 
     It uses only `max_num_seqs`, `max_num_batched_tokens`, `long_prefill_token_threshold` and `enable_chunked_prefill`
-    of `config`. The prefix cache is off and memory is unlimited; the result's `peak_context_tokens` is the most K and V
-    held. Raises `ValueError` for a policy other than FCFS, requests out of order, or a prompt that can never be
+    of `config`. The prefix cache is off and memory is unlimited; the result's `peak_context_tokens` is the maximum of K
+    and V held. Raises `ValueError` for a policy other than FCFS, requests out of order, or a prompt that can never be
     admitted.
     """
     if config.policy != "fcfs":
@@ -79,8 +79,8 @@ class _WhatIf:
         longest = min(self.threshold, max(request.num_prompt_tokens for request in self.requests))
         if longest > self.config.max_num_batched_tokens:
             raise ValueError(
-                f"max_num_batched_tokens must be at least {longest}, what the longest prompt needs in one step because "
-                f"enable_chunked_prefill is False; got {self.config.max_num_batched_tokens}"
+                f"max_num_batched_tokens must be at least {longest}, because the longest prompt must fit in one step "
+                f"with enable_chunked_prefill=False; got {self.config.max_num_batched_tokens}"
             )
 
     def _step(self) -> None:

@@ -31,7 +31,7 @@ class LazyPrompt(Sequence[int]):
 
 @dataclass(frozen=True, slots=True)
 class SyntheticPrompt(LazyPrompt):
-    """`num_tokens` token ids that agree with a different prompt's exactly as far as the two share text.
+    """`num_tokens` token ids that agree with those of a different prompt exactly as far as the two share text.
 
     The first `num_shared_tokens` are the same in every prompt with the same `shared_prefix`. The rest belongs to a
     `conversation`, in which each turn begins with all tokens of the earlier turns.
@@ -45,7 +45,7 @@ class SyntheticPrompt(LazyPrompt):
     def __iter__(self) -> Iterator[int]:
         shared = min(self.num_shared_tokens, self.num_tokens)
         own = self.num_tokens - shared
-        # Shared parts have odd ids and own parts even ids, so they never agree.
+        # Shared parts have odd ids and private parts even ids, so they never match.
         return chain(repeat(2 * self.shared_prefix + 1, shared), repeat(2 * self.conversation, own))
 
     def scaled(self, factor: float) -> "SyntheticPrompt":
@@ -146,15 +146,15 @@ def _poisson(rng: random.Random, rate: float, count: int) -> Iterator[float]:
 
 
 def _bursts(rng: random.Random, rate: float, count: int) -> Iterator[float]:
-    """Draw gaps from a gamma distribution whose deviation is `BURSTINESS` times its mean."""
-    shape = 1 / BURSTINESS**2  # the deviation of a gamma distribution is its mean / sqrt(shape)
+    """Draw gaps from a gamma distribution whose standard deviation is `BURSTINESS` times its mean."""
+    shape = 1 / BURSTINESS**2  # the standard deviation of a gamma distribution is its mean / sqrt(shape)
     return _arrivals(lambda: rng.gammavariate(shape, 1 / shape), rate, count)
 
 
 def _arrivals(gap: Callable[[], float], rate: float, count: int) -> Iterator[float]:
     time = 0.0
     for _ in range(count):
-        yield time / rate  # gaps are drawn at rate 1, so that every rate has the same requests
+        yield time / rate  # the gaps are drawn for rate 1, so every rate gets the same requests
         time += gap()
 
 

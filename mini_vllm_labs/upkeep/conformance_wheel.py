@@ -25,14 +25,14 @@ SETTINGS = Path(__file__).with_suffix(".toml")
 
 
 def build(folder: Path, releases: Sequence[str] = tuple(FILES), kinds: Sequence[str] = (*KINDS, *DRAWN)) -> Path:
-    """Build the wheel into a folder and return its path. Raises `ValueError` with setuptools' words if that fails."""
+    """Build the wheel into a folder and return its path. Raises `ValueError` with setuptools' message if that fails."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
         lay_out(Path(place), releases, kinds)
         command = [sys.executable, "-c", BUILD, str(folder.resolve())]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ValueError(f"setuptools built no wheel: {done.stderr.strip()[-500:]}")
+        raise ValueError(f"setuptools did not build a wheel: {done.stderr.strip()[-500:]}")
     return folder / done.stdout.split()[-1]
 
 

@@ -31,7 +31,7 @@ from mini_vllm_labs.pictures.policy_comparison.comparison import BY_GUESSES
 TOUR = "00_tour"
 POLICIES = "09_policies"
 IN_VLLM = "14_your_scheduler"
-BENCH_SETTINGS = (  # settings of the notebook's questions, as the bench serves them
+BENCH_SETTINGS = (  # settings of the notebook's questions, in the form in which the bench serves them
     PolicyComparison(prediction_sigma=2, policies=(BY_GUESSES,)),
     PolicyComparison(workload="chat"),
 )
@@ -45,12 +45,12 @@ Lines = dict[str, str]
 
 
 def record_notebook(path: Path) -> Lines:
-    """Return the records, key to JSON, of a notebook's runs and of the settings its knobs can reach."""
+    """Return the records (key to JSON) of a notebook's runs and of the settings that its knobs can reach."""
     lines: Lines = {}
 
     def recorded(function: Callable[..., Any], *arguments: object, **how: object) -> object:
         if function is play_with_lines:
-            function = play_workload  # learners get these records, which must not contain the reference's lines
+            function = play_workload  # learners get these records, so they must not contain lines of the reference
         value, line = outcome(function, arguments)
         if function.__name__ != "measure":  # its times depend on this machine
             lines[key_of(function, arguments)] = line()
@@ -111,7 +111,7 @@ def knob_settings(config: EngineConfig) -> Iterator[EngineConfig]:
             chosen["max_num_batched_tokens"] = config.max_model_len
         for slider, values in SLIDERS.items():
             for value in values:
-                with contextlib.suppress(ValueError):  # settings that the engine refuses need no record
+                with contextlib.suppress(ValueError):  # settings that the engine rejects need no record
                     yield replace(config, **chosen | {slider: value})
 
 

@@ -73,7 +73,7 @@ def of_hints(data: Any) -> Iterator[str]:
 
 
 def texts_of(path: Path, is_of_a_lab: bool) -> Iterator[Text]:
-    """Yield the texts of a file, none for a kind of file without sentences."""
+    """Yield the texts of a file; a file of a kind without sentences yields none."""
     text = path.read_text(encoding="utf-8")
     match path.suffix:
         case ".py":
@@ -90,7 +90,7 @@ def texts_of(path: Path, is_of_a_lab: bool) -> Iterator[Text]:
 
 
 class Sentence(NamedTuple):
-    """A sentence, its kind of text and its file. `is_first` holds for the first one of a docstring."""
+    """A sentence, its kind of text and its file. `is_first` is true for the first sentence of a docstring."""
 
     kind: str
     path: str
@@ -110,7 +110,7 @@ def sentences(*places: str) -> Iterator[Sentence]:
 
 
 def draw(found: Iterable[Sentence], number: int, day: date) -> list[Sentence]:
-    """Return up to `number` sentences of each kind, the same for the same day."""
+    """Return up to `number` sentences of each kind, the same ones on the same day."""
     of_kinds = groupby(sorted(set(found)), key=lambda one: one.kind)
     pools = [list(of_kind) for _, of_kind in of_kinds]
     return [one for pool in pools for one in random.Random(str(day)).sample(pool, min(number, len(pool)))]

@@ -1,7 +1,7 @@
-"""`python -m mini_vllm_labs.upkeep.tested_packages`: name the packages that the wheel's extra `tested` pins.
+"""`python -m mini_vllm_labs.upkeep.tested_packages` prints the packages that the wheel's extra `tested` pins.
 
 They are what a learner needs on every platform, directly or indirectly. The list is a file, because a build of the
-wheel, in an environment with nothing but setuptools, cannot ask packages for their requirements.
+wheel runs in an environment with only setuptools, which cannot read packages' requirements.
 """
 
 import tomllib
@@ -24,7 +24,7 @@ PLATFORMS = tuple(
 def tested(needed: Iterable[str], pins: Iterable[str]) -> list[str]:
     """Return the pinned packages that every platform needs.
 
-    Raises `importlib.metadata.PackageNotFoundError` if one is not installed: its requirements are then unknown.
+    Raises `importlib.metadata.PackageNotFoundError` if one is not installed, because its requirements are then unknown.
     """
     pinned = {canonicalize_name(name): name for name in (pin.partition("==")[0] for pin in pins)}
     found, left = set[tuple[NormalizedName, frozenset[str]]](), [Requirement(text) for text in needed]

@@ -1,7 +1,7 @@
 """Write `docs/what-a-year-changed.md`, and the boxes of the handouts, from the rules of each release of vLLM.
 
-A box is a quotation that begins with "**Changed**" and names its rule. A handout may move a box, and the next run
-renews it there. Run it as `python -m mini_vllm_labs.upkeep.what_changed`.
+A box is a quotation that begins with "**Changed**" and names its rule. A handout may move a box; the next run updates
+it there. Run it as `python -m mini_vllm_labs.upkeep.what_changed`.
 """
 
 import re
@@ -12,7 +12,7 @@ from mini_vllm.release_rules import RELEASES, SETTINGS, change, rules
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "what-a-year-changed.md"
-HANDOUTS = {  # phase whose handout teaches a rule
+HANDOUTS = {  # the phase whose handout teaches a rule
     "whole_sequence_must_fit": 1,
     "freed_without_content_first": 2,
     "loop_survives_self_preemption": 3,
@@ -61,7 +61,8 @@ def page() -> str:
 
 def box(name: str) -> str:
     """Return the box of a rule as Markdown."""
-    text = f"**Changed** (`{name}`). {change(name)}".replace(" #", "\xa0#")  # a line that begins with # is a heading
+    # a line that begins with # would be a heading
+    text = f"**Changed** (`{name}`). {change(name)}".replace(" #", "\xa0#")
     lines = textwrap.wrap(text, 118, break_long_words=False, break_on_hyphens=False)
     return "".join(f"> {line}\n" for line in lines).replace("\xa0", " ")
 
@@ -72,7 +73,7 @@ def handout(phase: int) -> Path:
 
 
 def with_boxes(text: str, phase: int) -> str:
-    """Renew the boxes of a handout. A missing box is added before the tasks."""
+    """Update the boxes of a handout. A missing box is added before the tasks."""
     text = BOX.sub(lambda found: box(found[1]), text)
     taught = [name for name, place in HANDOUTS.items() if place == phase and f"(`{name}`)" not in text]
     boxes = "\n".join(map(box, taught))

@@ -1,3 +1,3 @@
-"""The viva: questions about a learner's own files and run, whose right answers are computed by running them."""
+"""The viva: questions about a learner's own files and run; running them gives the right answers."""
 
 NUM_QUESTIONS = 8

@@ -1,4 +1,4 @@
-"""Finds small changes of a learner's file: a line that is deleted, an operator that is another."""
+"""Finds small changes to a learner's file: a deleted line, or a replaced operator."""
 
 import ast
 from collections.abc import Collection, Iterator
@@ -22,23 +22,23 @@ class Change:
 
 
 def deletions(phase: int, text: str, lines: Collection[int]) -> Iterator[Change]:
-    """Yield the file without one of these lines, each of which holds a whole statement."""
+    """Yield the file without one of these lines, each of which contains a whole statement."""
     rows = text.splitlines()
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, DELETED) or node.lineno != node.end_lineno or node.lineno not in lines:
             continue
         if rows[node.lineno - 1].strip() != ast.get_source_segment(text, node):
-            continue  # a docstring, a statement after a semicolon, a line with a comment at its end
+            continue  # accepts no docstring, no statement after a semicolon, and no line that ends with a comment
         row = rows[node.lineno - 1]
         text_without = replaced(rows, node.lineno, len(row) - len(row.lstrip()), len(row), "pass")
         yield Change(phase, node.lineno, row.strip(), "pass", text_without)
 
 
 def swaps(phase: int, text: str, lines: Collection[int]) -> Iterator[Change]:
-    """Yield the file with one operator, `and`, `or`, `min` or `max` on these lines swapped for its twin."""
+    """Yield the file with one operator, `and`, `or`, `min` or `max` on these lines replaced by its counterpart."""
     rows = text.splitlines()
     for line, start, end in places_of_words(ast.parse(text)):
-        # `ast` counts bytes, so a line must have plain characters.
+        # `ast` counts bytes, so a line must be plain ASCII.
         if line in lines and rows[line - 1].isascii() and (old := rows[line - 1][start:end].strip(" ()")) in TWINS:
             new = rows[line - 1][start:end].replace(old, TWINS[old])
             yield Change(phase, line, old, TWINS[old], replaced(rows, line, start, end, new))

@@ -1,4 +1,4 @@
-"""Draws the eight questions of a viva by a seed, from runs of a learner's files."""
+"""Draws the eight questions of a viva with a seed, from runs of a learner's files."""
 
 from collections.abc import Sequence
 from random import Random
@@ -12,11 +12,12 @@ from mini_vllm_labs.viva.runs import Played, RunPlayer, first_change, whole_deci
 from mini_vllm_labs.viva.sheet import Sheet, VivaQuestion
 
 LEAST_KINDS = 4
-LEAST_ANSWERS = 3  # so a guess is right in at most a third of the cases, however much is known of the run
+# so that a guess is right in at most a third of the cases, however much the learner knows about the run
+LEAST_ANSWERS = 3
 
 
 def make_sheet(files: Files, seed: int, requests: int = 8) -> Sheet:
-    """Draw a sheet. Raises `ValueError` if the files' run fails, is wrong, or has too few questions."""
+    """Draw a sheet. Raises `ValueError` if the run of the files fails, is wrong, or gives too few questions."""
     with RunPlayer(seed, requests) as player:
         base = player.play(files, watched=True)
         require_right(files, base, player)
@@ -26,7 +27,7 @@ def make_sheet(files: Files, seed: int, requests: int = 8) -> Sheet:
     if len(found) < NUM_QUESTIONS or num_kinds < LEAST_KINDS:
         raise ValueError(
             f"a run of {len(base.steps)} steps is too short: it has {len(found)} questions of {num_kinds} kinds; "
-            f"take more than {requests} requests, or another seed"
+            f"increase requests above {requests}, or change the seed"
         )
     return Sheet(seed, requests, setup_of(base, seed, requests), files.digests, base.rows, found)
 
@@ -47,20 +48,22 @@ def setup_of(base: Played, seed: int, requests: int) -> list[str]:
 
 
 def require_right(files: Files, base: Played, player: RunPlayer) -> None:
-    """Raise `ValueError` unless the run ended well and, where there is a reference, decided as that does."""
+    """Raise `ValueError` unless the run ended well and, if there is a reference, made the same decisions."""
     if base.problem:
-        raise ValueError(f"no viva about a run that fails: in step {len(base.steps)}, {base.problem}")
+        raise ValueError(f"a viva needs a run without errors, but in step {len(base.steps)}, {base.problem}")
     if solutions_exist():
         reference = player.play(files, lineup=files.lineup.replace("starter", "solution"))
         wrong = first_change(base, reference, whole_decision)
         if wrong is not None:
-            raise ValueError(f"no viva about a run that breaks the rules: step {wrong} is wrong (mini-vllm oracle)")
+            raise ValueError(
+                f"a viva needs a run that obeys the rules, but step {wrong} is wrong (see mini-vllm oracle)"
+            )
 
 
 def drawn(kinds: Sequence[Sequence[VivaQuestion]], rng: Random, number: int = NUM_QUESTIONS) -> list[VivaQuestion]:
-    """Draw questions of as many kinds as possible. The right answer is drawn first, then a question with it.
+    """Draw questions of as many kinds as possible. The right answer is drawn first, then a question that has it.
 
-    So no answer is more probable because it is more frequent in the run.
+    So no answer is more probable only because it is frequent in the run.
     """
     usable = [kind for kind in kinds if len({one.sameness for one in kind}) >= LEAST_ANSWERS]
     found = list[VivaQuestion]()

@@ -1,4 +1,4 @@
-"""Reads the files that a viva is about, and says in one sentence why there can be none."""
+"""Reads the files that a viva is about, and explains in one sentence why there can be no viva."""
 
 import ast
 import hashlib
@@ -13,13 +13,13 @@ from mini_vllm_labs.runs.sandbox.imports import refused_import
 from mini_vllm_labs.runs.sandbox.source_text import complaint_about_content
 from mini_vllm_labs.runs.starter_status import lab_folder, unwritten_in
 
-PHASES = range(1, 6)  # the runner of phase 6 decides nothing
+PHASES = range(1, 6)  # the runner of phase 6 makes no decisions
 OWN_FILE = re.compile(r"(?:.*[^a-zA-Z])?(?:phase|starter)_?(\d+)(?!\d).*\.py", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Files:
-    """The text of each written phase from 1 to 5 that can run together, and the phases whose file began with a BOM."""
+    """The text of each written phase from 1 to 5 that can run, and the phases whose file had BOMs."""
 
     texts: Mapping[int, str]
     with_bom: Collection[int] = ()
@@ -46,11 +46,11 @@ class Files:
 def read_files(folder: Path = CHECKOUT) -> Files:
     """Read starters from a checkout, its `labs`, or a folder of files such as `phase1.py`.
 
-    Raises `ValueError` if there is none, one is unreadable, or phase 1 is not written.
+    Raises `ValueError` if there is no file, one is unreadable, or phase 1 is not written.
     """
     paths = {phase: path for phase in PHASES if (path := path_of(folder, phase)) is not None}
     if not paths:
-        raise ValueError(f"{folder} has no starter of phases 1 to 5: name a folder with labs/ or phase1.py in it")
+        raise ValueError(f"{folder} has no starter of phases 1 to 5: name a folder that contains labs/ or phase1.py")
     texts, unwritten, with_bom = dict[int, str](), dict[int, list[str]](), set[int]()
     for phase, path in paths.items():
         content = path.read_bytes()
@@ -66,7 +66,7 @@ def read_files(folder: Path = CHECKOUT) -> Files:
             with_bom |= {phase} if content.startswith(BOM_UTF8) else set()
     if 1 not in texts:
         missing = unwritten[1][0] if 1 in unwritten else "Phase 1"
-        raise ValueError(f"no viva yet, because a run needs phase 1: {missing} is not written")
+        raise ValueError(f"a viva needs phase 1 for its run, but {missing} is not written")
     if 2 not in texts:
         texts.pop(4, None)  # a prefix cache shares blocks
     return Files(texts, with_bom)

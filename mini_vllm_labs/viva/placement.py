@@ -1,6 +1,6 @@
-"""The placement: twelve questions about runs of the reference, and the phase to begin with.
+"""The placement: twelve questions about runs of the reference, which give the phase to start with.
 
-`placement.json` has the questions, because a student edition has no reference to run.
+`placement.json` contains the questions, because a student edition has no reference to run.
 `python -m tests.viva.record_placement` runs the reference and writes the file.
 """
 
@@ -21,12 +21,12 @@ from mini_vllm_labs.viva.runs import Played, RunPlayer
 from mini_vllm_labs.viva.sheet import VivaQuestion
 
 FILE = Path(__file__).with_name("placement.json")
-TOPICS = {"tokens and chunks": 1, "blocks": 2, "preemption": 3}  # each with the phase that teaches it
+TOPICS = {"tokens and chunks": 1, "blocks": 2, "preemption": 3}  # each with the phase that teaches the rule
 NUM_EACH = 4
 LEAST_RIGHT = 3
 NUM_SHEETS = 4
 NUM_RUNS, REQUESTS = 8, 8
-LINEUP = "solution:1-3,solution:5"  # a prefix cache would need a question about hits
+LINEUP = "solution:1-3,solution:5"  # with a prefix cache, questions about hits would be needed
 
 
 def recorded() -> list[list[VivaQuestion]]:
@@ -55,8 +55,8 @@ def make_sheets() -> str:
 
 
 def questions(run: Played, lengths: dict[str, int], rng: Random) -> Iterator[VivaQuestion]:
-    """Yield the questions about a run whose prompts have these lengths; every right answer is the run's."""
-    known = dict(lengths)  # tokens so far, with the generated ones
+    """Yield the questions about a run with prompts of these lengths; the run gives every right answer."""
+    known = dict(lengths)  # number of tokens so far, including generated ones
     size, budget = run.settings["block_size"], run.settings["max_num_batched_tokens"]
     limit, before = run.settings["long_prefill_token_threshold"], None
     for number, step in enumerate(run.steps):
@@ -130,7 +130,7 @@ def first_phase(asked: list[VivaQuestion], given: list[int | None]) -> int:
 
 
 def advice(phase: int) -> list[str]:
-    """Return the lines that say where to begin, and with whose phases before it."""
+    """Return the lines that tell the learner where to start, and whose phases to use before that."""
     lines = [f"Begin with phase {phase}, {PHASE_NAMES[phase - 1]}: labs/{lab_folder(phase)}/README.md"]
     if phase == 1:
         return lines

@@ -1,4 +1,4 @@
-"""Plays a run of given starters, changed or not, in a process that nothing else happens in."""
+"""Plays a run of given starters, original or changed, in a separate process."""
 
 import importlib
 import json
@@ -29,9 +29,9 @@ MEMORY_BYTES = 2 * 2**30
 
 
 def play(job: Mapping[str, Any]) -> Message:
-    """Return the steps of a run, its settings, what was seen in the files if `watched`, and why it ended early.
+    """Return a run's steps and settings, what was seen in the files if `watched`, and why it ended early.
 
-    A job has `texts` (phase to file), `lineup`, changed `settings` of the engine, `seed` and `requests`.
+    A job contains `texts` (phase to file), `lineup`, changed `settings` of the engine, `seed` and `requests`.
     """
     watch, steps, problem, settings = LineWatch(), list[Any](), "", dict[str, Any]()
     try:
@@ -56,7 +56,7 @@ def play(job: Mapping[str, Any]) -> Message:
 
 
 def plain(value: object) -> int | str | list[object]:
-    """Return a whole number of any type, or a numpy array, as Python's own, and anything else as text."""
+    """Return a whole number of any type, or a numpy array, as Python's own type, and anything else as text."""
     if isinstance(value, Iterable):
         return list(value)
     return int(value.numerator) if isinstance(value, Rational) and value.denominator == 1 else str(value)

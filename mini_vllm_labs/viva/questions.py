@@ -1,4 +1,4 @@
-"""The kinds of questions. Each finds candidates in runs, and every right answer is one that a run gave."""
+"""The kinds of questions. Each finds candidates in runs, and a run gives every right answer."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class Facts:
 
     @property
     def ran(self) -> dict[int, dict[int, int]]:
-        """For each phase, the lines that ran and the first step in which each did."""
+        """For each phase, the lines that ran, and the first step in which each did."""
         found: dict[int, dict[int, int]] = {phase: {} for phase in self.files.texts}
         for step, phase, line in self.base.seen["lines"]:
             found[phase].setdefault(line, step)
@@ -47,20 +47,20 @@ def gather(files: Files, base: Played, player: RunPlayer, rng: Random) -> Facts:
         found = {one.text: one for phase, text in files.texts.items() for one in changes(phase, text, lines[phase])}
         drawn = rng.sample(list(found.values()), min(limit, len(found)))
         runs = [(one, player.play(files.with_text(one.phase, one.text), {"check_invariants": False})) for one in drawn]
-        # How long an endless run goes on depends on the machine.
+        # The machine decides how long an endless run continues.
         return [(one, run) for one, run in runs if "OutOfTime" not in run.problem and "process" not in run.problem]
 
     facts.deleted = played(deletions, NUM_DELETED)
     facts.swapped = played(swaps, NUM_SWAPPED)
     for name, value in ((name, value) for name, values in SETTINGS.items() for value in values):
         run = player.play(files, {name: value})
-        if not run.problem:  # without phase 5, for example, a small budget holds no prompt
+        if not run.problem:  # for example, without phase 5 a small budget cannot hold a prompt
             facts.settings.append((name, base.settings[name], value, run))
     return facts
 
 
 def values(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
-    """Which number did a line read?"""
+    """Ask which number a line read."""
     different: dict[tuple[Any, ...], set[int]] = {}
     for _, *place, value, _ in facts.base.seen["values"]:
         different.setdefault(tuple(place), set()).add(value)
@@ -72,7 +72,7 @@ def values(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
 
 
 def stops(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
-    """Which line ended the plan of a step?"""
+    """Ask which line ended the plan of a step."""
     stopping = dict.fromkeys(line for _, line, _ in facts.base.seen["stops"])
     for step, line, lines in facts.base.seen["stops"]:
         others, more = [one for one in stopping if one != line], [one for one in lines if one not in stopping]
@@ -84,7 +84,7 @@ def stops(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
 
 
 def first_steps(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
-    """In which step did a line run first?"""
+    """Ask in which step a line first ran."""
     for phase, lines in facts.ran.items():
         for line, step in lines.items():
             if step > 1:
@@ -93,7 +93,7 @@ def first_steps(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
 
 
 def blocks(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
-    """How many blocks does a request hold?"""
+    """Ask how many blocks a request holds."""
     for step in facts.base.steps if 2 in facts.files.texts else ():
         for share in step["scheduled"]:
             text = f"How many blocks does {share['id']} hold once step {step['step']} is planned?"
@@ -102,17 +102,17 @@ def blocks(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
 
 
 def deleted_lines(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
-    """What is the first step that changes without a line?"""
+    """Ask which step changes first if a line is deleted."""
     for change, run in facts.deleted:
         step = first_change(facts.base, run)
-        if step:  # most lines are needed at once: step 0 would be a good guess
+        if step:  # step 0 would be a good guess, because the run uses most lines immediately
             place = facts.quoted(change.phase, change.line)
             text = f"Write `pass` for {place}. Which is the first step that changes or fails?"
             yield VivaQuestion("deletion", text, step, f"step {step}", run.around(step))
 
 
 def swapped_traces(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
-    """Which steps come from the file with another operator?"""
+    """Ask which steps come from the file with a replaced operator."""
     runs = [facts.base, *(run for _, run in [*facts.swapped, *facts.deleted]), *(run for *_, run in facts.settings)]
     for change, run in facts.swapped:
         step = first_change(facts.base, run)
@@ -122,7 +122,7 @@ def swapped_traces(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
         wrong = [one for one in others if is_long(one)]
         if not is_long(right) or len(wrong) < NUM_OPTIONS - 1:
             continue
-        # The learner's own run comes first: it shows what no change looks like.
+        # The learner's own run comes first, to show what it looks like without a change.
         own, *rest = wrong
         options = rng.sample([right, own, *distractors(right, own, rest, rng)], NUM_OPTIONS)
         place = facts.quoted(change.phase, change.line)
@@ -139,9 +139,9 @@ def is_long(text: str) -> bool:
 
 
 def distractors(right: str, own: str, rest: Sequence[str], rng: Random) -> Sequence[str]:
-    """Draw the other options of a choice, so that nobody finds the right one by comparing the options.
+    """Draw the other options of a choice, so that comparing the options does not reveal the right one.
 
-    The rank of the right one among them, by each feature, is drawn.
+    The rank of the right option among them, by each feature, is drawn at random.
     """
     drawn = [tuple(rng.sample(rest, NUM_OPTIONS - 2)) for _ in range(NUM_TRIED)]
     ranks = [rng.randrange(NUM_OPTIONS) for _ in features(right, [own])]
@@ -156,19 +156,19 @@ def distractors(right: str, own: str, rest: Sequence[str], rng: Random) -> Seque
 
 
 def features(option: str, options: Iterable[str]) -> tuple[int, ...]:
-    """Return what shows without the run: rows and first rows that options share, length, and failure."""
+    """Return the features of an option that need no run: rows and first rows shared with others, length, failure."""
     rows, others = option.splitlines(), [one.splitlines() for one in options]
     shared, starts = sum(len({*rows} & {*one}) for one in others), sum(rows[0] == one[0] for one in others)
     return shared, starts, len(option), rows[-1] == "it fails"
 
 
 def rank(value: int, others: Iterable[int], rng: Random) -> int:
-    """Return the place of a value among others; equal ones have a drawn order."""
+    """Return the position of a value among others; equal values have a random order."""
     return sum(other < value or (other == value and rng.random() < 0.5) for other in others)
 
 
 def tokens_under(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
-    """What would a request get under another setting?"""
+    """Ask how many tokens a request would get with a different setting."""
     for name, before, value, run in facts.settings:
         for step in range(1, min(len(run.steps), len(facts.base.steps))):
             for share in facts.base.steps[step]["scheduled"] + run.steps[step]["scheduled"]:
@@ -180,7 +180,7 @@ def tokens_under(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
 
 
 def ends_under(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
-    """When would a request end under another setting?"""
+    """Ask when a request would end with a different setting."""
     ends = ends_of(facts.base)
     for name, before, value, run in facts.settings:
         for request, step in ends_of(run).items():

@@ -1,4 +1,4 @@
-"""Runs a learner's files, as they are and changed, each in the sandbox, and compares what the runs decide."""
+"""Runs a learner's files, original and changed, each in the sandbox, and compares the decisions of the runs."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ class Played:
         return [row_of(step) for step in self.steps]
 
     def lines(self, start: int, stop: int) -> list[str]:
-        """Return the rows of some steps with their numbers, and that the run fails if it does so before `stop`."""
+        """Return the rows of some steps with their numbers, and the failure if the run fails before `stop`."""
         start = max(0, start)
         rows = [f"{number}: {row}" for number, row in enumerate(self.rows[start:stop], start=start)]
         return [*rows, "it fails"] if self.problem and stop > len(self.steps) else rows
@@ -46,7 +46,7 @@ class Played:
 
 
 def row_of(step: StepRecord) -> str:
-    """Return what a step decides, as in `r0 1, r5 8 · preempts r3 · ends r1 · 5 free`."""
+    """Return the decisions of a step, as in `r0 1, r5 8 · preempts r3 · ends r1 · 5 free`."""
     shares = ", ".join(f"{one['id']} {one['n']}" for one in step["scheduled"]) or "nothing"
     parts = [f"preempts {', '.join(one[0] for one in step['preempted'])}"] if step["preempted"] else []
     parts += [f"ends {', '.join(one[0] for one in step['finished'])}"] if step["finished"] else []
@@ -54,19 +54,22 @@ def row_of(step: StepRecord) -> str:
 
 
 def first_change(before: Played, after: Played, decision: Callable[[StepRecord], object] = row_of) -> int | None:
-    """Return the first step whose decision differs, or that one of the runs does not have; None if there is none."""
+    """Return the first step whose decisions differ or that only one of the runs has, or None."""
     both = zip_longest(before.steps, after.steps)
     differ = (one is None or other is None or decision(one) != decision(other) for one, other in both)
     return next((step for step, is_different in enumerate(differ) if is_different), None)
 
 
 def whole_decision(step: StepRecord) -> list[object]:
-    """Return all that a step decides, as the oracle compares it."""
+    """Return all decisions of a step, in the form in which the oracle compares them."""
     return [step[field] for field in COMPARED]  # type: ignore[literal-required]
 
 
 class RunPlayer:
-    """Plays runs of one workload in one process, which is replaced if a run ends it. A browser has no processes."""
+    """Plays runs of one workload in one process, and replaces the process if a run ends it.
+
+    A browser has no processes.
+    """
 
     def __init__(self, seed: int, requests: int) -> None:
         self._job = {"seed": seed, "requests": requests}
@@ -83,7 +86,7 @@ class RunPlayer:
     def play(
         self, files: Files, settings: Mapping[str, Any] | None = None, *, lineup: str = "", watched: bool = False
     ) -> Played:
-        """Return a run of these files with changed settings of the engine, or of a `lineup` without them."""
+        """Return a run of these files with changed settings of the engine, or a run of a `lineup` without them."""
         texts = {} if lineup else files.texts
         job = self._job | {"lineup": lineup or files.lineup, "settings": settings or {}, "watched": watched}
         found = self._ask(job | {"texts": texts})

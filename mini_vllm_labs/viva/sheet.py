@@ -1,4 +1,4 @@
-"""A viva's sheet: eight questions drawn by a seed, right answers, given ones and times."""
+"""A viva's sheet: eight questions drawn with a seed, right answers, given answers and times."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -9,10 +9,10 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class VivaQuestion:
-    """A question with its right answer: a whole number or, with `options`, the place of one of them from 1.
+    """A question with its right answer: a whole number, or the position (from 1) of one of the `options`.
 
-    `sameness` is what a guesser would have to know: equal for candidates with the same right answer. `shown` are
-    the steps of the run that has the answer.
+    `sameness` is what a guesser would need to know; it is equal for candidates with the same right answer. `shown`
+    contains the steps of the run that gives the answer.
     """
 
     kind: str
@@ -25,7 +25,7 @@ class VivaQuestion:
 
 @dataclass
 class Sheet:
-    """The questions about some files, which `digests` name, and what was answered so far, each after `seconds`."""
+    """The questions about some files, which `digests` identify, and the answers so far, each after `seconds`."""
 
     seed: int
     requests: int
@@ -45,7 +45,7 @@ class Sheet:
 
     @classmethod
     def from_json(cls, text: str) -> "Sheet":
-        """Read a sheet. Raises `ValueError` if the text is not one."""
+        """Read a sheet. Raises `ValueError` if the text is not a sheet."""
         try:
             values: dict[str, Any] = json.loads(text)
             if values.pop("version") != VERSION:
@@ -57,7 +57,7 @@ class Sheet:
             ]
             return cls(questions=asked, **values)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"not a sheet of `mini-vllm viva`: {error}") from None
+            raise ValueError(f"not a sheet from `mini-vllm viva`: {error}") from None
 
     def is_about_the_same(self, other: "Sheet") -> bool:
         """Return whether both have the same files, run, questions and right answers."""

@@ -15,11 +15,11 @@ Reads = dict[int, tuple[tuple[tuple[str, ...], ...], bool]]
 
 
 class LineWatch:
-    """Notes what the starters' lines did while its `with` block runs. Set `step` before each step.
+    """Records what the starters' lines did while its `with` block runs. Set `step` before each step.
 
-    `seen` has lists for JSON: `lines` [step, phase, line], the first time in each step; `values` [step, phase, line,
-    name, value, request id], of the whole numbers that such a line reads; `stops` [step, line, lines], the last line
-    of phase 1 before a plan is returned, and all its lines that ran.
+    `seen` contains lists for JSON. `lines` [step, phase, line] is the first time in each step. `values` [step, phase,
+    line, name, value, request id] are the whole numbers that a line reads. `stops` [step, line, lines] are the last
+    line of phase 1 before a plan is returned, and all its lines that ran.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class LineWatch:
             self._read[file] = reads_of("".join(linecache.getlines(file)))
         paths, is_return = self._read[file].get(line, ((), False))
         if phase == 1 and not is_return:
-            self._plan.pop(line, None)  # the order is that of the last time
+            self._plan.pop(line, None)  # in the order of the last time
             self._plan[line] = None
         if (self.step, phase, line) in self._known:
             return
@@ -76,7 +76,7 @@ class LineWatch:
 
 
 def reads_of(text: str) -> Reads:
-    """Return for each line of a file the names that it reads, and whether it is a `return`."""
+    """Return, for each line of a file, the names that it reads, and whether it is a `return`."""
     names: dict[int, dict[tuple[str, ...], None]] = {}
     returns = set[int]()
     for node in ast.walk(ast.parse(text)):

@@ -1,4 +1,4 @@
-"""`mini-vllm bench busy` on backends that are made up; its busy processes are real."""
+"""Tests `mini-vllm bench busy` on made-up backends; its busy processes are real."""
 
 import json
 import os

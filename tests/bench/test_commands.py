@@ -1,4 +1,4 @@
-"""All benchmarks at tiny sizes: record and text show the same sides, and bad input is refused with a message."""
+"""All benchmarks at tiny sizes: record and text show the same sides, and bad input is rejected with a message."""
 
 import json
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def figure(case: Case, side: str, name: str) -> float:
 
 
 def gains(figure_name: str, factor: float) -> Check:
-    """Return whether a feature's side has less of a figure, by a factor (below 1), or more."""
+    """Return whether a feature's side has a smaller (factor below 1) or larger figure by that factor."""
 
     def check(cases: list[Case]) -> bool:
         [case] = cases
@@ -126,7 +126,7 @@ def test_a_benchmark_runs_and_its_record_and_text_agree(
         assert all(f"{name} █" in text and case.spread(name) in text for name in case.sides)
         assert case.same_answers
         assert all(min(side.values) >= 0 for side in case.sides.values())
-    # Loading a small model chooses one thread, whatever was asked for.
+    # Loading a small model chooses one thread, whatever number was requested.
     assert 2 not in command or "threads: 2" in cases[0].title
     assert check(cases)
 
@@ -154,7 +154,7 @@ def test_a_benchmark_runs_and_its_record_and_text_agree(
         (("serve", "--base-url", "127.0.0.1:8000"), "base_url must be http://HOST:PORT"),
         (("router", "poems"), "poems"),
         (("gpu", "all"), "there is no part 'all'"),
-        (("gpu",), "needs an NVIDIA GPU, and torch finds none on this machine"),
+        (("gpu",), "needs an NVIDIA GPU, but torch finds none on this machine"),
         ((*PEER, "--peer-version", "0.14.0"), "must be one of the releases 0.13.0, 0.33.0"),
         (PEER, "`python -m mini_vllm_labs.upkeep.vllm_peer` makes one"),
     ],

@@ -1,4 +1,4 @@
-"""`mini-vllm bench gpu` without a GPU: what it says, its requests, its parts, the figures and the table."""
+"""`mini-vllm bench gpu` without a GPU: its messages, its requests, its parts, the figures and the table."""
 
 import json
 import sys
@@ -41,7 +41,7 @@ ROWS = dict.fromkeys(gpu.PARTS, "H100; torch 2.11.0, transformers 5.17.0, lineup
     "with a step in flight": "18,000 tokens/s, x1.20",
     "transformers' continuous batching": "4,000 tokens/s, x3.75 on mini-vLLM",
 }
-WRONG = {  # what makes which row wrong
+WRONG = {  # maps a change to the row that it makes wrong
     "texts equal to the CPU's": {"equal": {"equal": [19, 20]}},
     "sizes recorded as graphs": {"graphs": FIGURES["graphs"] | {"recorded": [1, 2]}},
     "largest difference of a logit": {"graphs": FIGURES["graphs"] | {"differences": {"1": 0.0, "2": 0.06}}},
@@ -95,7 +95,7 @@ CHILD = f"import subprocess; subprocess.run([{sys.executable!r}, '-c', 'import t
         ("print('loading'); print('{\"figures\": \"' + sys.argv[2] + '\"}')", 60, {"figures": "solution"}),
         ("raise ValueError('the GPU is gone')", 60, {"error": "ValueError: the GPU is gone"}),
         ("sys.exit(3)", 60, {"error": "exit code 3"}),
-        (CHILD, 1.5, {"error": "not done after 1.5 seconds"}),  # the process of a process also exits
+        (CHILD, 1.5, {"error": "not done after 1.5 seconds"}),  # a child of the process also exits
     ],
     ids=["figures", "error", "exit", "time"],
 )
@@ -127,7 +127,7 @@ def test_a_decode_step_reads_all_keys_once_in_each_layer() -> None:
 
 
 def test_texts_are_compared_and_both_engines_serve_at_a_temperature(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # and as it was, afterwards
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # and the same as before, afterwards
     assert equal("solution") == {"equal": [20, 20]}
     settings = BackendSettings(str(EMBEDDED_MODEL), kv_cache_tokens=1024)
     requests = [TimedRequest(0.0, str(n), [n + 7] * 40, 9) for n in range(3)]

@@ -1,4 +1,4 @@
-"""`mini-vllm bench int8` on backends that are made up; the embedded model's texts are really compared."""
+"""Tests `mini-vllm bench int8` on made-up backends; the embedded model's texts are really compared."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What all tests of the command line use."""
+"""Fixtures for all tests of the command line."""
 
 import pytest
 from typer.testing import CliRunner, Result

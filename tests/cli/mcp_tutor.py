@@ -1,4 +1,4 @@
-"""`mini-vllm tutor`, asked by the SDK's own client over stdio, in a student edition. (Extra `tutor`.)"""
+"""Calls `mini-vllm tutor` with the SDK's own client over stdio, in a student edition. (Extra `tutor`.)"""
 
 import asyncio
 import os

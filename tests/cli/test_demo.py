@@ -1,4 +1,4 @@
-"""`mini-vllm demo`: what its pictures and its lines show of a run in a pool that is too small."""
+"""Tests what `mini-vllm demo` shows of a run in a pool that is too small, in pictures and in lines."""
 
 import re
 
@@ -131,7 +131,7 @@ def test_what_the_fake_model_shows_depends_on_the_phases() -> None:
 
 
 def test_the_demo_ends_with_what_each_phase_changes_in_the_same_pool(mini_vllm: Commands) -> None:
-    """Phase 3 lets all requests end, phase 4 computes fewer tokens."""
+    """With phase 3 all requests end, and with phase 4 fewer tokens are computed."""
     shown = mini_vllm("demo", "--lineup", "solution:1-4", "--fake-model").output
     rows = {line.split()[0]: line.split()[1:] for line in shown.partition("phase by phase")[2].splitlines()[2:] if line}
     assert (rows["1-2"][1:], rows["1-3"][1]) == (["8", "-", "-"], "-")

@@ -1,4 +1,4 @@
-"""`mini-vllm generate`: text, JSON, and the settings that reach the engine or are refused."""
+"""`mini-vllm generate`: text, JSON, and the settings that reach the engine or are rejected."""
 
 import json
 import shutil

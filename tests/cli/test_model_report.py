@@ -1,4 +1,4 @@
-"""`mini-vllm info --model` says of every folder what a load says, and reads no weight."""
+"""`mini-vllm info --model` reports the same as loading about every folder, and reads no weights."""
 
 import shutil
 import subprocess
@@ -61,7 +61,7 @@ EXPECTED = {
 
 
 def told(mini_vllm: Commands, folder: Path) -> dict[str, str]:
-    """Return what `info` prints, or what it and a load say of a folder that both refuse."""
+    """Return what `info` prints, or what both it and loading say about a folder that both reject."""
     refused = ""
     try:
         load_model(str(folder))

@@ -1,4 +1,4 @@
-"""`mini-vllm parity`: what counts as a difference, what is out of scope, and which files are refused."""
+"""`mini-vllm parity`: what counts as a difference, what is out of scope, and which files are rejected."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ def named(name: str) -> dict[str, Any]:
 def test_the_public_traces_match_and_those_of_absent_electives_are_counted(
     mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That the replays agree, one by one, is what tests/engine/test_parity.py shows; here they are read and counted."""
+    """tests/engine/test_parity.py shows that the replays agree one by one; here they are read and counted."""
     monkeypatch.setattr("mini_vllm_labs.cli.parity.load", cache(load))
     monkeypatch.setattr(verdict, "compare", lambda *_: None)
     monkeypatch.setattr(verdict, "run_free_of_defects", lambda *_: None)

@@ -1,4 +1,4 @@
-"""Plain Llamas are shown only from JSON and headers: what is said about them is what transformers finds."""
+"""Plain Llamas are recognised from JSON and headers alone, and their facts are those that transformers finds."""
 
 import shutil
 import subprocess
@@ -73,7 +73,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def facts_are_equal(folder: Path) -> bool:
-    """Return whether a folder is plain, after comparing both ways to read it."""
+    """Return whether a folder is plain, after comparing the two ways to read it."""
     plain = read_plain_llama(str(folder))
     if plain is None:
         return False

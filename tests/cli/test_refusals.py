@@ -1,4 +1,4 @@
-"""Each command refuses what it cannot do, in words that name it, with exit code 2 and no traceback."""
+"""Each command rejects what it cannot do with a message that names it, exit code 2 and no traceback."""
 
 import shlex
 import sys

@@ -1,4 +1,4 @@
-"""`mini-vllm share`: a page that plays alone and says whose code ran; `bring`: a zip of the browser's lab, here."""
+"""`mini-vllm share`: a page that plays alone and names whose code ran; `bring`: a zip from the browser's lab."""
 
 import base64
 import gzip

@@ -1,4 +1,4 @@
-"""`mini-vllm simulate`, `calibrate` and `incidents`, which asks until it gets a knob and ends with the input."""
+"""`mini-vllm simulate`, `calibrate` and `incidents`, which asks until it gets a knob, and ends with the input."""
 
 import json
 import re
@@ -60,7 +60,7 @@ def test_why_names_what_bound_the_load_and_moves_the_setting(mini_vllm: Commands
 
 
 def test_a_calibration_is_written_checked_and_used(mini_vllm: Commands, tmp_path: Path) -> None:
-    """Whether the predictions are near enough is not tested here: that needs a quiet machine."""
+    """Whether the predictions are close enough is not tested here, because that needs a quiet machine."""
     path = str(tmp_path / "calibration.json")
     shown = mini_vllm("calibrate", "--requests", 4, "--check", "--rounds", 2, "--output", path, "--cpu-time").output
     shown = " ".join(shown.split())
@@ -75,7 +75,7 @@ run_incident = Incident.run
 
 @pytest.fixture(scope="module")
 def found() -> dict[tuple[str, int, Lineup], Runs]:
-    """The runs of a seed's incident with a lineup, computed once: they take a second and never differ."""
+    """The runs of a seed's incident with a lineup, computed once, because they take a second and never differ."""
     return {}
 
 

@@ -1,4 +1,4 @@
-"""`mini-vllm stages`: the table, the sentences, and where an unwritten phase ends it."""
+"""`mini-vllm stages`: the table, the sentences, and the end at an unwritten phase."""
 
 import json
 

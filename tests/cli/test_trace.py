@@ -75,7 +75,10 @@ def test_why_tells_each_request_and_step_also_from_a_file(mini_vllm: Commands, t
 
 def test_why_refuses_an_unknown_request_and_a_trace_without_reasons(mini_vllm: Commands) -> None:
     recorded = ("--read", PUBLIC_TRACES / "named.jsonl", "--name", "preempted_hits_its_own_blocks")
-    for options, message in ((("--request", "r99"), "no request 'r99'; it has r0, r1"), (recorded, "no reasons")):
+    for options, message in (
+        (("--request", "r99"), "no request 'r99'; its requests are r0, r1"),
+        (recorded, "no reasons"),
+    ):
         assert message in " ".join(mini_vllm("trace", "--why", *options, exit_code=2).stderr.split())
 
 
@@ -106,7 +109,7 @@ def test_a_file_that_is_no_trace_is_refused(mini_vllm: Commands, tmp_path: Path,
 
 @pytest.fixture
 def victims_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queue a preempted request after all others, which no FCFS engine may do."""
+    """Queue a preempted request after all others, which an FCFS engine must not do."""
     monkeypatch.setattr(FCFSRequestQueue, "prepend_request", FCFSRequestQueue.add_request)
 
 

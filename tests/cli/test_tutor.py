@@ -1,4 +1,4 @@
-"""What `mini-vllm tutor` gives an assistant, without its protocol (that is `mcp_tutor.py`)."""
+"""Tests what `mini-vllm tutor` gives an assistant, without its protocol (`mcp_tutor.py` tests that)."""
 
 from pathlib import Path
 

@@ -14,11 +14,11 @@ RANDOM = FOLDER / "traces/random.jsonl.gz"
 
 
 def recorded(fault: str = NO_FAULT, *files: Path) -> list[str]:
-    """Return the command of the engine that answers what was recorded."""
+    """Return the command of an engine that gives the recorded answers."""
     return [sys.executable, "-m", "tests.conformance.recorded_engine", fault, *map(str, files or [NAMED])]
 
 
 def suite(command: Sequence[str], options: Options) -> tuple[int, str]:
-    """Ask an engine; return the exit code and all that was said."""
+    """Run the suite on an engine; return the exit code and all output."""
     said: list[str] = []
     return run(command, options, said.append), "\n".join(said)

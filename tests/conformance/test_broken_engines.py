@@ -1,4 +1,4 @@
-"""An engine that breaks ends in a sentence with scenario and step, and the next scenario is played."""
+"""A broken engine is reported in a sentence with scenario and step, and the next scenario is played."""
 
 import json
 import re
@@ -22,7 +22,8 @@ BROKEN = tomllib.loads(Path(__file__).with_name("broken_answers.toml").read_text
 def test_a_broken_engine_is_a_sentence_and_the_next_scenario_is_played(fault: str) -> None:
     code, said = suite(recorded(fault), TWO)
     assert code == 1
-    said = said.replace("in step 4", "in step 3") if fault == "two lines" else said  # noticed with the next message
+    # noticed when the next message is sent
+    said = said.replace("in step 4", "in step 3") if fault == "two lines" else said
     assert BROKEN[fault] in said
     assert f", in step {STEP} of {FAULTY}" in said
     assert "1 of 2 scenarios asked" in said
@@ -64,15 +65,23 @@ def test_an_engine_that_always_breaks_does_not_take_forever() -> None:
         (
             recorded('hello {"has": ["telepathy"]}'),
             TWO,
-            "unknown capability 'telepathy': take plain, gates, preemption",
+            "unknown capability 'telepathy': choose from plain, gates, preemption",
         ),
         (recorded('hello {"has": "plain"}'), TWO, "'has' in the greeting must be a list of strings, got 'plain'"),
         (recorded('hello {"follows": "0.1"}'), TWO, "follows '0.1'; the releases here are 0.13.0, 0.33.0"),
         (["true"], TWO, "no greeting: the engine ended before it answered 'hello', with exit code 0"),
         (recorded(), Options(releases=["0.14.0"]), "unknown release '0.14.0': take 0.13.0, 0.33.0"),
         (recorded(), Options(kinds=["base"]), "unknown kind 'base': take plain, spec, async"),
-        (recorded(), Options(files=[NAMED], names=["x"]), "no scenario 'x' among the 64 chosen, such as budget_cap"),
-        (recorded(), Options(files=[NAMED], kinds=["lora"]), "no scenario of release 0.13.0, 0.33.0 and kind lora"),
+        (
+            recorded(),
+            Options(files=[NAMED], names=["x"]),
+            "no scenario 'x' is among the 64 chosen ones, such as budget_cap",
+        ),
+        (
+            recorded(),
+            Options(files=[NAMED], kinds=["lora"]),
+            "there are no scenarios of release 0.13.0, 0.33.0 and kind lora",
+        ),
         (recorded(), Options(files=[Path("no.jsonl")]), "no.jsonl cannot be read: No such file"),
         (recorded(), Options(timeout=0), "--timeout must be over 0 and at most 3600 seconds, got 0"),
         (recorded(), Options(jobs=0), "--jobs must be from 1 to 64, got 0"),
@@ -89,11 +98,11 @@ def test_a_bad_option_or_greeting_is_a_sentence(command: list[str], options: Opt
         (lambda line: line.pop("requests"), "'requests' is missing"),
         (
             lambda line: line["config"].update(version="9.9"),
-            "config.version is '9.9'; the releases known here are 0.13",
+            "config.version is '9.9', but the known releases are 0.13",
         ),
         (lambda line: line["trace"]["steps"][2].pop("evicted"), "'evicted' is missing"),
         (lambda line: line["events"].append({"step": 1, "add": "Z"}), "adds an unknown request"),
-        (lambda line: line.update(kind="odd"), "kind is 'odd'; the kinds known here are named, base, spec"),
+        (lambda line: line.update(kind="odd"), "kind is 'odd', but the known kinds are named, base, spec"),
         (lambda line: line.update(trace=[]), "list indices"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The example engines decide as vLLM 0.13.0, and the suite finds each of twelve wrong rules."""
+"""The example engines make the decisions of vLLM 0.13.0, and the suite detects each of twelve wrong rules."""
 
 import sys
 import tomllib
@@ -67,7 +67,7 @@ def test_each_wrong_rule_is_found(tmp_path: Path, rule: str) -> None:
     engine = tmp_path / "engine.mjs"
     engine.write_text(source.replace(right, wrong))
     options = Options(files=[NAMED], kinds=["plain"])
-    if rule.startswith("chunking off"):  # no named scenario shows the order of the two tests
+    if rule.startswith("chunking off"):  # no named scenario depends on the order of the two tests
         options = Options(files=[RANDOM], names=["random-base-030", "random-base-045"])
     code, said = suite([node(), str(engine)], options)
     assert code == 1, said

@@ -1,4 +1,4 @@
-"""The suite's own wheel runs in an environment that holds nothing else."""
+"""The suite's own wheel runs in an environment that contains nothing else."""
 
 import os
 import subprocess
@@ -22,11 +22,11 @@ def test_the_wheel_needs_nothing_else(tmp_path: Path) -> None:
     python = tmp_path / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
     install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", str(wheel)]
     subprocess.run(install, check=True, capture_output=True)
-    # The folder is for the engine's sake; -I keeps the suite from finding anything there.
+    # The engine needs the folder; -I keeps the suite from importing anything from it.
     command = [str(python), "-I", "-m", "vllm_scheduler_conformance"]
     for options, code, said in (
         (["--name", "budget_cap"], 0, "1 of 1 scenarios asked"),
-        (["--kind", "lora"], 2, "error: no scenario of release 0.13.0, 0.33.0 and kind lora is here"),
+        (["--kind", "lora"], 2, "error: there are no scenarios of release 0.13.0, 0.33.0 and kind lora"),
     ):
         asked = [*command, *options, "--", *recorded()]
         done = subprocess.run(asked, cwd=CHECKOUT, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""What a module shows to others, read from its source: names, signatures and docstrings."""
+"""Reads the public surface of a module from its source: names, signatures and docstrings."""
 
 import ast
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def is_public(name: str) -> bool:
 
 
 def surface(body: list[ast.stmt], prefix: str = "") -> dict[str, str]:
-    """Return every public name of a module or class body with what others can see of it."""
+    """Return every public name of a module or class body with everything that others can see of it."""
     names: dict[str, str] = {}
     for node in body:
         if isinstance(node, ast.FunctionDef):
@@ -42,7 +42,7 @@ def surface(body: list[ast.stmt], prefix: str = "") -> dict[str, str]:
 def function(node: ast.FunctionDef) -> str:
     decorators = "".join(f"@{ast.unparse(decorator)}\n" for decorator in node.decorator_list)
     returns = ast.unparse(node.returns) if node.returns else "?"
-    # A starter's `__init__` may explain what to keep; in a solution the body shows it.
+    # A starter's `__init__` may explain what to store; in a solution the body shows it.
     docstring = None if node.name == "__init__" else ast.get_docstring(node)
     return f"{decorators}({ast.unparse(node.args)}) -> {returns}\n{docstring}"
 
@@ -53,7 +53,7 @@ def targets(node: ast.Assign | ast.AnnAssign) -> list[str]:
 
 
 def declared_attributes(tree: ast.Module) -> set[str]:
-    """Return `Class.attribute` for what classes declare without a value, because `__init__` is to set it."""
+    """Return `Class.attribute` for attributes that classes declare without a value, because `__init__` sets them."""
     return {
         f"{node.name}.{name}"
         for node in tree.body

@@ -1,4 +1,4 @@
-"""The changelog has the form of Keep a Changelog, and the log of experiments has dates."""
+"""The changelog has the format of Keep a Changelog, and the log of experiments has dates."""
 
 import re
 from itertools import pairwise

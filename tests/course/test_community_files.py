@@ -1,4 +1,4 @@
-"""What strangers meet first: workflow, forms, hooks and root documents name commands and paths that exist."""
+"""The documents for newcomers (workflow, forms, hooks, root documents) name commands and paths that exist."""
 
 import re
 import shlex
@@ -70,7 +70,7 @@ def test_hooks_run_on_any_system_what_lint_runs() -> None:
 @pytest.mark.parametrize(
     ("message", "is_refused"),
     [
-        ("é" * 72 + "\n\n" + "The body may have longer lines. " * 9, False),  # a character of two bytes counts once
+        ("é" * 72 + "\n\n" + "The body may have longer lines. " * 9, False),  # a two-byte character counts once
         ("é" * 73, True),
         ("x" * 73 + "\n\nThe body says why.", True),
     ],

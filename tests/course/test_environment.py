@@ -1,4 +1,4 @@
-"""One list of dependencies: conda's file and the pins agree with `pyproject.toml`."""
+"""There is one list of dependencies: conda's file and the pins agree with `pyproject.toml`."""
 
 import re
 import tomllib

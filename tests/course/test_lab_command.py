@@ -1,4 +1,4 @@
-"""`lab.py`: which build of PyTorch it installs, git's hook, which tests run when, and what a lint error does."""
+"""Tests `lab.py`: which build of PyTorch it installs, git's hook, which tests run when, and a lint error's effect."""
 
 import os
 import re
@@ -64,7 +64,7 @@ def test_make_passes_its_variable_on() -> None:
 
 
 class Pip:
-    """Stands in for `subprocess.call`: notes each call of pip and fails those that the test names."""
+    """Stands in for `subprocess.call`: records each call of pip, and fails those that the test names."""
 
     def __init__(self, *failing: str) -> None:
         self.failing = failing

@@ -1,4 +1,4 @@
-"""Binder and Colab: what can be tested without them, which is all but their own machines."""
+"""Binder and Colab: tests everything that does not need their own machines."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""The recorded runs of phase 0 are what the reference does today."""
+"""The recorded runs of phase 0 equal what the reference does today."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ def tour() -> ChatRun:
 
 
 def test_the_tour_counts_as_computed_again_what_the_engine_counts(tour: ChatRun) -> None:
-    """The last token of a resumed request was sampled and never computed: it is computed for the first time."""
+    """The last token of a resumed request was sampled but never computed, so it is computed for the first time."""
     notebook = (OBSERVED.parents[1] / "notebooks" / "00_tour.ipynb").read_text(encoding="utf-8")
     step, resumed = next(
         (record["step"], share)

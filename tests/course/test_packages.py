@@ -1,4 +1,4 @@
-"""One list of packages: the import contracts. Other lists and editions agree with it."""
+"""There is one list of packages, the import contracts. Other lists and editions agree with it."""
 
 from pathlib import Path
 

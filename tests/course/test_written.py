@@ -1,4 +1,4 @@
-"""Which phases are written: read from the text of the starters, never by running them."""
+"""Finds which phases are written from the text of the starters, never by running them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A student edition to look at, and copies of it to write in."""
+"""A student edition for reading, and copies of it for writing."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ from mini_vllm_labs.classroom.student_edition.learner_folder import arranged
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Return this environment without a lineup and without what this pytest set, and with `more`."""
+    """Return this environment without a lineup and without variables that this pytest set, plus `more`."""
     return {k: v for k, v in os.environ.items() if k != "LAB_IMPL" and not k.startswith("PYTEST_")} | more
 
 
@@ -32,7 +32,7 @@ def without_solutions() -> str:
 
 
 def module_at(path: Path, name: str) -> ModuleType:
-    """Run a file as a module of a name that no other has."""
+    """Run a file as a module with a name that no other module has."""
     spec: Any = spec_from_file_location(name, path)
     module = sys.modules[name] = module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -57,7 +57,7 @@ def edition() -> dict[str, bytes]:
 
 @pytest.fixture(scope="session")
 def learners_files(edition: dict[str, bytes]) -> dict[str, bytes]:
-    """What `mini-vllm start` writes."""
+    """A folder that `mini-vllm start` has written."""
     return arranged(edition)
 
 
@@ -70,13 +70,13 @@ def student(edition: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def learner(student: Path, tmp_path: Path) -> Path:
-    """A copy to write in, without the model's weights."""
+    """A copy for writing, without the model's weights."""
     return Path(shutil.copytree(student, tmp_path / "learner", ignore=shutil.ignore_patterns("*.safetensors", "*.gz")))
 
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a plain `pip install` of the checkout builds."""
+    """Return what a plain `pip install` of the checkout builds."""
     folder = tmp_path_factory.mktemp("wheel") / "dist"
     options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", str(folder)]
     subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(CHECKOUT)], check=True)

@@ -1,4 +1,4 @@
-"""A new learner: an environment with nothing but the wheel, and an empty home directory."""
+"""A new learner: an environment with only the wheel, and an empty home directory."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from mini_vllm_labs.runs.starter_status import starter_path
 
 
 class NewLearner:
-    """An environment with nothing but the wheel and what it needs, and an empty home directory."""
+    """An environment with only the wheel and its requirements, and an empty home directory."""
 
     def __init__(self, place: Path) -> None:
         self.home, self.environment = place / "home", place / "env"
@@ -28,18 +28,18 @@ class NewLearner:
         self.pip("install", "--no-deps", "--no-index", str(wheel))
 
     def pip(self, *arguments: str) -> None:
-        """Let this environment's pip work on the learner's."""
+        """Let this environment's pip work on the learner's environment."""
         pip = [sys.executable, "-m", "pip", "--quiet", "--python", str(self.bin / "python")]
         subprocess.run([*pip, *arguments], check=True)
 
     def finds_our_packages(self) -> None:
-        """Let the learner's Python find the packages of this environment, after its own."""
+        """Let the learner's Python find the packages of this environment, after its own packages."""
         purelib = sysconfig.get_path("purelib", vars={"base": str(self.environment)})
         ours = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
         (Path(purelib) / "packages.pth").write_text("\n".join(ours), encoding="utf-8")
 
     def types(self, *command: str, at: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run a command in the folder, or `at` another place, with nothing of this environment."""
+        """Run a command in the folder, or `at` another place, without anything from this environment."""
         path = os.pathsep.join([str(self.bin), os.defpath])
         environment = {"HOME": str(self.home), "PATH": path, "COLUMNS": "100", **more}
         program = str(self.bin / command[0])
@@ -52,7 +52,7 @@ class NewLearner:
 
 
 def write_function(starter: Path, name: str, reference: Path) -> None:
-    """Put the reference's text of a function in the place of the starter's."""
+    """Replace the starter's text of a function with the reference's."""
     function = re.compile(rf"^def {name}\(.*?(?=^\S|\Z)", re.DOTALL | re.MULTILINE)
     written = function.search(reference.read_text(encoding="utf-8"))
     if written is None:

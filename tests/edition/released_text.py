@@ -17,7 +17,7 @@ LINEUP = re.compile(r"(?:starter|solution)(?::\d(?:-\d)?)?(?:,(?:starter|solutio
 
 @dataclass(frozen=True)
 class Command:
-    """A command line in a file: what is set before it, and its words."""
+    """A command line in a file: the variables set before it, and its words."""
 
     file: str
     environment: dict[str, str]

@@ -1,6 +1,6 @@
-"""The optional task in C: the reference without its body, and tests that run where a compiler is.
+"""The optional task in C: the reference without its body, and tests that run if there is a compiler.
 
-That the reference passes is among the first tests of `lab.py`.
+The first tests of `lab.py` check that the reference passes.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Learners who read from the start reach the first line of code early; hints appear only on request."""
+"""Learners who read from the start soon reach the first line of code; hints appear only on request."""
 
 import re
 import shutil
@@ -26,7 +26,7 @@ COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 def words_before(path: Path, mark: str) -> int:
-    """Return how many words of a file are read before a mark in it. Raises `ValueError` if the mark is not there."""
+    """Return how many words of a file precede a mark in it. Raises `ValueError` if the mark is not there."""
     before, found, _ = COMMENT.sub("", path.read_text(encoding="utf-8")).partition(mark)
     if not found:
         raise ValueError(f"{path} leads nowhere: {mark}")

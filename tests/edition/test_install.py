@@ -1,4 +1,4 @@
-"""pip adds and removes only the course's files in a shared environment, or refuses."""
+"""In a shared environment pip adds and removes only the course's files, or refuses."""
 
 import hashlib
 import json
@@ -39,7 +39,7 @@ OURS = (
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """Return what is in a folder: of a file its hash, of a folder nothing."""
+    """Return the contents of a folder: a hash for each file, and only the name of each folder."""
     return {
         str(path.relative_to(folder)): "" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
         for path in folder.rglob("*")
@@ -48,7 +48,7 @@ def tree(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NewLearner:
-    """An environment with files of others, and with the packages that the course needs."""
+    """An environment that contains files of others, and the packages that the course needs."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     learner = NewLearner(tmp_path)
     learner.finds_our_packages()
@@ -66,7 +66,7 @@ def install(learner: NewLearner, wheel: Path | None) -> None:
 
 
 def kernel(learner: NewLearner, name: str, code: str, at: Path) -> tuple[str, str]:
-    """Return what a kernel prints and what it says on stderr."""
+    """Return what a kernel prints to stdout and to stderr."""
     done = learner.types("python", "-c", KERNEL, name, code, at=at, PYTHONDONTWRITEBYTECODE="1")
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
@@ -123,9 +123,9 @@ def test_a_notebook_of_a_wheels_folder_runs_outside_mini_vllm_lab(others: NewLea
 @pytest.mark.parametrize(
     ("course", "build", "said"),
     [
-        ("edition", "wheel", "A student edition is not installed as a copy."),
-        ("edition", "sdist", "The sources are not packed"),
-        ("checkout", "sdist", "The sources are not packed"),
+        ("edition", "wheel", "A student edition cannot be installed as a copy."),
+        ("edition", "sdist", "The course has no source distribution"),
+        ("checkout", "sdist", "The course has no source distribution"),
         ("written", "wheel", "starters are not empty: phase 1 clamp."),
     ],
 )

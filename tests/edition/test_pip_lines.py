@@ -1,6 +1,6 @@
 """Every pip line of a text or an error is run in its place, on an index of empty wheels.
 
-It installs what it promises, and leaves the installation of the course as it is.
+It installs what it promises, and leaves the installation of the course unchanged.
 """
 
 import json
@@ -26,11 +26,11 @@ from tests.edition.released_text import ReleasedText, markdown_of, read
 
 LINES = (CHECKOUT / "constraints.txt").read_text(encoding="utf-8").split()
 PINS: dict[str, str] = {canonicalize_name(name): version for name, version in (line.split("==") for line in LINES)}
-OTHERS = {"torch": "2.15.0", "ray": "3.0"}  # newer than the tested ones, or from an example that is not tested
+OTHERS = {"torch": "2.15.0", "ray": "3.0"}  # newer than the tested versions, or from an example that is not tested
 ASKED = re.compile(r"\binstall_command\(([\"'](\w+)[\"'])?\)")
 EXTRA = re.compile(r"mini-vllm-labs\[(\w+)\]|extra [`'](\w+)[`']")
 FRESH = re.compile(r"\.whl|\binstall '?\.")  # a line that installs the course as learners do
-PRINTERS = {  # what may name pip in code, since a test here runs it; everything else calls `mini_vllm.installation`
+PRINTERS = {  # modules that may name pip, because a test here runs them; all others call `mini_vllm.installation`
     "mini_vllm_labs/cli/classroom/release.py",
     "mini_vllm/installation.py",
     "mini_vllm_labs/notebook/serving/notices.py",
@@ -47,7 +47,7 @@ print(json.dumps({it.metadata["Name"]: it.version for it in distributions()}))
 
 @pytest.fixture(scope="session")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of wheels with a name, a version and nothing else."""
+    """A folder of wheels that contain only a name and a version."""
     folder = tmp_path_factory.mktemp("index")
     for name, version in [*PINS.items(), *OTHERS.items()]:
         stem = f"{name.replace('-', '_')}-{version}"
@@ -94,7 +94,7 @@ class Place(NewLearner):
         )
 
     def says(self, function: str, *arguments: str, at: Path | None = None) -> str:
-        """Return what a function of `mini_vllm.installation` says here."""
+        """Return the result of a function of `mini_vllm.installation` here."""
         file = str(self.folder / "mini_vllm" / "installation.py")
         return self.types("python", "-c", ASK, file, function, *arguments, at=at).stdout.strip()
 
@@ -103,14 +103,14 @@ class Place(NewLearner):
         return {canonicalize_name(name): version for name, version in found.items()}
 
     def course(self) -> dict[str, str]:
-        """Return what would change if the course were installed anew, or in another way."""
+        """Return what would change if the course were installed anew, or in a different way."""
         (info,) = self.site.glob("mini_vllm_labs-*.dist-info")
         return {str(path): str(path.stat().st_mtime_ns) for path in [*info.iterdir(), self.bin / "mini-vllm"]}
 
 
 @pytest.fixture(scope="session", params=["checkout", "edition", "wheel"])
 def place(request: pytest.FixtureRequest, index: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """Where lines are printed: in a checkout, a student edition, and a folder that the wheel made."""
+    """The places where lines are printed: a checkout, a student edition, and a folder that the wheel made."""
     home = tmp_path_factory.mktemp(request.param)
     folders = {"checkout": CHECKOUT, "wheel": home / "home" / "my-labs"}
     made = Place(home, index, folders.get(request.param) or request.getfixturevalue("student"))
@@ -130,7 +130,7 @@ def extras(folder: Path) -> dict[str, list[Requirement]]:
 
 
 def asked(folder: Path) -> set[str]:
-    """Return the extras that the code of a folder tells people to install."""
+    """Return the extras whose installation the code of a folder recommends."""
     code = (path.read_text(encoding="utf-8") for name in PROGRAMS for path in folder.glob(f"{name}/**/*.py"))
     return {match[2] or "" for text in code for match in ASKED.finditer(text)}
 

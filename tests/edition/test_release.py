@@ -17,7 +17,7 @@ SECRETS = ("solutions/*.py", "tests/alternatives/*.diff", "tests/mutants/**/*.di
 FORBIDDEN = ("solutions", "tests", ".git", ".ci", ".venv", "__pycache__", ".hypothesis", "mutants", "alternatives")
 
 
-# Nothing of the solutions
+# It must contain nothing of the solutions.
 
 
 def long_lines(text: str) -> set[str]:
@@ -38,7 +38,7 @@ def test_no_file_of_solutions_tests_or_history(edition: dict[str, bytes]) -> Non
 
 
 def test_no_distinctive_line_of_a_solution_a_mutant_or_an_alternative(edition: dict[str, bytes]) -> None:
-    """Distinctive: longer than 40 characters, and in none of the starters, frame, tests and handouts."""
+    """A distinctive line has more than 40 characters and occurs in no starter, frame, test or handout."""
     public = set[str]()
     for folder in ("labs", "mini_vllm", "mini_vllm_labs/grading", "mini_vllm_labs/runs"):
         for path in (ROOT / folder).rglob("*"):
@@ -69,7 +69,7 @@ def test_the_starters_go_out_as_they_are(edition: dict[str, bytes]) -> None:
         assert edition[path.relative_to(ROOT).as_posix()] == path.read_bytes()
 
 
-# What it refuses
+# What the command refuses.
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_what_needs_the_solutions_stays_behind_in_a_handout() -> None:
     released = adapted("labs/README.md", handout.encode()).decode()
     assert released == "It is 3. And 4\nis more,\nand 5 too.\nDone.\n"
     for half in ("<!-- with solutions -->\n", "<!-- end -->\n"):
-        with pytest.raises(ReleaseError, match=r"labs/README\.md has a"):
+        with pytest.raises(ReleaseError, match=r"labs/README\.md has '<!-- with solutions -->' without"):
             adapted("labs/README.md", half.encode())
 
 

@@ -27,9 +27,9 @@ NOT_THERE = re.compile(
     r"\bthe reference(?! counts?\b)|\bteacher's\b"
 )
 NEEDS_THE_REFERENCE = ("release",)
-OF_THE_LAUNCHER = "start"  # of an installed course; tests/edition/test_wheel.py runs it
+OF_THE_LAUNCHER = "start"  # part of an installed course; tests/edition/test_wheel.py runs it
 OF_MAKE = re.compile(r"\bmake (?:lab|demo|test)\b|python lab\.py")
-STALLS = {  # the handouts say that these fail with an error
+STALLS = {  # the handouts say that these commands fail with an error
     "trace --lineup starter:1-2 --num-gpu-blocks 21"
 }
 
@@ -85,7 +85,7 @@ def test_every_command_of_ours_exists_with_its_options(commands: list[Command]) 
 
 
 def problem_with(command: Command) -> str | None:
-    """Return why the command line would be refused before anything runs, None if it would not."""
+    """Return why the command line would be rejected before anything runs, or None."""
     found: Any = typer.main.get_command(app)
     words = command.words[1:]
     if words[0] == OF_THE_LAUNCHER:
@@ -143,7 +143,8 @@ def test_every_graded_test_that_is_named_exists(place: Path, commands: list[Comm
 
 
 def test_make_and_python_find_what_they_are_to_run(place: Path, commands: list[Command]) -> None:
-    made = (path.read_text(encoding="utf-8") for path in place.glob("Makefile"))  # a started folder has none
+    # a started folder does not contain one
+    made = (path.read_text(encoding="utf-8") for path in place.glob("Makefile"))
     targets = {name for text in made for name in re.findall(r"^([a-z ]+):", text, re.MULTILINE)}
     lab = module_at(next(place.rglob("lab.py")), "released_lab")
     for command in commands:

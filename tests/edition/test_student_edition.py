@@ -1,4 +1,4 @@
-"""What a learner can do with the student edition and nothing else."""
+"""Tests what a learner can do with only the student edition."""
 
 import json
 import re

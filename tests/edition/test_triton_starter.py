@@ -1,4 +1,4 @@
-"""The optional task's starter: the reference without its bodies, and tests that run where triton is."""
+"""The optional task's starter: the reference without its bodies, and tests that run if triton is installed."""
 
 import ast
 import re
@@ -30,7 +30,7 @@ def test_the_starter_is_untouched_and_names_its_task() -> None:
 
 
 def graded(lineup: str, report: Path, tests: str = TESTS, checkout: Path = ROOT) -> list[ElementTree.Element]:
-    """Run the tests in a separate process: the interpreter is chosen when triton is imported."""
+    """Run the tests in a separate process, because the interpreter is chosen when triton is imported."""
     done = run(checkout, "pytest", tests, "-q", "-p", "no:cacheprovider", f"--junitxml={report}", LAB_IMPL=lineup)
     assert report.exists(), done.stdout + done.stderr
     return list(ElementTree.parse(report).iter("testcase"))

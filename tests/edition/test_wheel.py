@@ -78,7 +78,7 @@ def test_from_start_to_the_first_green_task(newcomer: NewLearner) -> None:
 
 
 def test_a_learner_who_opens_the_folder_sees_eight_entries_and_where_to_begin(newcomer: NewLearner) -> None:
-    """Also after the commands, the tests and an update have run in it."""
+    """This also holds after the commands, the tests and an update have run in it."""
     assert newcomer.types("python", "-m", "pytest", "-m", "task1_1", at=newcomer.folder / "labs").returncode == 1
     assert newcomer.types("mini-vllm", "start", "--update").returncode == 0
     seen = {path.name for path in newcomer.folder.iterdir() if not path.name.startswith(".")}
@@ -149,7 +149,7 @@ def test_a_killed_start_is_finished_by_the_next(newcomer: NewLearner, learners_f
         "    whole(target, content)\n"
         "folder.write_whole = dying\nstart.start_command([sys.argv[2]])\n"
     )
-    for files in ("0", "1", "300", str(len(learners_files) - 298)):  # the last one: before the last marker
+    for files in ("0", "1", "300", str(len(learners_files) - 298)):  # the part before the last marker
         done = newcomer.types("python", "-c", program, files, "killed", at=newcomer.home)
         assert done.returncode == -signal.SIGKILL
     assert newcomer.types("mini-vllm", "start", "killed", at=newcomer.home).returncode == 0
@@ -222,7 +222,7 @@ def test_an_update_brings_a_folder_of_ten_packages_to_one_and_keeps_the_starter(
 def test_an_update_of_a_flat_folder_hides_what_sets_up_and_keeps_all_that_is_the_learners(
     tmp_path: Path, edition: dict[str, bytes], learners_files: dict[str, bytes]
 ) -> None:
-    """Until then, `mini-vllm start` wrote the files of a repository, such as `lab.py` and `constraints.txt`."""
+    """Until that release, `mini-vllm start` wrote the files of a repository, such as `lab.py` and `constraints.txt`."""
     folder = tmp_path / "mine"
     start(folder, {**edition, "conftest.py": b"import pytest\n"})
     mine = {STARTER: b"my scheduler\r\n", ".hints_seen.json": b'{"1.1": 2}', ".watch.json": b"{}"}

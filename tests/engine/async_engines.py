@@ -25,7 +25,7 @@ PROMPTS = ["once upon a time", "the lamp", "a cup of tea and a cake", "once upon
 
 
 class FaultyRunner:
-    """Misbehaves for prompts with certain tokens: it never returns, or ends the process."""
+    """Misbehaves for prompts with certain tokens: it never returns, or exits the process."""
 
     NEVER_ENDS, EXITS = 201, 202
 
@@ -60,7 +60,7 @@ def opened(host: str) -> Iterator[AsyncLLM]:
 
 
 def require_idle(llm: AsyncLLM) -> None:
-    """Resume the engine; no request, no block, no piece of an output and no call may be left."""
+    """Resume the engine, and check that no request, block, piece of an output or call is left."""
     llm.resume()
     assert asyncio.run(llm.call(held)) == (0, 0, 63)
     if isinstance(llm._host, EngineProcess):

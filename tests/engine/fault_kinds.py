@@ -1,4 +1,4 @@
-"""Single faults of one part of a running engine: what a part answers or leaves behind when it errs once."""
+"""Single faults in one part of a running engine: what the part answers or leaves behind when it fails once."""
 
 import random
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from mini_vllm.core.request import RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 
 Call = Callable[..., Any]
-Spoil = Callable[[Scheduler, random.Random, Any], Any]  # what the part answered -> what it answers now
+Spoil = Callable[[Scheduler, random.Random, Any], Any]  # maps a part's real answer to a faulty one
 NOTHING = object()  # the fault did not apply to this call
 
 
@@ -148,7 +148,10 @@ KINDS = (
 
 
 def install(scheduler: Scheduler, kind: FaultKind, number: int, rng: random.Random) -> Callable[[], bool]:
-    """Let one call err: the first from the `number`-th on that it applies to. The function says whether it has."""
+    """Let one call fail: the first call from the `number`-th on to which the fault applies.
+
+    The function returns whether it applied.
+    """
     owner: Any = getattr(scheduler, kind.part) if kind.part else scheduler
     inner: Call = getattr(owner, kind.method)
     state = {"left": number, "fired": False}

@@ -1,4 +1,4 @@
-"""Random scenarios of everything that a step asks before it admits, in the format of the recordings; no recording."""
+"""Random scenarios for everything that a step checks before admission, in the format of the recordings."""
 
 import random
 from typing import Any
@@ -9,7 +9,7 @@ NUM_STEPS = 60
 
 
 def gate_scenario(seed: int) -> Scenario:
-    """Return a scenario in little memory; every seed draws which gates there are."""
+    """Return a scenario in little memory; the seed chooses its gates."""
     rng = random.Random(seed)
     block_size = rng.choice([2, 4, 8])
     max_model_len = block_size * rng.randint(4, 8)

@@ -9,11 +9,12 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 WATCHED = (str(ROOT / "mini_vllm"), str(ROOT / "solutions"))
-CHECKS = str(ROOT / "mini_vllm" / "core" / "invariants.py")  # only reads: at each of its lines the state is the same
+# it only reads, so the state is the same at each of its lines
+CHECKS = str(ROOT / "mini_vllm" / "core" / "invariants.py")
 
 
 class Interruption:
-    """Where the exception was raised: `function:line`, empty until then."""
+    """The place where the exception was raised, `function:line`; empty until then."""
 
     place = ""
 

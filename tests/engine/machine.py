@@ -54,10 +54,10 @@ class EngineMachine(RuleBasedStateMachine):
         self.max_model_len = config.max_model_len or 0
         self.engine = make_engine(config, "solution:1-5,solution:7-8,solution:11", record=record)
         draft_half_right(self.engine)
-        # What a free thread has done when a step is interrupted differs from run to run, so nothing could be replayed.
+        # At an interrupt, the progress of a free thread differs from run to run, so no run could be replayed.
         pace_runner(self.engine, late=late)
         self.faulty = install_faults(self.engine)
-        # Another request may have been given these blocks before the engine learns that the logits are unusable.
+        # Another request may already use these blocks when the engine learns that the logits are unusable.
         self.faulty.scribbles_over_unusable_logits = not config.async_scheduling
         self.spy = install_spy(self.engine)
         self.memory = MemoryCheck(self.engine, self.faulty.inner)
@@ -149,7 +149,7 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.engine.has_unfinished_requests())
     @rule(fault=st.sampled_from([*sorted(RAISES), "logits", "half", "before"]), pause=st.integers(0, 3))
     def step_with_a_fault(self, fault: Fault, pause: int) -> None:
-        """The step that applies a failed forward pass raises its fault; with a step in flight, a later step."""
+        """The step that applies a failed forward pass raises its fault; with a step in flight a later step does."""
         for _ in range(pause):
             self._step()
         self.faulty.fault, self.faulty.fired = fault, None
@@ -169,7 +169,7 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.engine.scheduler.requests and not self.config.async_scheduling)
     @rule(fault=st.sampled_from([None, "before", "half", "after", "logits"]), pick=st.integers(0, MAX_LIVE))
     def abort_in_flight(self, fault: Fault | None, pick: int) -> None:
-        """Abort a request during a forward pass that may fail: no uncomputed block stays in the prefix cache."""
+        """Abort a request during a forward pass that may fail; no uncomputed block may stay in the prefix cache."""
         requests = list(self.engine.scheduler.requests)
         request_id = requests[pick % len(requests)]
 
@@ -251,7 +251,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.spy.before_batch = None if self.config.async_scheduling else self.memory.note_hashes
 
     def _become_idle(self) -> None:
-        """Let the runner's thread finish what it has; only then does the cache hold what was planned."""
+        """Let the runner's thread finish its work, because only then does the cache contain what was planned."""
         if isinstance(self.engine, OverlappingEngine):
             for step in self.engine._in_flight:
                 step.result.exception()

@@ -1,4 +1,4 @@
-"""Wrappers of the fake model: one records every batch, one fails on demand; threads that compute early or late."""
+"""Wrappers of the fake model: one records every batch, one fails on demand; and threads that compute early or late."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -97,7 +97,7 @@ class FaultyRunner:
         return self._spoiled(batch, output, fault)
 
     def _scribble(self, batch: Sequence[ScheduledRequest]) -> None:
-        """Write garbage to every slot that this step was to fill, except in blocks that requests share."""
+        """Write garbage to every slot that this step should fill, except in blocks that requests share."""
         for row in batch:
             first = row.num_computed_tokens
             for position in range(first, first + row.num_scheduled_tokens):
@@ -155,7 +155,7 @@ def _replace(engine: LLMEngine, runner: ModelRunner) -> None:
 
 
 class LateFuture(Future[Any]):
-    """Computed when its result is asked for, after those that were started before it."""
+    """Computes when its result is requested, after the computations that started before it."""
 
     def __init__(self, ask: Callable[["LateFuture"], None]) -> None:
         super().__init__()
@@ -203,7 +203,7 @@ class LateThread(ThreadPoolExecutor):
 
 
 def pace_runner(engine: LLMEngine, *, late: bool) -> None:
-    """Let an engine's runner thread compute early or late, whatever else the machine does."""
+    """Let an engine's runner thread compute early or late, however busy the machine is."""
     if isinstance(engine, OverlappingEngine):
         thread = LateThread if late else EarlyThread
         engine.runner_thread._executor = thread(max_workers=1, thread_name_prefix="paced-runner")

@@ -1,4 +1,4 @@
-"""The whole state of an engine as plain values, to compare before and after, and the contents of its cache."""
+"""The whole state of an engine as plain values, for comparing before and after, and the contents of its cache."""
 
 from collections.abc import Callable
 from typing import Any
@@ -59,7 +59,7 @@ class MemoryCheck:
         for request in self._requests:
             for index, block_hash in enumerate(request.block_hashes):
                 tokens = request.all_token_ids[index * size : (index + 1) * size]
-                if len(tokens) == size:  # a stop string may have cut off the last tokens since
+                if len(tokens) == size:  # a stop string may have cut off the last tokens since then
                     self.tokens_of_hash[block_hash] = tokens
 
     def _noting(self, update: Callable[..., dict[str, list[int]]]) -> Callable[..., dict[str, list[int]]]:

@@ -15,7 +15,7 @@ def speculative_configs(draw: st.DrawFn) -> SpeculativeConfig:
 
 @st.composite
 def configs(draw: st.DrawFn) -> EngineConfig:
-    """Small engines whose pool is a little smaller or larger than what the longest request needs."""
+    """Small engines whose pool is slightly smaller or larger than the longest request needs."""
     max_model_len = draw(st.sampled_from([17, 24, 32]))
     block_size = draw(st.sampled_from([1, 2, 4, 8]))
     needed = cdiv(max_model_len - 1, block_size)

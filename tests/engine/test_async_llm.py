@@ -59,7 +59,7 @@ async def texts_at_once(llm: AsyncLLM) -> list[str]:
 
 
 def with_llm(work: Callable[[AsyncLLM], Awaitable[Result]], engine: LLMEngine) -> Result:
-    """Run a task on an engine and shut it down; all blocks must be free, and its thread gone."""
+    """Run a task on an engine and shut it down; all blocks must be free and its thread ended."""
 
     async def work_and_shut_down() -> Result:
         llm = AsyncLLM(engine)
@@ -103,7 +103,7 @@ def test_a_slow_reader_holds_one_output_and_misses_no_text(llm: AsyncLLM) -> Non
 
 @pytest.mark.parametrize("num_read", [None, 0, 1, 3])
 def test_a_reader_that_leaves_frees_its_blocks(llm: AsyncLLM, num_read: int | None) -> None:
-    """None: its task is cancelled before the request is added; 0: before its first output is read."""
+    """None means that its task is cancelled before the request is added; 0 means before its first output is read."""
 
     async def leave() -> None:
         llm.pause()  # an engine in a thread would end all 200 steps before the third output is read
@@ -158,7 +158,7 @@ def test_a_request_that_cannot_be_served_is_refused_and_others_go_on(llm: AsyncL
 
 def test_one_step_at_a_time(llm: AsyncLLM) -> None:
     async def step() -> str:
-        with pytest.raises(ValueError, match="not paused"):
+        with pytest.raises(ValueError, match="needs a paused engine"):
             await llm.step_once()
         llm.pause()
         await llm.step_once()
@@ -195,7 +195,7 @@ def test_many_calls_at_once_do_not_hold_up_the_next_step(monkeypatch: pytest.Mon
 
 
 def test_an_id_is_in_use_until_its_request_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader leaves during a step; the next request of the same id must not get the step's output."""
+    """A reader leaves during a step; the next request with the same id must not get the step's output."""
     engine, goes_on = build_engine(CONFIG, LINEUP), threading.Event()
     step = engine.step
 
@@ -248,7 +248,7 @@ def test_a_failing_step_ends_the_requests_in_it_and_no_others(monkeypatch: pytes
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), NotImplementedError("Phase 2, task 4")])
 def test_no_error_in_a_phase_ends_the_engines_thread(error: BaseException) -> None:
-    """Not even an error of the code that frees blocks, which runs again when the failed requests are ended."""
+    """This holds even for an error in the code that frees blocks, which runs again for the failed requests."""
     engine = build_engine(CONFIG, LINEUP)
 
     async def twice(llm: AsyncLLM) -> tuple[list[RequestOutput], str]:

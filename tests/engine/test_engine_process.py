@@ -1,4 +1,4 @@
-"""What an engine in a process adds to one on a thread: pickles, a pipe, and what becomes of processes."""
+"""Tests what an engine in a process adds: pickles, a pipe, and the fate of processes."""
 
 import asyncio
 import os
@@ -117,7 +117,7 @@ def echo(engine: LLMEngine, content: bytes) -> bytes:
 
 
 def test_messages_larger_than_the_pipe_cross_without_deadlock(llm: AsyncLLM) -> None:
-    """Calls and answers of 4 MB from several threads at once: neither end waits for the other."""
+    """Calls and answers of 4 MB from several threads at the same time: neither end may wait for the other."""
     contents = [bytes([number]) * 4_000_000 for number in range(4)]
 
     def ask(content: bytes) -> bool:
@@ -179,7 +179,7 @@ def test_a_step_that_does_not_end_is_seen_and_killed(monkeypatch: pytest.MonkeyP
             await outputs_of(llm.generate(PROMPTS[1], SamplingParams(), "b", timeout=0.05))
         waiting = asyncio.create_task(llm.call(held))
         await llm.shutdown(0.0)
-        host_of(llm)._reader.join(10)  # it has also reported the exit code of the killed process
+        host_of(llm)._reader.join(10)  # it has already reported the exit code of the killed process
         with pytest.raises(EngineDeadError, match="in a step"):
             await stuck
         assert "in a step" in llm.reason_of_death

@@ -1,4 +1,4 @@
-"""Environment variables: each is declared once, typed, and a wrong value names its variable."""
+"""Each environment variable is declared once, with a type, and a wrong value raises an error with its name."""
 
 import re
 
@@ -14,7 +14,7 @@ OF_OTHERS = {
     "PATH",
     "TRITON_INTERPRET",
     "SCHEDULER",
-}  # set for, or read from, a different program
+}  # variables set for a different program, or read from one
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_a_wrong_row_or_update_is_caught_even_without_the_checks() -> None:
 
 
 def serving_engine(**settings: Any) -> LLMEngine:
-    """Return an engine as it serves: without `check_invariants`, and checked about once in a hundred steps."""
+    """Return an engine as a server runs it: without `check_invariants`, and checked about once in a hundred steps."""
     engine = make_engine(small_config(check_invariants=False, **settings))
     ticks = count()
     engine.add_observer(PeriodicChecker(engine.scheduler, clock=lambda: next(ticks) / 100))
@@ -45,7 +45,7 @@ def raised_within(engine: LLMEngine, num_steps: int) -> InvariantError:
             engine.step()
         except InvariantError as error:
             return error
-    raise AssertionError(f"nothing was found in {num_steps} steps")
+    raise AssertionError(f"no fault was found in {num_steps} steps")
 
 
 def test_a_request_that_gets_no_token_is_named_while_others_run(monkeypatch: pytest.MonkeyPatch) -> None:

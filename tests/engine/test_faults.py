@@ -1,4 +1,4 @@
-"""A failing runner costs one step and nothing else; a stall raises an error instead of hanging."""
+"""A failing runner costs only one step; a stall raises an error instead of hanging."""
 
 from collections.abc import Callable
 from typing import Any, get_args

@@ -28,7 +28,7 @@ class EndlessRunError(AssertionError):
 
 
 class GateReplay(ScenarioReplay):
-    """A replay that checks the gates' own limits, and now and then fails a step that it has planned."""
+    """A replay that checks the gates' own limits, and occasionally fails a step that it has planned."""
 
     def __init__(self, scenario: Scenario, fault_seed: int | None = None) -> None:
         super().__init__(scenario, REFERENCE)
@@ -49,7 +49,7 @@ class GateReplay(ScenarioReplay):
             images = [self.requests[name].mm_features[i] for name, found in gate.scheduled.items() for i in found]
             assert sum(image.length for image in images) <= gate.budget
             assert gate.cache.num_free_slots >= 0
-            if not self.config.async_scheduling:  # otherwise the next step has already evicted
+            if not self.config.async_scheduling:  # otherwise the next step has already evicted it
                 assert self._contents_read(record) <= gate.cache.cached.keys()
         return record
 
@@ -97,7 +97,7 @@ def test_loads_in_little_memory_stall_if_the_rule_is_off(monkeypatch: pytest.Mon
 
 
 def replay_of_loads(*names: str, is_async: bool) -> GateReplay:
-    """Return a replay of equal requests of 12 tokens, one a step; 8 of the first are stored elsewhere."""
+    """Return a replay of equal requests of 12 tokens, one per step; 8 of the first are stored elsewhere."""
     scenario = gate_scenario(0)
     for gate in ("grammar", "lora", "encoder", "window"):
         scenario.line["config"].pop(gate, None)
@@ -181,7 +181,7 @@ def test_a_request_waits_for_its_grammar_and_nothing_waits_for_the_request() -> 
         ended: dict[str, Any] = {}
         while "free" not in ended:
             ended |= {output.request_id: output for output in engine.step() if output.finished}
-        engine.step()  # nothing to plan, but no stall
+        engine.step()  # there is nothing to plan, but the engine has not stalled
         assert list(ended) == ["free"]
         may_end.set()
         assert drain(engine)["constrained"].outputs[0].finish_reason == "length"
@@ -200,7 +200,7 @@ def test_a_grammar_that_cannot_be_compiled_ends_its_request_with_the_reason() ->
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_a_grammar_that_fails_before_its_request_exists_ends_it_with_the_reason(*, is_late: bool) -> None:
-    """It is compiled in another thread: the request may find its future done, and then waits for nothing."""
+    """It is compiled in another thread, so the request may find its future done, and then does not wait."""
     engine, grammar = engine_with(max_loras=1, async_scheduling=is_late), Future[Any]()
     grammar.set_exception(ValueError("more than 10,000 states"))
     engine.add_request("constrained", [1, 2, 3], SamplingParams(max_tokens=2))
@@ -221,7 +221,7 @@ def image_of(name: str, offset: int = 3) -> MultiModalFeatureSpec:
 
 
 def texts_of(names: tuple[str, ...], *, together: bool, **settings: Any) -> dict[str, list[int]]:
-    """Return what the fake model says to 16 equal tokens, of which the image of that name takes 6.
+    """Return what the fake model generates after 16 equal tokens, 6 of which belong to the image with that name.
 
     The image begins at token 3, and one earlier for each `<` in the name.
     """

@@ -1,4 +1,4 @@
-"""`LLM.get_metrics()`, what is logged, and the metrics of a request, on a clock that the test moves by hand."""
+"""`LLM.get_metrics()`, the log lines, and the metrics of a request, on a clock that the test moves."""
 
 import logging
 from dataclasses import replace
@@ -69,7 +69,7 @@ def test_accepted_drafts_are_a_vector_by_position() -> None:
 
 
 def test_without_statistics_the_error_says_how_to_get_them() -> None:
-    with pytest.raises(ValueError, match="disable_log_stats must be False"):
+    with pytest.raises(ValueError, match="get_metrics needs disable_log_stats=False"):
         LLM(config=CONFIG, lineup=parse_lineup("solution:1-5")).get_metrics()
 
 

@@ -1,4 +1,4 @@
-"""Interactions of the phases that no trace of vLLM decides, with hand-counted numbers; priorities that change."""
+"""Interactions of phases that no trace of vLLM covers, with hand-counted numbers; priorities that change."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Ctrl-C at every single line of every step of a small run: nothing is lost, nothing is output twice."""
+"""Raises Ctrl-C at every line of every step of a small run: no token may be lost or output twice."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +23,7 @@ NUM_STEPS = 6
 
 
 class Received:
-    """What the caller of an engine has got: the pieces of each text, and the requests that have ended."""
+    """What the caller of an engine has received: the pieces of each text, and the requests that have ended."""
 
     def __init__(self) -> None:
         self.texts = dict.fromkeys(REQUESTS, "")

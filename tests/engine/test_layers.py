@@ -1,4 +1,4 @@
-"""A scheduler has the layers that its config asks for, in this order, and no others."""
+"""A scheduler has the layers that its config requires, in this order, and no others."""
 
 from collections import Counter
 from typing import Any

@@ -86,9 +86,9 @@ def test_every_form_of_a_lineup_is_parsed(text: str, impls: list[Impl]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'' has no phases; write it as in 'starter:1-3'"),
-        ("teacher", "'teacher' has no phases"),
-        ("solution:1,starter", "'starter' has no phases"),
+        ("", "'' names no phases; write it like 'starter:1-3'"),
+        ("teacher", "'teacher' names no phases"),
+        ("solution:1,starter", "'starter' names no phases"),
         ("teacher:1", "an implementation is 'starter' or 'solution', got 'teacher'"),
         ("absent:1", "an implementation is 'starter' or 'solution', got 'absent'"),
         ("solution:", "'' is not a phase (1 to 14) or a range such as 1-3"),

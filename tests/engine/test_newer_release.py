@@ -1,4 +1,4 @@
-"""The rules of a release after 0.13.0: they change no text, and what a release does not know is refused."""
+"""The rules of a release after 0.13.0 change no text, and settings that a release does not support are rejected."""
 
 from typing import Any
 
@@ -46,11 +46,11 @@ def test_texts_are_equal_under_every_release(lineup: str, settings: dict[str, An
     ("settings", "refused"),
     [
         ({"vllm": "0.14.0"}, "vllm must be one of the releases 0.13.0, 0.33.0; got '0.14.0'"),
-        ({"watermark": 0.1}, "vLLM 0.13.0 does not know watermark, which is 0.1: it exists since 0.24"),
-        ({"scheduler_reserve_full_isl": True}, "vLLM 0.13.0 does not know scheduler_reserve_full_isl"),
+        ({"watermark": 0.1}, "vLLM 0.13.0 does not support watermark, which is 0.1: it exists since 0.24"),
+        ({"scheduler_reserve_full_isl": True}, "vLLM 0.13.0 does not support scheduler_reserve_full_isl"),
         (
             {"speculative_config": SpeculativeConfig(disable_eagle_block_drop=True)},
-            "vLLM 0.13.0 does not know disable_eagle_block_drop",
+            "vLLM 0.13.0 does not support disable_eagle_block_drop",
         ),
         ({"vllm": "0.33.0", "watermark": 1.0}, "watermark must be at least 0 and under 1, got 1.0"),
         (

@@ -1,4 +1,4 @@
-"""The asynchronous engine: different steps, the same tokens; and what phases 7 and 8 leave to no other phase."""
+"""The asynchronous engine takes different steps to the same tokens; tests features that only phases 7 and 8 have."""
 
 import gc
 import sys
@@ -50,7 +50,7 @@ DRAFTS = {
 
 @pytest.fixture
 def restless() -> Iterator[None]:
-    """Let the two threads take turns as often as Python can."""
+    """Let the two threads switch as often as Python can."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -98,7 +98,7 @@ def test_the_first_step_starts_and_the_second_one_applies_it() -> None:
     assert not engine.has_unfinished_requests()
     steps = engine.recorder.steps
     assert [step["update_of"] for step in steps] == [None, 0, 1, 2]
-    # Whatever step 2 samples, it is the third token: step 3 has nothing to plan.
+    # Whatever step 2 samples is the third token, so step 3 has nothing to plan.
     assert [step["total"] for step in steps] == [5, 1, 1, 0]
     assert [len(step["sampled"].get("A", [])) for step in steps] == [1, 1, 1, 0]
 
@@ -135,7 +135,7 @@ def test_without_the_setting_there_is_no_thread() -> None:
 
 @pytest.mark.parametrize("phases", ["1", "1-5"])
 def test_right_drafts_of_a_model_are_all_accepted(phases: str) -> None:
-    """The draft model is the target: only a token that it has not computed could make it guess wrong."""
+    """The draft model is the target, so only a token that it has not computed could make it guess wrong."""
     for seed in range(20):
         config = small_config(num_gpu_blocks=60, speculative_config=DRAFTS["model"])
         engine = make_engine(config, f"solution:{phases},solution:7")

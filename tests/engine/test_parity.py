@@ -23,7 +23,7 @@ REFERENCE = parse_lineup("solution:1-5,solution:7-9,solution:11-12")
 
 @pytest.fixture(scope="module")
 def scenarios_of_file() -> Iterator[dict[str, list[Scenario]]]:
-    """All recordings, only for this file: a gigabyte, through which the garbage collector would walk for seconds."""
+    """All recordings, only for this file: a gigabyte, which the garbage collector would traverse for seconds."""
     gc.disable()
     try:
         found = {file.name: list(read_scenarios(file)) for file in PUBLIC_FILES}

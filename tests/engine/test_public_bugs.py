@@ -1,4 +1,4 @@
-"""The oracle finds the first step in which two lineups differ, and the phase: bugs reported of other engines."""
+"""The oracle finds the first step in which two lineups differ, and the phase, for bugs reported in other engines."""
 
 from collections import defaultdict
 from importlib import import_module
@@ -47,9 +47,9 @@ def with_bug(name: str, lineup: str, monkeypatch: pytest.MonkeyPatch) -> tuple[L
 
 @pytest.fixture(scope="module")
 def with_one_defect() -> dict[str, list[Scenario]]:
-    """The recorded traces that show one defect of vLLM and no other, by the defect."""
+    """The recorded traces that show exactly one defect of vLLM, by that defect."""
     found = defaultdict[str, list[Scenario]](list)
-    for one in chain.from_iterable(map(read_scenarios, PUBLIC_FILES)):  # all of them together take a gigabyte
+    for one in chain.from_iterable(map(read_scenarios, PUBLIC_FILES)):  # running all of them takes a gigabyte of memory
         if len(one.defects) == 1:
             found[one.defects[0]].append(one)
     return found

@@ -1,4 +1,4 @@
-"""Every request that gets no token in a step has one reason, which is true of the code that ran."""
+"""Every request without a token in a step has one reason, which is true for the code that ran."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ def explained(scenario: Scenario) -> Iterator[tuple[dict[str, Any], ScenarioRepl
 @pytest.mark.parametrize("path", [*PUBLIC_FILES, *NEWER_FILES], ids=lambda path: path.name)
 def test_each_unfinished_request_has_a_share_or_a_reason(path: Path) -> None:
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
-        lines = [json.loads(line) for line in islice(file, 0, None, EVERY)]  # parsing all takes most of the time
+        lines = [json.loads(line) for line in islice(file, 0, None, EVERY)]  # parsing all traces takes most of the time
     for scenario in (Scenario({"defects": [], **line}) for line in lines):
         living: set[str] = set()
         for step, _ in explained(scenario):

@@ -1,4 +1,4 @@
-"""The given parser and automaton match what `re` matches, and name the place of what they do not know."""
+"""The given parser and automaton match the same words as `re`, and errors name what they do not support."""
 
 import random
 import re
@@ -104,7 +104,7 @@ PIECES = [*r"aab09-.é\n[](){}|*+?^$&~:,!P<>=i \ud_", "[a-c]", "[^a]", "{2}", "{
 
 
 def word_of(nfa: Nfa, rng: random.Random) -> str:
-    """Return a text that the automaton accepts, by a walk that ends where it may, sooner or later."""
+    """Return a text that the automaton accepts, from a random walk that stops at some accepting state."""
     position, text = START, bytearray()
     while not (position in nfa.ends and (rng.random() < 0.3 or not nfa.follows[position])):
         position = rng.choice(sorted(nfa.follows[position]))
@@ -137,7 +137,7 @@ def test_accepted_syntax_means_the_same_as_in_python() -> None:
     [("((((){1000}){1000}){1000}){1000}", 0), ("(a?){1000}", 999), ("(a*b*c*){300}", 9 * 299 + 6 * 300)],
 )
 def test_copies_that_may_be_empty_cost_no_more_than_others(regex: str, num_follows: int) -> None:
-    """Written out one by one the first takes years, and the others have hundreds of thousands of follows."""
+    """Written out one by one, the first takes years, and the others have hundreds of thousands of transitions."""
     nfa = build_nfa(parse_regex(regex))
     assert sum(map(len, nfa.follows[START + 1 :])) == num_follows
 

@@ -1,4 +1,4 @@
-"""Sessions on the fake model: no operation changes a token, forks share blocks, bad files are refused."""
+"""Sessions on the fake model: no operation changes a token, forks share blocks, bad files are rejected."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def num_computed(llm: LLM, first_step: int) -> int:
 def test_sessions_never_change_a_token(
     config: EngineConfig, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Each session is held to one long run: the fake model's text after all that was ever said in it."""
+    """Each session is compared with one long run, the fake model's text after everything in the session."""
     budget = 24 if config.enable_chunked_prefill else 256
     num_blocks = max(config.num_gpu_blocks or 0, 256 // config.block_size)
     config = replace(config, max_model_len=256, num_gpu_blocks=num_blocks, max_num_batched_tokens=budget)
@@ -165,7 +165,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def signed(content: dict[str, Any]) -> bytes:
-    """Return a file whose checksum is right, whatever is in it."""
+    """Return a file whose checksum is right, whatever its content."""
     content = {name: value for name, value in content.items() if name != "checksum"}
     return json.dumps(content | {"checksum": sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()}).encode()
 
@@ -196,7 +196,7 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], bytes], str]] = {
     "negative": (with_turn(output_token_ids=[-1]), "output_token_ids of turn 2"),
     "no numbers": (with_turn(output_token_ids=[1.0]), "output_token_ids of turn 2"),
     "a string": (with_turn(output_token_ids="123"), "output_token_ids of turn 2"),
-    "answer": (with_turn(answer=None), "question and answer of turn 2 must be texts"),
+    "answer": (with_turn(answer=None), "question and answer of turn 2 must be strings"),
     "mixed": (with_turn(question="why?"), "mixes a chat with plain text"),
 }
 

@@ -1,4 +1,4 @@
-"""Drafts change how many steps an answer takes, and nothing else; how many of them a request gets."""
+"""Drafts change only how many steps an answer takes; tests also how many drafts a request gets."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -77,7 +77,10 @@ def test_no_drafts_while_too_many_requests_decode() -> None:
 
 @pytest.mark.parametrize(("num_requests", "expected"), [(1, 4), (4, 2), (16, 1)])
 def test_the_more_requests_decode_the_fewer_drafts_each_gets(num_requests: int, expected: int) -> None:
-    """Alone, a row more is a tenth of a step: the weights are read anyway. Beside 15 others it is two thirds."""
+    """For a single request an extra row costs a tenth of a step, because the weights are read anyway.
+
+    Next to 15 others it costs two thirds.
+    """
     config = replace(small_config(), max_num_seqs=16, max_num_batched_tokens=128, num_gpu_blocks=200)
     engine = drafting_engine(config, 4)
     for number in range(num_requests):
@@ -153,8 +156,10 @@ def test_expensive_drafts_start_with_few() -> None:
     ("right_of_four", "cost", "expected"), [(4, 0.4, 4), (1, 0.4, 1), (0, 0.4, 0), (1, 0.1, 2), (3, 0.1, 4)]
 )
 def test_a_request_gets_as_many_drafts_as_pay_off(right_of_four: int, cost: float, expected: int) -> None:
-    """With 1 right draft the share settles at 1/2. At a cost of 0.1 two drafts bring 1.75 for 1.2, three 1.88 for
-    1.3."""
+    """With 1 right draft the share settles at 1/2.
+
+    At a cost of 0.1 two drafts give 1.75 tokens for 1.2 steps, three give 1.88 for 1.3.
+    """
     length = AdaptiveDraftLength(4, cost)
     for _ in range(30):
         length.observe(4, right_of_four)

@@ -93,7 +93,7 @@ def test_the_electives_change_the_steps_and_no_output(stages: list[LineupResult]
 
 
 def test_tokens_are_counted_once_each(stages: list[LineupResult], seed: int) -> None:
-    """Every token but the last of an output is computed, recomputed or found in the cache."""
+    """Every token except the last of an output is computed, recomputed or found in the cache."""
     needed = sum(len(visit.prompt_token_ids) + visit.num_output_tokens - 1 for visit in ablation_requests(seed))
     for stage in stages[:1] + stages[2:3]:
         assert stage.num_computed_tokens - stage.num_recomputed_tokens == needed

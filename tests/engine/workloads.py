@@ -22,7 +22,7 @@ from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from tests.engine.runners import install_spy
 
-parsed = cache(parse_lineup)  # searches the file system: a third of the time to build a small engine
+parsed = cache(parse_lineup)  # it searches the file system, which takes a third of the time to build a small engine
 MAX_MODEL_LEN = 40
 PREFIXES = tuple(tuple(random.Random(seed).choices(range(1000), k=24)) for seed in range(3))
 
@@ -63,7 +63,7 @@ def make_workload(seed: int, num_requests: int = 6) -> list[TimedRequest]:
 def half_right_drafts(
     token_ids: list[int], num_speculative_tokens: int, prompt_lookup_min: int, prompt_lookup_max: int
 ) -> list[int]:
-    """Return the fake model's next tokens, with a mistake at a place that depends on the text, or none."""
+    """Return the fake model's next tokens, with a mistake at a position that depends on the text, or with none."""
     token_ids = [int(token_id) for token_id in token_ids]  # a faulty runner's tokens come here before they are checked
     drafts = fake_continuation(token_ids, num_speculative_tokens, LETTERS)
     place = crc32(bytes(str(token_ids), "ascii")) % (num_speculative_tokens + 2)
@@ -71,7 +71,7 @@ def half_right_drafts(
 
 
 def draft_half_right(engine: LLMEngine) -> None:
-    """Let an engine with phase 7 guess better than by looking up: the fake model's texts repeat nothing."""
+    """Give an engine with phase 7 better drafts than lookup finds, as the fake model's texts do not repeat."""
     if isinstance(engine.runner, DraftingRunner) and isinstance(engine.runner.proposer, PromptLookup):
         engine.runner.proposer.look_up = half_right_drafts
 
@@ -140,7 +140,7 @@ def expect(prompt: Sequence[int], params: SamplingParams, max_model_len: int = M
             return Expected(token_ids[:end], text_of(shown), "stop", token_ids[end - 1])
         text = text_of(token_ids[:end])
         matches = [stop for stop in params.stop if text.endswith(stop)]
-        if matches:  # each token is one character, so all matches end here: the longest began first
+        if matches:  # each token is one character, so all matches end here, and the longest began first
             stop = max(matches, key=len)
             kept = text if params.include_stop_str_in_output else text.removesuffix(stop)
             return Expected(token_ids[:end], kept, "stop", stop)

@@ -1,4 +1,4 @@
-"""Accidents in submissions, one change to a solved starter each, and the expected grade: those of `accidents.yaml`."""
+"""Accidents in submissions, one change to a solved starter each, and the expected grade, from `accidents.yaml`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Accident:
     """A change to the solved phase `phase`: text `first` or `last`, a `line` in a function, a text `replaced`.
 
     `encoding` is None if there is no file. `spared` and `charged` are tasks with all points and with fewer. `message`
-    is part of the message of some test, or of the error of the phase if `error` says that nothing of it can be graded.
+    is part of a test's message, or of the phase's error if `error` says that nothing in it can be graded.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Accident:
     error: bool = False
 
     def content(self) -> bytes | None:
-        """Return the learner's file; None if there is none."""
+        """Return the learner's file, or None if there is none."""
         text = self.first + solution(self.phase) + self.last
         if self.line:
             text = with_line(text, *self.line)

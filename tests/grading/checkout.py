@@ -1,4 +1,4 @@
-"""A copy of the course, to write starters in and to grade."""
+"""A copy of the course in which starters are written and graded."""
 
 import ast
 import json
@@ -26,7 +26,7 @@ from mini_vllm_labs.grading.results import NOT_CHECKED
 grader.oracle_check = grader.stack_check = lambda *arguments: NOT_CHECKED
 app(sys.argv[1:], prog_name="mini-vllm")
 """
-SECONDS = "3"  # of CPU time for a test: a right answer takes less, also on a busy machine
+SECONDS = "3"  # CPU time for a test: a right answer takes less, even on a busy machine
 
 
 class Checkout:
@@ -59,7 +59,7 @@ class Checkout:
             shutil.copy(starter_path(phase), self.starter(phase))
 
     def thin_out(self, num_tests: int) -> None:
-        """Leave about `num_tests` tests of each task in the plan, spread over all of them."""
+        """Leave about `num_tests` tests of each task in the plan, evenly chosen from all of them."""
         path = self.folder / "mini_vllm_labs" / "grading" / "plan.json"
         plan = json.loads(path.read_text(encoding="utf-8"))
         for task in (task for phase in plan["phases"] for task in phase["tasks"]):
@@ -67,7 +67,7 @@ class Checkout:
         path.write_text(json.dumps(plan), encoding="utf-8")
 
     def run(self, *arguments: str, engines: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run `mini-vllm grade`, if need be without its checks of whole engines, which take time."""
+        """Run `mini-vllm grade`, optionally without its checks of whole engines, which are slow."""
         program = ["-m", "mini_vllm_labs.cli"] if engines else ["-c", WITHOUT_ENGINES]
         environment = {"COLUMNS": "80", "MINI_VLLM_GRADE_SECONDS": SECONDS} | environment
         return self._python(*program, "grade", *arguments, **environment)

@@ -1,6 +1,6 @@
 """Grades many starters in one copy of the course, each by `pytest` in a fork of a warm process.
 
-An import of everything that the tests need costs more than the tests of a phase.
+Importing everything that the tests need costs more than the tests of a phase.
 """
 
 import gc
@@ -45,7 +45,7 @@ def serve(options: Sequence[str]) -> None:
     for name in ("pytest_timeout", "mini_vllm_labs.grading.labtest.reports"):
         importlib.import_module(name)  # so that the forked processes inherit it
 
-    gc.freeze()  # otherwise each child's collector walks all of it
+    gc.freeze()  # otherwise each child's collector traverses all of it
     checkout = Checkout.at(Path.cwd())
     for phase, text in json.loads(Path("jobs.json").read_text(encoding="utf-8")):
         untouched = checkout.starter(phase).read_text(encoding="utf-8")

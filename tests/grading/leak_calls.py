@@ -1,4 +1,4 @@
-"""Some calls of the reference in the graded tests, which a shipped function has to answer."""
+"""Calls of the reference in the graded tests, which a shipped function must be able to answer."""
 
 import pickle
 import sys
@@ -20,8 +20,8 @@ from mini_vllm_labs.grading.plan import PlannedPhase
 from mini_vllm_labs.grading.plays.strict_queue import StrictQueue
 
 MAX_CALLS, MAX_CALLS_ALIKE = 40, 12
-ALL_TRIED = 20  # of a function's calls, all of the first 20 are checked, and about 100 of the first 1,000
-MAX_SHOWN = 1000  # of an iterator, which may be endless
+ALL_TRIED = 20  # calls of a function that are checked: all of the first 20, and about 100 of the first 1,000
+MAX_SHOWN = 1000  # items of an iterator, which may be endless
 Function = Callable[..., Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Adapter = Callable[[tuple[Any, ...], dict[str, Any]], Arguments] | None
@@ -29,7 +29,7 @@ Adapter = Callable[[tuple[Any, ...], dict[str, Any]], Arguments] | None
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the reference: its arguments, and what it returned and left of them."""
+    """One call of the reference: its arguments, its result, and the arguments afterwards."""
 
     args: tuple[Any, ...]
     named: dict[str, Any]
@@ -51,7 +51,7 @@ class Call:
 
 
 def view(value: Any, depth: int = 4) -> object:
-    """Return what can be compared of a value; an iterator is used up."""
+    """Return the comparable part of a value; an iterator is used up."""
     if value is None or isinstance(value, int | float | str | bytes):
         return value
     if isinstance(value, StrictQueue):
@@ -75,7 +75,7 @@ def view(value: Any, depth: int = 4) -> object:
 
 
 def copy_of_queue(queue: StrictQueue, memo: dict[int, Any]) -> StrictQueue:
-    """Return a copy with its own requests: they are in a closure, which `deepcopy` would share."""
+    """Return a copy with its own requests, which are in a closure that `deepcopy` would share."""
     copy = StrictQueue(deepcopy(list(queue._use()), memo), queue._order)
     queue.cost -= 1
     copy.cost = queue.cost
@@ -91,13 +91,13 @@ def copy_on_host(tensor: Any, memo: dict[int, Any]) -> Any:
 
 
 def outcome_of(function: Function, args: tuple[Any, ...], named: dict[str, Any], adapt: Adapter = None) -> list[object]:
-    """Return what can be compared of an answer, and of the arguments after it; they may be changed."""
+    """Return the comparable part of an answer, and of the arguments after it; these may be changed."""
     given, by_name = adapt(args, named) if adapt else (args, named)
     return [view(function(*given, **by_name)), view(args), view(named)]
 
 
 def keep(call: Call, calls: list[Call], num_seen: dict[str, float], weight: float) -> None:
-    """Add a call. If enough have its answer, it may replace one, so that the calls come from all tests of a task.
+    """Add a call. If enough calls have its answer, it may replace one: the calls then come from all tests.
 
     It stands for `weight` calls. Where the answer is None, what the call has changed counts, and each change is kept
     once.
@@ -122,7 +122,7 @@ def calls_of_reference(plan: PlannedPhase, module: ModuleType) -> dict[str, list
         def keeping(*args: Any, **named: Any) -> Any:
             num_calls[name] += 1
             weight = max(1.0, num_calls[name] / ALL_TRIED)
-            is_measured = sys.gettrace() is not None  # the copies would count as the function's work, for minutes
+            is_measured = sys.gettrace() is not None  # the copies would count as work of the function, and take minutes
             if not is_measured and Random(num_calls[name]).random() * weight < 1:
                 with suppress(Exception):
                     before = deepcopy((args, named))

@@ -1,6 +1,6 @@
-"""`python -m tests.grading.leak_check [PHASE ...]`: try what the student edition ships in the place of each task.
+"""`python -m tests.grading.leak_check [PHASE ...]` tries the code that the student edition ships in place of each task.
 
-The reference runs through the graded tests, and some of its calls are kept. A shipped function that answers all calls
+The reference runs through the graded tests, and some of its calls are stored. A shipped function that answers all calls
 of a task alike, by itself or behind an adapter of a line, is printed: a starter that names it would get points. A
 shipped class that has all methods of a task's class takes its place in the graded tests.
 """
@@ -37,15 +37,18 @@ from tests.mutants.catalog import module_name
 
 MIN_CALLS = 3
 CPU_SECONDS, SECONDS = 0.3, 1  # the second limit is for a function that waits
-MAX_ENDED = 3  # a function that has killed this many processes, or has waited, is not tried again
+MAX_ENDED = 3  # a function that has killed this many processes, or has only waited, is not tried again
 FORBIDDEN = ("os.", "subprocess.", "shutil.", "socket.", "pty.", "signal.pthread_kill", "webbrowser.")
 HARMLESS = ("os.listdir", "os.scandir", "os.walk", "os.fwalk", "os.putenv", "os.unsetenv")
 NUM_PROCESSES = min(os.cpu_count() or 1, 4)
-ONE_PIPE = Lock()  # a child that inherited the other's pipe would keep it open
+ONE_PIPE = Lock()  # a child that inherits the other's pipe would keep it open
 
 
 def ways(args: tuple[Any, ...], named: dict[str, Any], names: list[str], wanted: Container[str]) -> list[Arguments]:
-    """Return arguments as they are, and as a line could pass them on. `names` are the parameters of the task."""
+    """Return arguments unchanged, and in the variants in which one line of code could pass them on.
+
+    `names` are the parameters of the task.
+    """
     by_name = {**dict(zip(names, args, strict=False)), **named}
     return [
         (args, named),
@@ -88,7 +91,7 @@ def shipped() -> tuple[dict[str, Function], dict[str, type]]:
 
 
 def fits(signature: inspect.Signature, args: tuple[Any, ...], named: dict[str, Any]) -> bool:
-    """Return whether a call has the right number of arguments, and of the kinds that are written as classes."""
+    """Return whether a call has the right number of arguments, with the types that are written as classes."""
     try:
         bound = signature.bind(*args, **named).arguments
     except TypeError:
@@ -107,7 +110,7 @@ def answers(function: Function, calls: list[Call], names: list[str]) -> bool:
     except (TypeError, ValueError):
         return False
     for number, (given, by_name) in enumerate(ways(calls[0].args, calls[0].named, names, signature.parameters)):
-        # Without an argument there is no answer to calls that differ; most commands would start their work here.
+        # A function without arguments has no different calls to compare, and most commands would start to work here.
         if not (given or by_name) or not fits(signature, given, by_name):
             continue
 
@@ -130,7 +133,10 @@ def forbid(event: str, args: tuple[Any, ...]) -> None:
 
 
 class TooLongError(BaseException):
-    """The time of a call is over. Not an `Exception`, so that the code under test does not catch it and continue."""
+    """Raised when the time of a call is over.
+
+    Not an `Exception`, so that the code under test does not catch it and continue.
+    """
 
 
 def give_up(number: int, frame: object) -> None:
@@ -138,7 +144,10 @@ def give_up(number: int, frame: object) -> None:
 
 
 def in_children(names: list[str], act: Callable[[str], list[str]]) -> list[str]:
-    """Call `act` for each name in forked processes: one that ends or loops costs only itself. Return the lines."""
+    """Call `act` for each name in forked processes, so that one that exits or loops costs only itself.
+
+    Return the lines.
+    """
     left, found, num_ended = list(names), list[str](), Counter[str]()
     while left:
         with ONE_PIPE:
@@ -185,8 +194,7 @@ def try_all(
         shares = [list(functions)[first::NUM_PROCESSES] for first in range(NUM_PROCESSES)]
         pairs = [[f"{task}: {name}" for name in share for task in calls] for share in shares]
         found = [line for found in pool.map(in_children, pairs, [act] * NUM_PROCESSES) for line in found]
-    # Alone in a process: a function that answers only after others have changed something does not answer for a
-    # learner.
+    # Each function runs alone in a process, because answers that depend on earlier calls are not a learner's.
     return [line for one in found for line in in_children([one.removeprefix("! ")], act)]
 
 
@@ -209,7 +217,7 @@ class Passed:
 
 
 def try_classes(plan: PlannedPhase, module: ModuleType, classes: Mapping[str, type]) -> list[str]:
-    """Replace a phase's classes by shipped ones; return a line for each that passes all tests of a task."""
+    """Replace a phase's classes with shipped ones; return a line for each that passes all tests of a task."""
     methods = methods_of(plan)
 
     def act(candidate: str) -> list[str]:
@@ -244,7 +252,7 @@ def function_of(task: str) -> Function:
 
 
 def take_away(task: str) -> None:
-    """Let a function of the reference raise: what is tried may call it, and must not answer by that."""
+    """Make a function of the reference raise an error, because tried code must not use it to answer."""
 
     def unwritten(*args: Any, **named: Any) -> Any:
         raise NotImplementedError(task)
@@ -255,9 +263,9 @@ def take_away(task: str) -> None:
 def main(numbers: Container[int]) -> None:
     sys.setrecursionlimit(10_000)  # `deepcopy` follows the links of free blocks
     os.environ["LAB_IMPL"] = "solution"
-    os.environ["OMP_NUM_THREADS"] = "1"  # a forked process waits for ever for threads that it does not have
+    os.environ["OMP_NUM_THREADS"] = "1"  # a forked process waits for ever for threads that only its parent has
     from mini_vllm_labs.grading.plays.device_tensors import (
-        DeviceTensor,  # after the setting: torch reads it when it is loaded
+        DeviceTensor,  # must follow the setting, which torch reads when it is loaded
     )
 
     StrictQueue.__deepcopy__ = copy_of_queue  # type: ignore[attr-defined]
@@ -265,7 +273,7 @@ def main(numbers: Container[int]) -> None:
     calls: dict[str, list[Call]] = {}
     parameters: dict[str, list[str]] = {}
     functions, classes = shipped()
-    gc.freeze()  # every run of pytest ends with a garbage collection, which walked everything that is shipped
+    gc.freeze()  # every pytest run ends with a garbage collection, which traversed everything that is shipped
     found: list[str] = []
     for plan in load_whole_plan():
         if plan.number not in numbers:
@@ -275,7 +283,7 @@ def main(numbers: Container[int]) -> None:
             task = f"{plan.number} {name}"
             calls[task] = kept
             parameters[task] = list(inspect.signature(eval(f"lambda {plan.names[name][1:-1]}: 0")).parameters)
-            # A control: a function that is not recognised by its own calls would not be found anywhere.
+            # This is a control: a function that is not detected by its own calls would not be detected anywhere.
             if len(kept) < MIN_CALLS or not answers(function_of(task), kept, parameters[task]):
                 print(f"not recognised: {task}")
                 del calls[task]

@@ -1,4 +1,4 @@
-"""Approaches: other ways to write a task, which open after a pass and are plain text nowhere in the edition."""
+"""Approaches are other ways to write a task; they open after a pass and are never plain text."""
 
 import base64
 import codecs
@@ -30,7 +30,7 @@ def test_every_task_with_code_of_its_own_has_some_and_the_seals_hold_what_is_cho
 
 
 def test_a_seal_is_not_read_by_turning_or_unpacking_it() -> None:
-    """That no file has their code as plain text is what tests/edition/test_release.py shows."""
+    """tests/edition/test_release.py shows that no file contains their code as plain text."""
     words = {word for found in chosen().values() for one in found for word in one.cost.split() if len(word) > 8}
     for path in FOLDER.iterdir():
         text = path.read_text(encoding="utf-8")

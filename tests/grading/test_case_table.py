@@ -1,4 +1,4 @@
-"""What a report of a case table says where `about` leaves something out."""
+"""Tests what a report of a case table says where `about` omits something."""
 
 from mini_vllm_labs.grading.labtest.case_table import about_difference
 

@@ -1,4 +1,4 @@
-"""The process of a test on a system that lets no further process start."""
+"""The process of a test on a system that does not allow further processes."""
 
 import os
 from collections.abc import Callable, Iterator

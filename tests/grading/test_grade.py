@@ -51,7 +51,7 @@ def test_untouched_starters(checkout: Checkout, tmp_path: Path) -> None:
 
 
 def test_untouched_starters_need_no_tests(checkout: Checkout) -> None:
-    """Untouched starters have known points; after an added comment they are run, and get the same points."""
+    """Untouched starters have known points; after an added comment they run, and get the same points."""
     checkout.thin_out(3)
     with checkout.starter(1).open("a", encoding="utf-8") as starter:
         starter.write("# mine\n")

@@ -1,6 +1,6 @@
-"""Mistakes that the exception or the comparison itself tells apart: the first failure leads to the cause.
+"""Mistakes that the exception or the comparison itself distinguishes: the first failure leads to the cause.
 
-The hints of all others are recorded: `tests/mutants/test_hints.py`.
+The hints for all others are recorded: `tests/mutants/test_hints.py`.
 """
 
 import os

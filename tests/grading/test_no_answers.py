@@ -1,4 +1,4 @@
-"""The student edition holds no answers: what it ships is tried in the place of the tasks."""
+"""The student edition contains no answers: the code that it ships is tried in place of the tasks."""
 
 import inspect
 import os

@@ -1,4 +1,4 @@
-"""Tests that learners write: locks that right answers open, the grade, and a sentence for each file that has none."""
+"""Learners' own tests: locks that right answers open, the grade, and a sentence for each file without a grade."""
 
 import json
 import lzma
@@ -93,9 +93,9 @@ def test_points_need_caught_mistakes_and_accepted_ways(rules: tuple[int, int], r
         ("", "has no tests"),
         ("def test_x(phase14):\n    assert 1 == 2\n", "test_x fails: assert 1 == 2"),
         ("import time\ndef test_x():\n    while True: time.sleep(0.1)\n", "have not ended after 4 s"),
-        ("import os\ndef test_x():\n    os._exit(0)\n", "end Python itself"),
-        ("import sys\nsys.exit(0)\n", "end Python itself"),
-        ("import pytest\ndef test_x():\n    pytest.skip()\n", "no test of yours has passed"),
+        ("import os\ndef test_x():\n    os._exit(0)\n", "exit Python"),
+        ("import sys\nsys.exit(0)\n", "exit Python"),
+        ("import pytest\ndef test_x():\n    pytest.skip()\n", "none of your tests passes"),
         (
             SECOND_TIME,
             "test_x fails the second time",

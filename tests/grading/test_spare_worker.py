@@ -1,4 +1,4 @@
-"""A worker that waits has imported the graded tests and no learner's file, and grades with no outdated code."""
+"""A waiting worker has imported the graded tests but no learner's file, and never grades with outdated code."""
 
 import json
 import subprocess

@@ -1,1 +1,1 @@
-"""Every number that a handout, a slide or a guide claims is found again; `checks/` has what finds it."""
+"""Every number in a handout, a slide or a guide is recomputed; `checks/` contains the code for it."""

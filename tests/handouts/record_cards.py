@@ -1,4 +1,4 @@
-"""`python -m tests.handouts.record_cards` finds the figures of all flash cards again and records them."""
+"""`python -m tests.handouts.record_cards` recomputes the figures of all flash cards and records them."""
 
 import importlib
 import json
@@ -8,7 +8,7 @@ from mini_vllm_labs.flashcards.cards import FIGURES, figure_of, written_cards
 
 
 def found(key: str, check: str) -> Any:
-    """Return what a check finds now, as JSON holds it."""
+    """Return the current result of a check, in the types that JSON has."""
     module = importlib.import_module(f"tests.handouts.checks.{key}")
     return json.loads(json.dumps(eval(check, dict(vars(module)))))
 

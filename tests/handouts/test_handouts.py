@@ -1,4 +1,4 @@
-"""Every number that a handout, the README, a slide or the teachers' guide claims, and that can be recomputed, is."""
+"""Recomputes every number in a handout, the README, a slide or the teachers' guide that can be recomputed."""
 
 import ast
 import importlib
@@ -51,7 +51,7 @@ def test_every_claim_holds(place: str, expression: str, before: str) -> None:
 
 
 def namespace(place: str) -> dict[str, object]:
-    """Return what the checks of one document may call: all that is in `checks/phase1.py` for phase 1, and so on."""
+    """Return the functions for the checks of one document: everything in `checks/phase1.py` for phase 1, and so on."""
     document = re.match(r"phase\d+|[a-z_]+", place)
     assert document is not None
     module = importlib.import_module(f"tests.handouts.checks.{document[0]}")

@@ -1,4 +1,4 @@
-"""The lineup's scheduler inside vLLM: what the command reports, and a run of it where vLLM is installed."""
+"""The lineup's scheduler inside vLLM: the command's report, and a run if vLLM is installed."""
 
 import json
 import os

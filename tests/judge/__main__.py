@@ -1,4 +1,4 @@
-"""`python -m tests.judge [EVERY] [OFFSET] [--phase N]`: the judge on the catalogue of mistakes and fair alternatives.
+"""`python -m tests.judge [EVERY] [OFFSET] [--phase N]` judges the catalogued mistakes and fair alternatives.
 
 Takes every EVERY-th entry, from an offset on. Prints for each phase how many fair files get all points and how many
 mistakes lose some, and names the exceptions.
@@ -25,7 +25,7 @@ Key = tuple[TestGroup, int]
 def main() -> None:
     """Run the catalogue."""
     options = _options()
-    os.environ["OMP_NUM_THREADS"] = "1"  # threads of torch do not live on in a fork
+    os.environ["OMP_NUM_THREADS"] = "1"  # torch's threads do not survive a fork
     for phase in options.phases or PHASES:
         judge, lately = Judge(JudgeSettings(options.seed, SITUATIONS, SECONDS, phases=(phase,)), Jail()), list[Key]()
         judge.draw((phase,))
@@ -56,14 +56,14 @@ def thinned(texts: Mapping[str, str], every: int, offset: int = 0) -> dict[str, 
 
 
 def loses(judge: Judge, phase: int, text: str, lately: list[Key] | None = None) -> bool:
-    """Return whether a file loses points in its phase. Stops at the first situation that goes wrong.
+    """Return whether a file loses points in its phase. Stops at the first wrong situation.
 
-    Those of `lately`, the latest first, are tried first: neighbours in the catalogue break the same function.
+    Those of `lately` are tried first, most recent first, because neighbours in the catalogue break the same function.
     """
     lately = [] if lately is None else lately
     every = [(group, number) for number in range(judge.settings.situations) for group in judge.groups]
     keys = [*lately, *(key for key in every if key not in lately)]
-    # As the judge does it: a fresh process for each situation, but with torch one process for all that succeed.
+    # Works like the judge: a fresh process for each situation, but with torch one process for all that succeed.
     for batch in [keys] if phase in PHASES_WITH_TENSORS else [[key] for key in keys]:
         wrong = first_wrong(phase, text, [judge.situation(*key) for key in batch])
         if wrong is not None:

@@ -1,4 +1,4 @@
-"""`python -m tests.judge.agreement [EVERY] [OFFSET] [--phase N]`: each catalogued file in `grade` and in the judge.
+"""`python -m tests.judge.agreement [EVERY] [OFFSET] [--phase N]` compares `grade` and the judge on catalogued files.
 
 Prints a line per mistake and fair alternative, and exits 1 if one of them fails in only one of the two. By default
 each side stops at the first failure: all phases take an hour of CPU time. `--points` plays all and prints the points.
@@ -26,7 +26,7 @@ NAME_WIDTH = 72
 def main() -> int:
     """Run both on the catalogue; return 1 if they disagree about a file."""
     options = _options()
-    os.environ["OMP_NUM_THREADS"] = "1"  # threads of torch do not live on in a fork
+    os.environ["OMP_NUM_THREADS"] = "1"  # torch's threads do not survive a fork
     apart = list[str]()
     with harness(1) as workers:
         for phase in options.phases or PHASES:

@@ -1,4 +1,4 @@
-"""The jail of this system, or the reason why there is none."""
+"""The jail of this system, or the reason why there is no jail."""
 
 import os
 
@@ -10,7 +10,7 @@ from mini_vllm_labs.classroom.judge.probe import require_jail
 
 @pytest.fixture(scope="session")
 def jail() -> Jail:
-    """Return a jail that has been tried. Skips, with the reason, where there is none."""
+    """Return a jail that has been probed. Skips the test with the reason if there is no jail."""
     try:
         found = find_jail()
         require_jail(found)

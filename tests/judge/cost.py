@@ -1,6 +1,6 @@
-"""`python -m tests.judge.cost`: the judge's CPU seconds for one submission, and the hours of a class.
+"""`python -m tests.judge.cost` prints the judge's CPU seconds for one submission, and the hours for a class.
 
-Once per grading process it also draws all situations.
+Each grading process also draws all situations once.
 """
 
 import os
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 class Counted(JailedWorker):
-    """A worker that adds up what its processes and their ended children took: bubblewrap's are never waited for."""
+    """A worker that adds up the time of its processes and their children, because bubblewrap's are never waited for."""
 
     seconds: ClassVar[list[float]] = []
 

@@ -46,7 +46,7 @@ def a_class(tmp_path: Path) -> list[Path]:
 
 
 def results(mini_vllm: Commands, out: Path, a_class: list[Path], *more: object) -> tuple[dict[str, bytes], str]:
-    """Judge the class; return every file that was written, and what was said."""
+    """Judge the class; return every written file, and all output."""
     files = ["--json", out / "all.json", "--csv", out / "all.csv", "--feedback", out / "feedback"]
     out.mkdir()
     told = mini_vllm("judge", *a_class, *OPTIONS, *files, *more, exit_code=1).output
@@ -100,7 +100,7 @@ def test_a_worker_without_a_jail_or_the_course_refuses_work(
 
 
 def lose_the_jail() -> None:
-    """Run on a worker: its programs are gone."""
+    """Runs on a worker, and makes its programs disappear."""
     os.environ["PATH"] = "/nowhere"
 
 

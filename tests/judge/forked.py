@@ -1,4 +1,4 @@
-"""Judge situations, played in a fork of this process: Python and torch start once for a whole catalogue."""
+"""Judges situations in a fork of this process, so that Python and torch start only once for a whole catalogue."""
 
 import json
 import os
@@ -13,14 +13,14 @@ from mini_vllm_labs.classroom.worker.answers import checked
 from mini_vllm_labs.classroom.worker.inside import answer, unpacked
 from mini_vllm_labs.runs.starter_status import lab_folder
 
-CPU_SECONDS = 60  # a right answer may be slow: attention token by token
-ALL_RIGHT = 99  # a file may exit the process with 0
+CPU_SECONDS = 60  # a right answer may be slow, for example if it computes attention token by token
+ALL_RIGHT = 99  # a file may exit the process with status 0
 
 
 def first_wrong(phase: int, text: str, situations: Sequence[JudgeQuestion]) -> int | None:
     """Play situations with a file in a new process; return the index of the first wrong one, or None.
 
-    A file that ends the process, or takes all its time, gets the first of them wrong.
+    A file that exits the process, or uses up its time, gets the first of them wrong.
     """
     child = os.fork()
     if child == 0:
@@ -34,7 +34,7 @@ def first_wrong(phase: int, text: str, situations: Sequence[JudgeQuestion]) -> i
 
 
 def _play(phase: int, text: str, situations: Sequence[JudgeQuestion]) -> int:
-    """Return the number of the first situation that goes wrong, counted from 1; `ALL_RIGHT` if all go right."""
+    """Return the number of the first wrong situation, counted from 1, or `ALL_RIGHT`."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     for number in range(3):
         os.dup2(os.open(os.devnull, os.O_RDWR), number)

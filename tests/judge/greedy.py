@@ -1,4 +1,4 @@
-"""Files that take memory by ways that a limit on data does not count, or look around on the machine."""
+"""Files that use memory in ways that a limit on data does not count, or look around on the machine."""
 
 from tests.judge.hostile import ENDED, Hostile
 

@@ -1,4 +1,4 @@
-"""Files that attack the judge or the machine: a solved phase 1 whose `clamp` attacks when it is called first."""
+"""Files that attack the judge or the machine: a solved phase 1 whose `clamp` attacks at its first call."""
 
 from dataclasses import dataclass
 
@@ -68,7 +68,7 @@ while True:
 """
 RAW = "for fd in range(3, 30):\n    try: os.write(fd, BYTES)\n    except OSError: pass\n"
 SWALLOW = "while True:\n try:\n  while True: pass\n except BaseException:\n  pass\n"
-# An import of the course is refused before the file is loaded, so these find its modules in a different way.
+# The loader refuses files that import the course, so these find its modules in a different way.
 MODULES = """
 import sys
 of = lambda name: sys.modules['.'.join(('mini_vllm_labs', 'classroom', 'worker', name))]

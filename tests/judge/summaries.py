@@ -1,4 +1,4 @@
-"""Results of a small class, by hand, with the names that a hostile learner would choose."""
+"""Handwritten results of a small class, with names that a hostile learner would choose."""
 
 from mini_vllm_labs.classroom.judge.class_run import RecordedResult
 from mini_vllm_labs.classroom.judge.groups import TEST_GROUPS

@@ -62,8 +62,8 @@ def test_a_request_is_told_from_a_copy() -> None:
     [
         (nested(MAX_DEPTH + 1), f"nested more than {MAX_DEPTH} deep"),
         ({"t": [nested(MAX_DEPTH)]}, f"nested more than {MAX_DEPTH} deep"),
-        ("x" * (MAX_TEXT + 1), "a text of 4,001 characters; at most 4,000"),
-        ({"x" * (MAX_TEXT + 1): 1}, "a text of 4,001 characters; at most 4,000"),
+        ("x" * (MAX_TEXT + 1), "a text has 4,001 characters, but at most 4,000"),
+        ({"x" * (MAX_TEXT + 1): 1}, "a text has 4,001 characters, but at most 4,000"),
         (MAX_INTEGER, "a number is out of range"),
         ([-MAX_INTEGER], "a number is out of range"),
         ([1, MAX_INTEGER], "a number is out of range"),

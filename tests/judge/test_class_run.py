@@ -1,4 +1,4 @@
-"""A class: no submission stops or spoils the others, and nothing that is finished is lost."""
+"""A class run: no submission stops or spoils the others, and no finished result is lost."""
 
 import json
 import re

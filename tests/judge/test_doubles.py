@@ -1,4 +1,4 @@
-"""Nothing that a jail shows answers a question: the public doubles, handed in as answers, are wrong."""
+"""Nothing in a jail answers a question: the public doubles, handed in as answers, are wrong."""
 
 import re
 
@@ -17,7 +17,8 @@ from mini_vllm_labs.runs.starter_status import LABS
 from tests.grading.checkout import solution
 from tests.judge.reader import reader
 
-# An import of the course is refused; this one is not seen. The jails of phases 3 and 5 have no double of theirs.
+# The loader refuses imports of the course; it does not see this one. The jails of phases 3 and 5 do not contain a
+# double for them.
 DOUBLES = """
 memories = __import__('mini_vllm_labs.' + 'grading.plays.stand_ins', fromlist=['SharedBlocksKV'])
 """
@@ -49,7 +50,7 @@ def test_a_double_is_no_answer(phase: int) -> None:
 def test_what_reads_all_that_it_can_reach_gets_no_points(
     phase: int, jail: Jail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It knows no rule, and finds none, in three situations of each group. It also costs and keeps next to nothing."""
+    """It neither knows nor finds a rule in three situations of each group. It also has almost no costs or leftovers."""
     monkeypatch.setattr(cases, "MAX_CASES", 5)
     judge = Judge(JudgeSettings("read", situations=3, seconds=60, phases=(phase,)), jail)
     graded = judge.grade(Submission("reader", {phase: reader(phase)}))
@@ -102,16 +103,16 @@ def test_a_script_carries_nothing_that_lies_beside_a_tensor() -> None:
 
 def test_a_script_carries_nothing_of_the_reference() -> None:
     script = Script(1)
-    with pytest.raises(TypeError, match="clamp of the reference must not enter a worker"):
+    with pytest.raises(TypeError, match="a worker must not receive clamp of the reference"):
         script.functions.clamp(script.file.clamp, 1, 1)
-    with pytest.raises(TypeError, match="HashPrefixCache of the reference must not enter a worker"):
+    with pytest.raises(TypeError, match="a worker must not receive HashPrefixCache of the reference"):
         script.functions.clamp(Script(4).file.HashPrefixCache(2), 1, 1)
 
 
 def test_expected_answers_stay_with_the_judge() -> None:
     judge = Judge(JudgeSettings("secret", phases=(1,)), Jail())
     asked = judge.situation(judge.groups[0], 0)
-    *answers, changed = asked.expected  # the last line is about answers that a later call changed
+    *answers, changed = asked.expected  # the last line concerns answers that a later call changed
     assert all([*answer] == ["0. clamp"] for answer in answers)
     assert [*changed.values()] == [None]
     for path in (CHECKOUT / name for name in SEEN if name.startswith("mini_vllm_labs/classroom")):

@@ -1,4 +1,4 @@
-"""Bulk downloads become one submission per learner, and nothing is written elsewhere."""
+"""Bulk downloads become one submission per learner, and no file is written elsewhere."""
 
 import io
 import stat
@@ -74,7 +74,7 @@ def test_the_command_writes_a_roster_that_the_judge_reads(tmp_path: Path) -> Non
     assert "left out: readme.txt (not a name of Canvas)" in told.output
     assert read_roster(tmp_path / "out" / "roster.csv").ids == {"lovelaceada": "11", "babbagecharles": "12"}
     again = CliRunner().invoke(app, ["collect", str(download), str(tmp_path / "out")])
-    assert (again.exit_code, "a new or an empty folder" in again.output) == (2, True)
+    assert (again.exit_code, "a new or empty folder" in again.output) == (2, True)
 
 
 IN_FOLDERS, FLAT = "{}_{}_assignsubmission_file/{}", "{}_{}_assignsubmission_file_{}"
@@ -156,7 +156,7 @@ def test_most_names_decide_which_platform_it_was(tmp_path: Path) -> None:
         assert collect(make_zip(tmp_path / "x.zip", more), folder).platform == (
             "Moodle" if entries is MOODLE else "Canvas"
         )
-    with pytest.raises(SubmissionError, match="may be those of Canvas, or of Moodle"):
+    with pytest.raises(SubmissionError, match="fit both Canvas and Moodle"):
         collect(make_zip(tmp_path / "x.zip", dict([*CANVAS.items()][:2] + [*MOODLE.items()][:2])), tmp_path)
 
 
@@ -177,8 +177,8 @@ def test_a_damaged_file_costs_itself_and_a_damaged_list_is_refused(tmp_path: Pat
 ODD: dict[str, tuple[int, int, str]] = {  # how the file is packed, the member's mode, and the expected message
     "a link": (zipfile.ZIP_STORED, stat.S_IFLNK | 0o777, "it is a link"),
     "a device": (zipfile.ZIP_STORED, stat.S_IFCHR | 0o666, "it is a link"),
-    "bzip2": (zipfile.ZIP_BZIP2, 0o644, "it is packed by bzip2"),
-    "lzma": (zipfile.ZIP_LZMA, 0o644, "it is packed by lzma"),
+    "bzip2": (zipfile.ZIP_BZIP2, 0o644, "it is compressed with bzip2"),
+    "lzma": (zipfile.ZIP_LZMA, 0o644, "it is compressed with lzma"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Files that are not Python text, or are written for a newer Python: what `grade`, the judge and `collect` say."""
+"""Files that are not Python text, or need a newer Python: the messages of `grade`, the judge and `collect`."""
 
 import codecs
 import sys

@@ -1,4 +1,4 @@
-"""What Canvas and Moodle import: their columns, a student's own id, and no text from a submission."""
+"""Files that Canvas and Moodle import: their columns, a student's own id, and no text from a submission."""
 
 import csv
 import io
@@ -83,8 +83,8 @@ def test_a_roster_is_read_as_spreadsheets_save_it(tmp_path: Path, text: str) -> 
         (b"submission,ID\nada\n", "entry 2: it must be a name and an id"),
         (b"submission,ID\nada,1\nada,2\n", "entry 3: 'ada' or '2' occurs twice"),
         (b"submission,ID\nada,1\nbob,1\n", "occurs twice"),
-        (b"submission,ID\nada,=1+1\n", "for a formula"),
-        (b"submission,ID\nada,1\x1b2\n", "for a formula"),
+        (b"submission,ID\nada,=1+1\n", "as a formula"),
+        (b"submission,ID\nada,1\x1b2\n", "as a formula"),
         (b"submission,ID\nad\xff,1\n", "cannot be read as UTF-8"),
     ],
 )
@@ -112,9 +112,9 @@ def test_the_command_writes_all_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--canvas", "x.csv"], "need the student ids"),
+        (["--canvas", "x.csv"], "need student ids"),
         (["--roster", "r.csv"], "writes nothing"),
-        (["--roster", "r.csv", "--canvas", "x.csv"], "'ID number'; Canvas knows ID, SIS User ID, SIS Login ID"),
+        (["--roster", "r.csv", "--canvas", "x.csv"], "'ID number'; Canvas expects ID, SIS User ID, SIS Login ID"),
         (["--csv", "."], "is a folder"),
     ],
 )

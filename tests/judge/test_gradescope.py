@@ -1,4 +1,4 @@
-"""Gradescope takes the results, and the autograder's zip grades by itself."""
+"""Gradescope accepts the results, and the autograder's zip grades by itself."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from tests.grading.checkout import solution
 from tests.judge.summaries import HOSTILE, phase, result, submission
 
 SETTINGS = JudgeSettings("seed-of-the-class", situations=1, phases=(1,))
-# gradescope-autograders.readthedocs.io/en/latest/specs: the fields that we use, with their values
+# gradescope-autograders.readthedocs.io/en/latest/specs lists all fields; we use only these
 VISIBILITY = {"hidden", "after_due_date", "after_published", "visible"}
 FORMAT = {"text", "html", "simple_format", "md", "ansi"}
 NUMBER, TEXT = (int, float), (str,)
@@ -46,14 +46,14 @@ TEST = {
 
 
 def require_documented(found: dict[str, Any], fields: dict[str, Any]) -> None:
-    """Fail unless all fields are Gradescope's, with values that it takes."""
+    """Fail unless all fields are Gradescope's, with values that it accepts."""
     for name, value in found.items():
         allowed = fields[name]
         assert value in allowed if isinstance(allowed, set) else isinstance(value, allowed), (name, value)
 
 
 def read(found: dict[str, Any]) -> dict[str, Any]:
-    """Return results as Gradescope reads them, after a look at every field."""
+    """Return results as Gradescope reads them, after checking every field."""
     read: dict[str, Any] = json.loads(json.dumps(found))
     require_documented(read, TOP)
     for test in read["tests"]:
@@ -114,7 +114,7 @@ def test_the_zip_grades_a_submission(tmp_path: Path) -> None:
 
 
 def run_autograder(base: Path) -> subprocess.CompletedProcess[str]:
-    """Run the script as Gradescope does, with its folder elsewhere."""
+    """Run the script as Gradescope does, with its folder in a different place."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"AUTOGRADER": str(base)}
     command = ["bash", str(base / "source" / "run_autograder")]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""A jailed worker finds a compiled course, since it may write nothing, and no trace of earlier workers."""
+"""A jailed worker finds a compiled course, because it cannot write, and no trace of earlier workers."""
 
 import math
 import re
@@ -38,7 +38,7 @@ def test_a_checkout_that_cannot_be_written_to_is_left_as_it_is(
     (tmp_path / "mini_vllm_labs/classroom/worker/inside.py").write_text("x = 1")
     (
         tmp_path / "mini_vllm_labs/classroom/worker/__pycache__"
-    ).touch()  # no folder: nothing can be put into it, not even by root
+    ).touch()  # it is not a folder, so nobody can write into it, not even root
     monkeypatch.setattr(jailing, "CHECKOUT", tmp_path)
     jailing.compile_course()
     assert capsys.readouterr() == ("", "")

@@ -1,4 +1,4 @@
-"""Points: all for the reference and for fair alternatives, fewer for mistakes and only in their own phase."""
+"""Points: all for the reference and for fair alternatives; fewer for mistakes, only in their own phase."""
 
 import functools
 import os
@@ -57,7 +57,7 @@ def together(grade: SubmissionGrade) -> tuple[str, int]:
 
 
 def points_judged(phase: PlannedPhase) -> int:
-    """The last task is the whole phase in an engine, which all judge situations come from."""
+    """The last task is the whole phase in an engine, and all judge situations already are such runs."""
     return sum(task.points for task in phase.tasks[:-1])
 
 
@@ -106,8 +106,8 @@ def test_costs_and_what_is_left_behind_are_asked_about(phase: int, name: str) ->
     assert graded.failures, "it gets full marks"
 
 
-FAIR = [(phase, name) for phase in PHASES for name in thinned(fair_texts(phase), 6)]  # all: python -m tests.judge
-FAIR.append((2, "commits and drops one block per call"))  # for which the judge's prefix cache once guessed a size
+FAIR = [(phase, name) for phase in PHASES for name in thinned(fair_texts(phase), 6)]  # `python -m tests.judge` runs all
+FAIR.append((2, "commits and drops one block per call"))  # the judge's prefix cache once guessed a size for these
 
 
 @functools.cache

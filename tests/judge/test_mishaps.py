@@ -1,4 +1,4 @@
-"""Full disks, devices, bombs, cut files and differently continued runs: refused with a message, and nothing is lost."""
+"""Full disks, devices, bombs, truncated files and changed settings are rejected with a message, and nothing is lost."""
 
 import os
 import resource
@@ -28,7 +28,7 @@ RESULT: RecordedResult = {"summary": SUMMARY, "feedback": "x" * 3000, "seconds":
 
 @contextmanager
 def files_of_at_most(num_bytes: int) -> Iterator[None]:
-    """Let no file grow beyond a size: to the process it is a full disk."""
+    """Let no file grow beyond a size, so that the disk looks full to the process."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
     try:
@@ -60,14 +60,14 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> Non
 
 
 def test_a_full_disk_costs_no_points_that_were_given(tmp_path: Path) -> None:
-    """Whatever cannot be written, all other files are written, including the gradebooks."""
+    """Whichever file cannot be written, all others are written, including the gradebooks."""
     handed_in(tmp_path, ada=solution(1))
     (tmp_path / "roster").write_text("submission,ID\nada,7\n")
     names = ("csv", "json", "canvas", "moodle", "feedback")
     for lost in names:
         out = tmp_path / f"without_{lost}"
         partial = out / "feedback" / ".ada.txt.partial" if lost == "feedback" else out / f".{lost}.partial"
-        partial.mkdir(parents=True)  # so that only this file cannot be written
+        partial.mkdir(parents=True)  # so that only writing this file fails
         places = [word for name in names for word in (f"--{name}", out / name)]
         code, told = judge(tmp_path / "ada", *places, "--roster", tmp_path / "roster", "--seed", "s")
         assert (code, "40/40" in told, "cannot be written" in told, "--seed s" in told) == (2, True, True, True)

@@ -1,4 +1,4 @@
-"""What a phase's jail has of the engine, and that `mini-vllm grade` knows it."""
+"""Tests what a phase's jail contains of the engine, and that `mini-vllm grade` knows it."""
 
 import pytest
 

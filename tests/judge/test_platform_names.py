@@ -1,4 +1,4 @@
-"""Names as the platforms write them, by small models of their writers, are read back to learner and phase."""
+"""Names in the platforms' formats, from small models of their writers, are read back to learner and phase."""
 
 import re
 import tempfile
@@ -63,7 +63,7 @@ learners = st.lists(
 @pytest.mark.parametrize("writer", [canvas, anonymous, moodle, moodle_flat])
 @given(learners)
 def test_names_are_read_back(writer: Writer, class_of: list[tuple[str, bool, int, int, str]]) -> None:
-    # Canvas looks once for `_digits_`: some hostile names still hold them, and some names end with `_digits`.
+    # Canvas searches once for `_digits_`: some hostile names still contain it, and some names end with `_digits`.
     assume(not any(re.search(r"^\W*_|_\d+(_|$)", re.sub(r"[^\w]", "", name)) for name, *_ in class_of))
     entries = {
         writer(name, is_late, number, 9000 + number, file.format(phase)): bytes([phase])

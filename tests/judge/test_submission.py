@@ -135,8 +135,8 @@ def test_a_folder_and_a_zip_give_the_same(tmp_path: Path) -> None:
 OUTSIDE = ("../phase1.py", "/phase1.py", "a/../../phase1.py", "C:/phase1.py", "..\\phase1.py")
 SYMLINK = {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}
 REFUSED: list[tuple[Callable[[Path], Path], str]] = [
-    *((lambda path, name=name: make_zip(path, {name: b"x"}), "leads out of it") for name in OUTSIDE),
-    (lambda path: make_tar(path, {"../phase1.py": b"x"}), "leads out of it"),
+    *((lambda path, name=name: make_zip(path, {name: b"x"}), "points outside it") for name in OUTSIDE),
+    (lambda path: make_tar(path, {"../phase1.py": b"x"}), "points outside it"),
     (lambda path: make_zip(path, {"phase1.py": b"/etc/passwd"}, stat.S_IFLNK | 0o777), "is a link"),
     (lambda path: make_tar(path, {"phase1.py": b""}, **SYMLINK), "is a link"),
     (lambda path: make_zip(path, {"phase1.py": b"0" * 50_000_000}), "larger than 1 MiB"),

@@ -79,7 +79,7 @@ def test_gradescope_finds_the_viva_of_exactly_these_files(graded: tuple[ClassRes
     ("option", "name", "text", "words"),
     [
         ("--viva", "x.txt", "", "has no sheets"),
-        ("--viva", "x.json", "{}", "not a sheet of"),
+        ("--viva", "x.json", "{}", "not a sheet from"),
         ("--tests", "x.txt", "", "has no results"),
         ("--tests", "x.json", '{"version": 1, "own tests": {"3": {"points": 11}}}', "not a result of"),
     ],

@@ -20,7 +20,7 @@ Opener = Callable[..., Screen]
 
 @pytest.fixture(scope="session")
 def course(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the course; without a browser there is no need of one."""
+    """A copy of the course; without a browser it is not needed."""
     return copy_course(tmp_path_factory.mktemp("course") / "labs")
 
 
@@ -32,7 +32,7 @@ def server(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 
 @pytest.fixture(scope="session")
 def names() -> Iterator[str]:
-    """Names that no notebook had before: JupyterLab gives a file the kernel that is running for its name."""
+    """Names that no notebook has used: JupyterLab gives a file the kernel that is running for its name."""
     return (f"screen{number}.ipynb" for number in count())
 
 
@@ -57,7 +57,7 @@ def opened(browser: Any, server: str, course: Path, names: Iterator[str]) -> Ite
     assert [error for screen in screens for error in screen.errors] == []
 
 
-# nbconvert's page loads MathJax and RequireJS from the network, and none of our films needs them.
+# nbconvert's page loads MathJax and RequireJS from the network, but none of our films needs them.
 NO_NETWORK = "ERR_INTERNET_DISCONNECTED"
 
 

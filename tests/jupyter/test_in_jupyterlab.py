@@ -23,7 +23,7 @@ PLAYER = ".jp-OutputArea-output .mvw:not(.mvq)"
 
 @pytest.fixture(scope="module")
 def phase_1(opened: Opener) -> Screen:
-    """The notebook of phase 1, with the reference's code, after "run all cells", its runs unfolded."""
+    """The notebook of phase 1, with the reference's code, after "run all cells", with its runs visible."""
     screen = opened(REFERENCE, notebook="01_scheduler_step.ipynb").run_all()
     screen.page.evaluate("document.querySelectorAll('[data-veil]').forEach((veil) => { veil.dataset.veil = 'open'; })")
     return screen
@@ -49,7 +49,7 @@ def player(phase_1: Screen) -> Any:
 
 
 def words_shown(player: Any) -> list[str]:
-    """Return the texts in the picture that the browser shows, as soon as there is one."""
+    """Return the texts in the picture that the browser shows, once there is one."""
     player.locator(".mvw-picture svg text").first.wait_for(state="attached")
     shown: list[str] = player.locator(".mvw-picture svg text").evaluate_all(
         "(all) => all.map((part) => part.textContent)"

@@ -101,7 +101,7 @@ def test_the_run_can_be_seen_without_an_answer(opened: Opener) -> None:
 
 def test_a_wrong_answer_comes_back_in_the_next_notebook_by_keyboard(opened: Opener, course: Path) -> None:
     kept = course / "notebooks" / "recall.json"
-    kept.unlink(missing_ok=True)  # other notebooks of these tests also miss answers
+    kept.unlink(missing_ok=True)  # other notebooks of these tests also lack answers
     page = opened(*cells("fourth")).run_all().page
     page.locator(LIVE).nth(2).wait_for(state="attached")
     answer(page, "3")
@@ -122,7 +122,7 @@ def test_a_wrong_answer_comes_back_in_the_next_notebook_by_keyboard(opened: Open
 
 
 def test_a_notebook_opened_again_shows_the_questions_and_no_error(opened: Opener, course: Path) -> None:
-    """Its widgets have ended with their kernel, and JupyterLab 4 writes "model not found" in each one's place."""
+    """Its widgets ended together with their kernel, and JupyterLab 4 writes "model not found" in place of each."""
     screen = opened(*cells("again")).run_all()
     screen.command("docmanager:save")
     page = opened(saved=course / screen.path).page

@@ -1,4 +1,4 @@
-"""Widgets without a kernel: in an exported page without network, and in a notebook that is opened again."""
+"""Widgets without a kernel: in an exported page without network, and in a notebook that is reopened."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ SERIOUS = """async () => (await axe.run(document)).violations
   .filter((found) => ["serious", "critical"].includes(found.impact))
   .map((found) => [found.id, ...found.nodes.slice(0, 3).map((node) => node.html.slice(0, 90))])"""
 TRUSTED = "() => window.jupyterapp.shell.currentWidget.content.model.cells.get(0).trusted"
-# Whether an image has loaded, what it says, and how many different colours it shows.
+# Returns whether an image has loaded, its text, and the number of different colours in it.
 SEEN = """async (image) => { await image.decode();
   const canvas = Object.assign(document.createElement("canvas"), { width: 720, height: 500 });
   const drawn = canvas.getContext("2d");
@@ -99,7 +99,7 @@ def test_an_untrusted_notebook_shows_its_pictures(changed: Path, opened: Opener,
 
 
 def test_the_learners_own_notebook_opened_again_plays_its_films(saved: Path, opened: Opener, tmp_path: Path) -> None:
-    """It is trusted, but its widgets are gone with the kernel that made them."""
+    """It is trusted, but its widgets disappeared with the kernel that made them."""
     screen = opened(saved=saved)
     assert screen.page.evaluate(TRUSTED)
     assert_a_film_from_step_5(screen.page)

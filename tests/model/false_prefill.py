@@ -1,6 +1,6 @@
-"""`python -m tests.model.false_prefill PORT`: a prefill process that does one thing wrong, or "none".
+"""`python -m tests.model.false_prefill PORT` runs a prefill process with one fault, or with "none".
 
-The first line of standard input has its name and a folder, from which the right blocks come.
+The first line of standard input contains the fault's name and a folder with the right blocks.
 """
 
 import os
@@ -41,7 +41,7 @@ def main(port: int, fault: str, folder: str) -> None:
     if fault == "ends while it connects":
         os._exit(1)
     peer = Peer(rendezvous, PREFILL, timedelta(minutes=1))
-    with suppress(RuntimeError):  # the other one has gone
+    with suppress(RuntimeError):  # the other process has gone
         while True:
             _, block_hashes = peer.receive_prompt()
             answer(peer, fault, [load_file(f"{folder}/{one.hex()}.safetensors")["kv"] for one in block_hashes])

@@ -1,4 +1,4 @@
-"""Folders of a tiny Llama, good and spoiled in one way each: what a load and `mini-vllm info --model` say of them."""
+"""Folders of a tiny Llama, good or with one fault, and the messages of loading and `mini-vllm info`."""
 
 import json
 import shutil
@@ -243,7 +243,7 @@ BAD: dict[str, tuple[Spoil, str]] = {
     "a broken generation config": (write("generation_config.json", "{"), "generation_config.json is not JSON"),
     # Settings
     "no model_type": (edit(model_type=None), "has no model_type"),
-    "an unknown model_type": (edit(model_type="llama9"), "model_type 'llama9', which transformers .* does not know"),
+    "an unknown model_type": (edit(model_type="llama9"), "model_type 'llama9', which transformers .* does not support"),
     "a model_type of another type": (edit(model_type=["llama"]), "model_type must be a name"),
     "a width in words": (edit(hidden_size="wide"), "config.json: .*hidden_size"),
     "no layers": (edit(num_hidden_layers=0), "num_hidden_layers must be an integer of at least 1, got 0"),
@@ -290,7 +290,7 @@ BAD: dict[str, tuple[Spoil, str]] = {
     "a vision encoder": (edit(model_type="vit", architectures=["ViTModel"]), "vit .*does not continue a text"),
     "an encoder-decoder": (edit(model_type="t5", is_encoder_decoder=True), "has an encoder"),
     "a diffusion pipeline": (both(empty, write("model_index.json", "{}")), "diffusion pipeline"),
-    "sentence-transformers": (write("modules.json", "[]"), "sentence-transformers model, which embeds texts"),
+    "sentence-transformers": (write("modules.json", "[]"), "sentence-transformers model, which computes embeddings"),
 }
 NOT_FINITE: dict[str, Spoil] = {"NaN": first(UP, float("nan")), "infinity": first("lm_head.weight", float("-inf"))}
 """Only a load sees these: `mini-vllm info` reads no weight."""

@@ -1,4 +1,4 @@
-"""The same prompts through transformers and through our engine."""
+"""Runs the same prompts through transformers and through our engine."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -56,7 +56,7 @@ def engine_for(loaded: LoadedModel, config: EngineConfig, lineup: Lineup | None 
 def outputs_of(
     engine: LLMEngine, prompts: Sequence[Sequence[int]], params: Sequence[SamplingParams]
 ) -> list[RequestOutput]:
-    """Return the last outputs for all prompts, served together; afterwards nothing may be left in the engine."""
+    """Return the last outputs for all prompts, served together; afterwards the engine must be empty."""
     for index, (prompt, prompt_params) in enumerate(zip(prompts, params, strict=True)):
         engine.add_request(str(index), list(prompt), prompt_params)
     last: dict[str, RequestOutput] = {}

@@ -29,7 +29,7 @@ class GpuTensor(Tensor):
         return made  # type: ignore[no-any-return]
 
     def tolist(self) -> Any:
-        return self.to(HOST).tolist()  # one copy, as for a tensor of a real GPU
+        return self.to(HOST).tolist()  # one copy is allowed, as for a tensor of a real GPU
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, *given: Any) -> Any:
@@ -37,9 +37,11 @@ class GpuTensor(Tensor):
 
 
 class PretendedGpu(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Runs operators on pretended tensors. `waits` has each one for which a program waits until the GPU has caught up.
+    """Runs operators on pretended tensors.
 
-    What is copied to the host without waiting is 0 there until the next wait.
+    `waits` contains each operator for which a program waits until the GPU has caught up.
+
+    A value that is copied to the host without waiting is 0 there until the next wait.
     """
 
     def __init__(self) -> None:
@@ -54,7 +56,7 @@ class PretendedGpu(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise AssertionError(
                 f"{name}: a tensor was made on the GPU from Python's numbers, which waits for their copy"
             )
-        with self:  # in inference mode an operator that is made of others arrives whole
+        with self:  # in inference mode a composite operator arrives as a whole
             if (result := func.decompose(*args, **kwargs)) is not NotImplemented:
                 return result
         is_on_gpu = [isinstance(one, GpuTensor) for one in tensors]

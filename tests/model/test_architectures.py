@@ -1,4 +1,4 @@
-"""Every architecture either generates the same tokens as transformers, or is refused with a reason."""
+"""Every architecture either generates the same tokens as transformers, or is rejected with a reason."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every message of a chat arrives in the prompt, or words say why not, whatever the folder's template does."""
+"""Every message of a chat reaches the prompt, or an error explains why not, whatever the folder's template does."""
 
 import re
 import shutil
@@ -152,7 +152,7 @@ def test_a_template_is_found_in_a_file_of_its_own(tmp_path: Path, place: str) ->
 
 
 class MessageTokenizer:
-    """Encodes messages itself, as `MistralCommonBackend` of transformers 5.23.0 does: a text has no control tokens."""
+    """Encodes messages itself, like `MistralCommonBackend` of transformers 5.23.0: a text has no control tokens."""
 
     all_special_ids, all_special_tokens = (256, 257), ("<s>", "</s>")
     chat_template = None

@@ -23,7 +23,7 @@ BYTE_FALLBACK = ("Llama 2", "Gemma", "Unigram with bytes")
 
 
 def text_after(tokenizer: Tokenizer, prompt: list[int], answer: list[int]) -> str:
-    """Return what an answer adds to the decoded prompt, with the whole of a character inside which the prompt ends."""
+    """Return what an answer adds to the decoded prompt; a character split by the prompt's end counts whole."""
     whole = tokenizer.decode(prompt + answer)
     for num_cut in range(min(4, len(prompt) + 1)):
         known = tokenizer.decode(prompt[: len(prompt) - num_cut])
@@ -113,6 +113,6 @@ def test_tokens_that_become_no_character_are_streamed_at_a_bounded_cost(kind: st
         text.add([token_id])
     assert len(whole) - len(text.text) <= 4
     text.finish()
-    # With byte fallback, one lone byte spoils all bytes after it; our texts are right again some tokens later.
+    # With byte fallback, one lone byte corrupts all bytes after it; our texts are correct again some tokens later.
     assert text.text == whole or (b"A" in spelled and len(text.text) == len(whole))
     assert tokenizer.num_decoded <= 120 * len(answer)

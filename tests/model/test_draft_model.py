@@ -1,4 +1,4 @@
-"""Drafts from a small model: the text of greedy requests stays, and that of others keeps its distribution."""
+"""Drafts from a small model: the text of greedy requests stays the same, and the others keep their distribution."""
 
 from collections import Counter
 from dataclasses import replace

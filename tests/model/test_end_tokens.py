@@ -1,4 +1,4 @@
-"""Where the tokens come from that end a text, and stop strings that are control tokens."""
+"""Tests which tokens end a text, and stop strings that are control tokens."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from mini_vllm.sampling_params import StructuredOutputsParams
 from tests.model.folders import both, edit, make_folder
 
 QUESTION: Any = [{"role": "user", "content": "What is the capital of Norway?"}]
-FOUND: list[tuple[list[Any], str]] = [  # what the generation config, the config and the tokenizer name
+FOUND: list[tuple[list[Any], str]] = [  # the end tokens that the generation config, the config and the tokenizer name
     ([[2, 0], 2, 2], "0, 2 (generation)"),
     ([5, 2, 3], "5 (generation; not [2] of config; not [3] of tokenizer)"),
     ([None, 2, 3], "2 (config; not [3] of tokenizer)"),
@@ -54,5 +54,5 @@ def test_a_stop_string_is_found_whether_it_is_text_or_a_control_token(stop: str)
 @pytest.mark.parametrize("stop", ["<|im_end|>\n", "\n<|im_start|>user", "<|im_end|><|im_end|>"])
 def test_a_stop_string_that_no_text_can_hold_is_refused(stop: str) -> None:
     llm = LLM(config=EngineConfig(num_gpu_blocks=16), lineup=parse_lineup("solution"))
-    with pytest.raises(ValueError, match=r"has the control token '<\|im_.*' within it"):
+    with pytest.raises(ValueError, match=r"contains the control token '<\|im_.*'\. No text"):
         llm.generate(["Mina"], SamplingParams(stop=(stop,)))

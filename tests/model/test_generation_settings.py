@@ -1,4 +1,4 @@
-"""generation_config.json: the repetition penalty is applied, other settings that change texts are named at load."""
+"""generation_config.json: the repetition penalty is applied, and loading names other settings that change texts."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ NEUTRAL = {
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What we have logged: transformers has remarks on its own settings."""
+    """Messages that we have logged, because transformers logs notes on its own settings."""
     return [record.getMessage() for record in caplog.records if record.name.startswith("mini_vllm")]
 
 

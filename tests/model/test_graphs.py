@@ -107,12 +107,12 @@ def test_a_model_that_cannot_be_recorded_is_refused_with_the_way_out(monkeypatch
     monkeypatch.setattr(
         GraphedModel, "_record", raises(RuntimeError("operation not permitted when stream is capturing"))
     )
-    with pytest.raises(ValueError, match=r"\(operation not permitted .*\); enforce_eager=True runs without them"):
+    with pytest.raises(ValueError, match=r"\(operation not permitted .*\): set enforce_eager=True to run without them"):
         with_graphs(model_on_cpu(), 4, 5)
 
 
 def test_decode_steps_are_played_from_graphs_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a recorder that computes on replay: what a graph does, but for the time of its launches."""
+    """Uses a recorder that computes on replay, which does the same as a graph except for the launch times."""
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     monkeypatch.setattr(GraphedModel, "_record", record_on_cpu)
     plain, graphed = model_on_cpu(), with_graphs(model_on_cpu(), 300, 5)

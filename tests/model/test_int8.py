@@ -1,4 +1,4 @@
-"""Weights in int8: exact sums on every processor, the same tokens in every batch, and refusals in words."""
+"""Weights in int8: exact sums on every processor, the same tokens in every batch, and clear refusals."""
 
 import platform
 from copy import deepcopy

@@ -1,4 +1,4 @@
-"""What llguidance is given: schemas without annotations, control tokens by their names, and errors in one line."""
+"""Tests what llguidance receives: schemas without annotations, control tokens by name, and errors in one line."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Which functions the runner uses: Triton kernels on a GPU where they are available, else torch."""
+"""Tests which functions the runner uses: Triton kernels on a GPU if available, otherwise torch."""
 
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +19,7 @@ def no_function(*arguments: Any, **named: Any) -> Any:
 
 def test_a_cpu_never_loads_triton(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "triton_kernels_for", no_function)
-    monkeypatch.setattr(parts, "decode_attention_for", lambda impl: None)  # as if there were no C compiler
+    monkeypatch.setattr(parts, "decode_attention_for", lambda impl: None)  # pretends that there is no C compiler
     assert runner_steps_on("solution", "cpu") == STEPS
 
 

@@ -1,4 +1,4 @@
-"""KV transfer on the embedded model: the texts are those without it, whatever else the engine does."""
+"""KV transfer on the embedded model does not change texts, whatever else the engine does."""
 
 import os
 from collections.abc import Callable
@@ -268,7 +268,7 @@ def test_impossible_connector_settings_are_refused(lineup: str, settings: dict[s
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_prompts_come_from_a_prefill_process(plain: list[str], is_late: bool) -> None:
-    """What happens if they do not come is in test_lost_blocks.py."""
+    """test_lost_blocks.py tests what happens if they do not arrive."""
     llm = engine(replace(TIGHT, async_scheduling=is_late), kv_connector="prefill", prefill_timeout=60.0)
     gates: Any = llm.engine.scheduler.gates
     client = gates.transfers.connector.prefill

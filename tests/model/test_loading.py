@@ -1,4 +1,4 @@
-"""Models are found and described, or refused with a reason."""
+"""Models are found and described, or rejected with a reason."""
 
 import math
 from pathlib import Path

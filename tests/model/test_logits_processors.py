@@ -113,7 +113,7 @@ def test_the_settings_are_not_without_effect() -> None:
 
 @pytest.mark.parametrize("engine_name", ENGINES)
 def test_logprobs_are_the_models_own(engine_name: str) -> None:
-    """Before penalties, one entry for each token, the sampled token among the likeliest."""
+    """Values before penalties, one entry per token, with the sampled token among the likeliest."""
     outputs = completions_of(engine_of(engine_name), SETTINGS["all"])
     for prompt, output in zip(prompts(), outputs, strict=True):
         rows = logits_after(load_model(None)[0].model, [*prompt, *output.token_ids]).log_softmax(-1)[len(prompt) - 1 :]
@@ -160,7 +160,7 @@ def test_a_seed_with_penalties_gives_the_same_text_with_drafts() -> None:
         ({"repetition_penalty": 0}, "repetition_penalty must be over 0"),
         ({"logit_bias": {3: 101}}, "logit_bias must map token ids to -100 to 100, got 3: 101"),
         ({"logit_bias": {"3": 1}}, "logit_bias must map token ids"),
-        ({"logit_bias": {2048: 1}}, "logit_bias names token id 2048, but the vocabulary is 0 to"),
+        ({"logit_bias": {2048: 1}}, "logit_bias has token id 2048, but the vocabulary is 0 to"),
         ({"logprobs": 21}, "logprobs must be an integer from 0 to 20, got 21"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a model takes from the longest text of a forward pass never reaches another text."""
+"""Values that a model derives from the longest text of a forward pass never affect another text."""
 
 import logging
 import random
@@ -41,7 +41,7 @@ OPT = config("opt", vocab_size=VOCAB_SIZE, hidden_size=48, num_hidden_layers=2, 
 TOO_LONG: dict[str, tuple[PreTrainedConfig, int, str]] = {
     **{name: (given, 512, "takes angles or a scale from the largest position") for name, given in LONG_ROPE.items()},
     "dynamic": (HELD["dynamic"], 64, "takes angles or a scale from the largest position"),
-    # Llama 4 scales queries by their place in the row, whatever their positions: seen from 64 tokens on.
+    # Llama 4 scales queries by their place in the row, not by their position, which is visible from 64 tokens on.
     "scaled by place": (
         config(
             "llama4_text",
@@ -60,9 +60,9 @@ TOO_LONG: dict[str, tuple[PreTrainedConfig, int, str]] = {
     "gpt2": (
         config("gpt2", **GPT2_SMALL, n_positions=64),
         65,
-        "gpt2 cannot compute a text of 65 tokens: index out of range",
+        "gpt2 cannot compute a prompt of 65 tokens: index out of range",
     ),
-    "opt": (OPT, 65, "opt cannot compute a text of 65 tokens: index out of range"),
+    "opt": (OPT, 65, "opt cannot compute a prompt of 65 tokens: index out of range"),
 }
 
 

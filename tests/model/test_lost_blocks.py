@@ -1,4 +1,4 @@
-"""KV transfer with a prefill process that does one thing wrong, and with stores that lose blocks at any moment."""
+"""KV transfer with a prefill process that has one fault, and with stores that lose blocks at any moment."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ SOON = 1.0  # where the whole text is awaited
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the places of the right blocks of all prompts."""
+    """Return the positions of the right blocks of all prompts."""
     path = tmp_path_factory.mktemp("blocks")
     texts(engine(ROOMY, kv_connector="disk", shared_storage_path=str(path)))
     return next(path.iterdir())
@@ -114,7 +114,7 @@ def test_the_prefill_process_ends_with_its_parent(moment: str) -> None:
 
 
 class Forgetful:
-    """A store that loses a third of its blocks, even between finding and loading one."""
+    """A store that loses a third of its blocks, even between finding and loading a block."""
 
     def __init__(self, inner: Any) -> None:
         self.inner, self.rng, self.lost, self.num_lost = inner, Random(7), set[bytes](), 0

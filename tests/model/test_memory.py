@@ -39,7 +39,7 @@ def test_the_byte_limit_bounds_the_number_of_blocks() -> None:
 
 
 def test_memory_in_use_is_not_allocated_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU the largest step also needs room: here 15 blocks of it."""
+    """On a GPU the largest step also needs memory: here 15 blocks."""
     on_a_gpu = replace(random_llama(), model=SimpleNamespace(device="cuda", dtype=torch.float32))
     monkeypatch.setattr(memory, "memory_of", lambda device: (100 * BLOCK_BYTES, 60 * BLOCK_BYTES))
     monkeypatch.setattr(memory, "peak_bytes_of_a_step", lambda *arguments: 15 * BLOCK_BYTES)
@@ -72,7 +72,7 @@ def test_the_largest_step_runs_on_a_cache_of_one_block() -> None:
 
 @pytest.mark.parametrize("num_tokens", [512, 2048])
 def test_a_step_holds_what_the_calculator_says(num_tokens: int) -> None:
-    """The embedded model's own forward pass, to the byte; cosine and sine of the positions come on top."""
+    """The embedded model's own forward pass, to the byte, plus cosine and sine of the positions."""
     loaded = load_model()[0]
     model = paged_model(loaded, STEPS, num_blocks=1, block_size=16)
     batch = largest_batch(num_tokens, 64, 2048, 16, torch.device("cpu"))

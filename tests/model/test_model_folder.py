@@ -1,4 +1,4 @@
-"""Every folder is either served with exactly its weights, or refused in one line; no code of it runs."""
+"""Every folder is either served with exactly its weights, or rejected in one line; none of its code runs."""
 
 import shutil
 from pathlib import Path
@@ -21,7 +21,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(saved: Path, tmp_path: Path) -> Path:
-    """A copy of the folder, with code that says so if it is run."""
+    """A copy of the folder, with code that reports if it is run."""
     copied = Path(shutil.copytree(saved, tmp_path / "model"))
     for name in ("modeling_evil.py", "evil.py"):
         (copied / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")

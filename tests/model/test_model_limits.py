@@ -1,4 +1,4 @@
-"""What a config by itself says: how long texts may be, and which models cannot be served."""
+"""Tests the facts in a config: how long texts may be, and which models cannot be served."""
 
 import re
 from typing import Any

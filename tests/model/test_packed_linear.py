@@ -1,4 +1,4 @@
-"""Packed linear layers compute what the plain ones compute, keep no weight twice, and are optional."""
+"""Packed linear layers compute the same as plain ones, store no weight twice, and are optional."""
 
 import gc
 import os
@@ -172,10 +172,11 @@ print(sizes[1] - sizes[0], sizes[2] - sizes[1])
 
 @needs_operators
 def test_kernels_of_sizes_long_unused_are_forgotten() -> None:
-    """oneDNN and torch each have a cache: a limit on only one frees nothing."""
+    """oneDNN and torch each have a cache, so limiting only one frees no memory."""
     environment = {name: value for name, value in os.environ.items() if not name.endswith("CACHE_CAPACITY")}
     command = [sys.executable, "-c", MANY_SIZES]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     first, later = map(int, done.stdout.split())
-    # Their share is 7 times the first; kept, they cost 14 times as much, because larger ones cost more.
+    # Seven such layers together equal the first, but keeping them costs 14 times as much, because larger ones cost
+    # more.
     assert later < 5 * first, "so many further sizes cost less than their share: the first ones are forgotten"

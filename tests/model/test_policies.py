@@ -1,4 +1,4 @@
-"""Every policy on the real model: no text changes, invariants hold, and the simulator finds the order of finish."""
+"""Every policy on the real model: texts do not change, invariants hold, and the simulator finds the finishing order."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Random sampling depends on the request's seed and nothing else."""
+"""Random sampling depends only on the request's seed."""
 
 import math
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Models with sliding windows generate what transformers does, and hold only the blocks of their windows."""
+"""Models with sliding windows generate the same as transformers, and hold only the blocks of their windows."""
 
 import random
 from dataclasses import replace
@@ -128,7 +128,8 @@ def test_a_text_longer_than_the_pool_is_served_within_a_window() -> None:
 def test_requests_that_can_never_fit_are_refused_with_the_blocks_of_all_groups() -> None:
     settings = EngineConfig(num_gpu_blocks=20, block_size=4, max_num_batched_tokens=8)
     engine = engine_for(loaded("gemma3_text"), settings)
-    engine.add_request("fits", [5] * 40, SamplingParams(17))  # 14 blocks and 5: 9 - 1 + 8 tokens, and one block more
+    # 14 blocks and 5 blocks: 9 - 1 + 8 tokens, and one more block
+    engine.add_request("fits", [5] * 40, SamplingParams(17))
     with pytest.raises(ValueError, match="may need 20 blocks"):
         engine.add_request("r", [5] * 40, SamplingParams(18))
 

@@ -20,7 +20,8 @@ from mini_vllm.runner.threads.step_threads import StepThreads
 from mini_vllm.runner.threads.waits import ShortWaits
 from tests.compiler import needs_compiler
 
-Cost = Callable[[int, int, bool], float]  # seconds of a step: its tokens, its threads, whether waits are short
+# seconds of a step, as a function of its tokens, its threads, and whether waits are short
+Cost = Callable[[int, int, bool], float]
 
 
 @dataclass
@@ -60,7 +61,7 @@ class Machine:
             self.ran.append((spent, self.size, self.short_waits))
 
     def share(self, size: int) -> float:
-        """Return the share of the time of the last `run` that steps on `size` threads took."""
+        """Return the share of the last `run`'s time that steps on `size` threads took."""
         return sum(spent for spent, found, _ in self.ran if found == size) / sum(spent for spent, *_ in self.ran)
 
 
@@ -176,7 +177,7 @@ def test_spinning_is_bounded_before_torch_is_loaded(given: dict[str, str], found
 
 @pytest.fixture
 def adapting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As if torch had chosen 4 threads and the user none."""
+    """Behaves as if torch had chosen 4 threads and the user none."""
     before = torch.get_num_threads()
     monkeypatch.setenv("OMP_NUM_THREADS", "")
     monkeypatch.setattr(step_threads, "all_threads", lambda: 4)
@@ -199,7 +200,7 @@ def test_only_an_engine_in_c_varies_its_threads_and_a_given_number_wins(
 
 @needs_compiler
 def test_tokens_and_logprobs_stay_equal_while_the_number_of_threads_changes(adapting: None) -> None:
-    """In the last run each step has another number, and prompts are long enough for several threads."""
+    """In the last run each step has a different number, and prompts are long enough for several threads."""
     prompts = ["Once upon a time " * 40, "Tom had a red ball.", "The cat " * 90]
     found = []
     for sizes in ([1], [2], [1, 2, 3]):

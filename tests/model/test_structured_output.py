@@ -1,4 +1,4 @@
-"""Structured output on the embedded model: what is generated matches, whatever else the engine does."""
+"""Structured output on the embedded model: generated texts match, whatever else the engine does."""
 
 import asyncio
 import json
@@ -120,7 +120,7 @@ def test_masks_are_those_of_llguidance(regex: str) -> None:
     ours = manager.grammar_init(StructuredOutputsParams(regex=regex)).result()
     matcher = llguidance().LLMatcher(
         manager.llguidance_tokenizer, llguidance().LLMatcher.grammar_from_regex(regex.replace(r"\d", "[0-9]"))
-    )  # \d of any script
+    )  # \d in any script
     theirs = LLGuidanceGrammar(matcher, manager.tokenizer.eos_token_ids)
     for token in manager.tokenizer.encode("abcab 123-4567 Mina said so!") * 2:
         allowed = [set(range(manager.vocab_size)) & set(_allowed(one, manager.vocab_size)) for one in (ours, theirs)]

@@ -1,4 +1,4 @@
-"""Structured output over every kind of vocabulary: no request dies, and each text is exactly what was allowed."""
+"""Structured output with every kind of vocabulary: no request fails, and each text is exactly one that was allowed."""
 
 import json
 import random
@@ -24,7 +24,7 @@ from tests.model.vocabularies import KINDS, tokenizer_of
 FUNCTIONS = StructuredOutputFunctions(
     solution.build_dfa, solution.RegexTokenMasks, solution.RegexGrammar, solution.apply_bitmask
 )
-# Line breaks, double blanks, added tokens, ligatures, and characters that NFC, NFKC and lower case change.
+# Line breaks, double blanks, added tokens, ligatures, and characters that NFC, NFKC or lower-casing change.
 HARD = "<tool_call> <b>A  b</b>\n\n é 你好 ﬁ Å e\u0301 😀 </tool_call>"
 AGE, NAME = {"type": "integer", "minimum": 0, "maximum": 120}, {"type": "string", "maxLength": 8}
 
@@ -47,7 +47,7 @@ WHAT: dict[str, dict[str, Any]] = {
     "lark": {"grammar": f"start: {json.dumps(HARD)} /[a-z]{{1,4}}/ {json.dumps(HARD)}"},
 }
 LLGUIDANCE = {"object", "constant", "enum", "pattern", "lark"}
-# WordPiece has no token for a blank, a capital letter, or a sign right after a word.
+# WordPiece has no token for a blank, a capital letter, or punctuation right after a word.
 REFUSED = {
     "byte-level, only bytes it has seen": LLGUIDANCE | {"hard choice"},
     "Unigram": {"constant", "lark", "hard choice"},
@@ -120,14 +120,14 @@ def test_forced_text_becomes_tokens_of_the_same_bytes(kind: str) -> None:
     assert vocabulary.is_complete
     for text in (HARD, '{"name":"', " ", "  ", "\n\n", "e\u0301", "</s>", "<|call|>", "<unk>", "x<s>"):
         assert b"".join(vocabulary.token_bytes[token_id] for token_id in vocabulary(text)) == text.encode()
-    plain = "One day"  # where the tokenizer's own tokens spell the text, they are used
+    plain = "One day"  # if the tokenizer's own tokens spell the text, they are used
     own = tokenizer.encode(plain)
     if b"".join(vocabulary.token_bytes[token_id] for token_id in own) == plain.encode():
         assert vocabulary(plain) == own
 
 
 class Words(ByteTokenizer):
-    """A tokenizer of a few tokens. Its last one ends a text."""
+    """A tokenizer of a few tokens. The last of them ends a text."""
 
     def __init__(self, *texts: bytes) -> None:
         self.texts = texts

@@ -1,4 +1,4 @@
-"""`python -m tests.mutants`: check that the graded tests catch every mutant and pass every fair alternative."""
+"""`python -m tests.mutants` checks that the graded tests catch every mutant and pass every fair alternative."""
 
 import argparse
 import os

@@ -1,6 +1,6 @@
-"""`python -m tests.mutants.answers`: record what the reference answers to the cases of the graded tests.
+"""`python -m tests.mutants.answers` records the reference's answers to the cases of the graded tests.
 
-Run it after a change of cases. The graded tests themselves show on the reference that the answers are current.
+Run it after a change of cases. The graded tests show on the reference that the answers are current.
 """
 
 import argparse

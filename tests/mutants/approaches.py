@@ -1,7 +1,7 @@
-"""`python -m tests.mutants.approaches`: seal the fair alternatives that a learner may see after a pass.
+"""`python -m tests.mutants.approaches` seals the fair alternatives that a learner may see after a pass.
 
 `tests/alternatives/approaches.toml` chooses them: under a task the names of alternatives of its phase, each with a
-sentence on what it costs; `shows` has the functions that belong to the task.
+sentence on its cost; `shows` lists the functions that belong to the task.
 """
 
 import ast
@@ -30,7 +30,7 @@ def chosen() -> dict[str, list[Approach]]:
         diffs = read_diffs(CHOSEN.with_name(f"phase{task.partition('.')[0]}.diff").read_text(encoding="utf-8"))
         added = {one.name: "\n".join(line for at in one.places for line in at.new[len(at.old) :]) for one in diffs}
         found[task] = [Approach(name, cost, excerpt(added[name], shows, planned)) for name, cost in told.items()]
-    with tempfile.TemporaryDirectory() as folder:  # ruff needs hardly any time for all of them at once
+    with tempfile.TemporaryDirectory() as folder:  # ruff needs hardly any time if it formats all of them in one call
         files = {(task, at): Path(folder) / f"{task}_{at}.py" for task in found for at in range(len(found[task]))}
         for (task, at), file in files.items():
             file.write_text(found[task][at].code, encoding="utf-8")
@@ -65,7 +65,7 @@ def is_shown(node: ast.stmt, owner: str, shows: Container[str], planned: Contain
 
 
 def main() -> None:
-    """Seal what is chosen, and print how many approaches each task has."""
+    """Seal the chosen approaches, and print how many each task has."""
     FOLDER.mkdir(exist_ok=True)
     by_phase: dict[str, dict[str, str]] = {}
     for task, found in chosen().items():

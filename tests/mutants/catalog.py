@@ -1,9 +1,9 @@
 """The implementations that the graded tests run on: the reference, its mutants and its fair alternatives.
 
-The mutants of a phase are `phaseN.diff` in this folder; a diff shows what is different without any quoting. A diff
-against a fair alternative is `phaseN_name_of_the_alternative.diff`. `refilled.py` adds one for each container.
-The alternatives of a phase are `tests/alternatives/phaseN.diff`. Most append the classes and
-functions that are written differently to the reference: the last definition counts.
+The mutants of a phase are `phaseN.diff` in this folder; a diff shows the difference without quoting anything else. A
+diff against a fair alternative is `phaseN_name_of_the_alternative.diff`. `refilled.py` adds one for each container. The
+alternatives of a phase are `tests/alternatives/phaseN.diff`. Most append the classes and functions that are written
+differently to the reference: the last definition counts.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Kind = Literal["reference", "mutant", "alternative"]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One implementation of a phase: `text` takes the place of the reference's file."""
+    """One implementation of a phase: `text` replaces the reference's file."""
 
     phase: int
     kind: Kind
@@ -43,7 +43,10 @@ def reference(phase: int) -> Subject:
 
 
 def mutants(phase: int) -> list[Subject]:
-    """Return the wrong implementations of a phase. Raises `DiffError` if one does not fit what it changes."""
+    """Return the wrong implementations of a phase.
+
+    Raises `DiffError` if one does not match the text that it changes.
+    """
     folder = Path(__file__).parent
     original = reference(phase)
     found = _changed(original, folder / f"phase{phase}.diff", "mutant")

@@ -1,4 +1,4 @@
-"""The small diffs that a mutant is written as: reading them, and applying them to the reference.
+"""Mutants are written as small diffs; this module reads them and applies them to the reference.
 
     # hands out the null block
     -        self.free_queue = FreeKVCacheBlockQueue(self.blocks[1:])
@@ -17,7 +17,7 @@ from itertools import groupby, pairwise
 
 
 def without_comments(text: str) -> str:
-    """Return a module without the lines that hold nothing but a comment."""
+    """Return a module without the lines that contain only a comment."""
     return "".join(line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("#"))
 
 
@@ -35,7 +35,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """One named mistake, and its hint."""
+    """One named mistake with its hint."""
 
     name: str
     hint: str
@@ -90,7 +90,7 @@ def _places(name: str, body: list[str]) -> tuple[Place, ...]:
         old = tuple(line[1:] for line in lines if line[0] != "+")
         new = tuple(line[1:] for line in lines if line[0] != "-")
         if not old or old == new:
-            raise DiffError(f"{name!r}: a place must change something, and say where")
+            raise DiffError(f"{name!r}: a place must change something, and state where")
         places.append(Place(old, new))
     if not places:
         raise DiffError(f"{name!r} changes nothing")

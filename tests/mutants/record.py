@@ -1,4 +1,4 @@
-"""`python -m tests.mutants.record`: record by which wrong answers each mutant is known, for the hints of the tests.
+"""`python -m tests.mutants.record` records the wrong answers by which each mutant is known, for the tests' hints.
 
 A mutant has a hint in its diff, or none. `mini_vllm_labs/grading/hints.py` looks the hints up.
 """
@@ -13,13 +13,13 @@ from tests.mutants.catalog import PHASES, Subject, mutants
 from tests.mutants.harness import harness, phases_and_jobs
 from tests.mutants.verdict import Verdict
 
-CPU_SECONDS = 20  # to all tests of a phase: a slow mistake is recognised by its answers to the others
+CPU_SECONDS = 20  # answers to all tests of a phase: a slow mistake is recognised by its answers to the others
 TASK = re.compile(r"test_task(\d+)_(\d+)_")
 Hints = dict[str, dict[str, str]]
 
 
 def main() -> None:
-    """Run every mutant of the phases on all tests; write the hints, and say how many mutants get their hint."""
+    """Run every mutant of the phases on all tests; write the hints, and print how many mutants get their hint."""
     options = phases_and_jobs("tests.mutants.record", __doc__).parse_args()
     FOLDER.mkdir(exist_ok=True)
     with harness(options.jobs) as workers:
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def hints_of(judged: Iterable[tuple[Subject, Verdict]]) -> Hints:
-    """Return the hints by task and digest of the wrong answers; a digest that stands for several hints has none."""
+    """Return the hints by task and digest of the wrong answers; a digest that belongs to several hints has none."""
     found: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for subject, verdict in judged:
         for task, digest in digests_of(verdict).items():
@@ -64,7 +64,7 @@ def shows_hint(subject: Subject, verdict: Verdict, hints: Hints) -> bool:
 
 
 def alike_in(verdict: Verdict, judged: Iterable[tuple[Subject, Verdict]]) -> list[str]:
-    """Return the mutants that answer alike in a task."""
+    """Return the mutants that give the same answers in a task."""
     answers = digests_of(verdict).items()
     return [subject.name for subject, other in judged if answers & digests_of(other).items()]
 

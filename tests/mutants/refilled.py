@@ -1,6 +1,6 @@
 """One mistake for each function that returns a container: every call fills the same one again.
 
-Left out by rule: `PagedKVCacheManager.block_ids`, whose table is the pool's, and answers that cannot change.
+Two are omitted by rule: `PagedKVCacheManager.block_ids`, whose table is the pool's, and answers that cannot change.
 """
 
 FUNCTIONS: dict[int, tuple[str, ...]] = {

@@ -1,8 +1,8 @@
-"""`python -m tests.mutants.scenarios --phase N`: choose the scenarios in which a phase is graded in an engine.
+"""`python -m tests.mutants.scenarios --phase N` chooses the scenarios in which a phase is graded in an engine.
 
-First those with most pairs of settings and events for their time, then those that see a mutant which the others do not
-see. The seeds that it prints belong into `mini_vllm_labs/grading/labtest/in_place/check.py`; then their answers are to
-be recorded.
+It first chooses those with most pairs of settings and events for their time, then those that catch a mutant which the
+others miss. The seeds that it prints belong in `mini_vllm_labs/grading/labtest/in_place/check.py`; then their answers
+must be recorded.
 """
 
 import argparse
@@ -26,7 +26,7 @@ Traces = dict[int, tuple[list[Record], Tape]]
 
 
 def main() -> None:
-    """Print the seeds of a phase, how many mutants they see, and which they do not see."""
+    """Print the seeds of a phase, how many mutants they catch, and which they miss."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.scenarios", description=__doc__)
     parser.add_argument("--phase", type=int, choices=PHASES, required=True)
     parser.add_argument("--drawn", type=int, default=60, help="scenarios to choose from (default: 60)")
@@ -56,7 +56,7 @@ def by_new_facts(phase: int, drawn: int) -> Traces:
         place = Place(phase, module, draw_scenario(phase, seed), tape)
         try:
             trace = trace_of(place, MAX_STEPS)
-        except RuntimeError:  # the neighbours give no request a turn
+        except RuntimeError:  # the neighbours never schedule a request
             continue
         if place.finished and not place.what_is_broken():
             traces[seed], facts[seed] = (trace, tape), facts_of(place, trace)
@@ -90,7 +90,7 @@ def first_seen(phase: int, subject: Subject, traces: Traces) -> int | None:
         module = ModuleType("mutant")
         exec(subject.text, vars(module))
         for seed, (trace, tape) in traces.items():
-            signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)  # which exits the process
+            signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)  # a mistake that exits the process
             os.write(writer, f"{seed} ".encode())
             if differs(phase, module, seed, trace, Tape(tape.answers)):
                 os._exit(0)
@@ -104,7 +104,7 @@ def first_seen(phase: int, subject: Subject, traces: Traces) -> int | None:
 
 
 def differs(phase: int, module: ModuleType, seed: int, trace: list[Record], tape: Tape) -> bool:
-    """Return whether a scenario runs otherwise than recorded."""
+    """Return whether a scenario runs differently from its recording."""
     try:
         place = Place(phase, module, draw_scenario(phase, seed), tape)
         return any(place.step() != right or place.what_is_broken() for right in trace)

@@ -1,4 +1,4 @@
-"""The hints of known mistakes: what was recorded is what the mutants answer today, and a learner reads it."""
+"""The hints of known mistakes: the recorded hints match today's mutants, and a learner reads them."""
 
 import os
 from collections.abc import Iterator

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-REPORT_CHARACTERS = 1500  # of a longer report the start, with the rule, and the end are kept
+REPORT_CHARACTERS = 1500  # a longer report is cut to its start, which has the rule, and its end
 START = REPORT_CHARACTERS // 3
 Outcome = Literal["passed", "failed", "endless", "died", "not run"]
 
@@ -13,7 +13,7 @@ class Verdict:
     """The outcome of one run of a phase's graded tests.
 
     `endless`: a test used up its processor time. `died`: the process exited in the middle of a test.
-    `not run`: there is no proof that the tests met the code that they were to judge.
+    `not run` means that there is no proof that the tests used the code under test.
     `answers` and `reports`: for each failed test, the digest of its wrong answer, and its report, shortened.
     """
 
@@ -26,7 +26,7 @@ class Verdict:
 
     @property
     def is_caught(self) -> bool:
-        """Whether the tests met the code and did not let it pass."""
+        """Whether the tests used the code and rejected it."""
         return self.outcome in ("failed", "endless", "died")
 
     def describe(self) -> str:

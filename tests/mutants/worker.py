@@ -1,6 +1,6 @@
 """Runs the graded tests on one implementation after another, inside a copy of the course.
 
-Collects the tests of a phase once, then forks for each implementation: the child meets a fresh module in a warm
+Collects the tests of a phase once, then forks for each implementation, so that the child meets a fresh module in a warm
 session of pytest. Reads a JSON job per line, answers with a JSON verdict per line. `harness.py` starts it.
 """
 
@@ -25,7 +25,7 @@ from tests.mutants.catalog import module_name
 from tests.mutants.verdict import Verdict, shortened
 
 MARK = "_subject_under_test"
-NUM_TRIED_FIRST = 20  # neighbours in a catalogue break the same function: the same test catches them
+NUM_TRIED_FIRST = 20  # neighbours in a catalogue break the same function, so the same test catches them
 WALL_SECONDS = 120
 MEMORY_BYTES = 4 * 2**30
 
@@ -35,7 +35,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # output printed from here on must not mix with the verdicts
     servers: dict[int, PhaseServer] = {}
-    caught_by: list[str] = []  # the latest first
+    caught_by: list[str] = []  # the most recent come first
     for line in sys.stdin:
         job = json.loads(line)
         phase = int(job["phase"])
@@ -65,7 +65,7 @@ class PhaseServer:
         os.close(ours)
 
     def run(self, run: "Run") -> int:
-        """Run the tests in a new process; return its exit status, below 0 a signal."""
+        """Run the tests in a new process; return its exit status (negative for a signal)."""
         os.write(self._jobs, json.dumps(asdict(run)).encode() + b"\n")
         with os.fdopen(os.dup(self._statuses), buffering=1) as statuses:
             return int(statuses.readline() or 99)
@@ -73,7 +73,7 @@ class PhaseServer:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run of the tests writes to, where it ends, and which tests come first."""
+    """Where a run of the tests writes, where it ends, and which tests come first."""
 
     solution: str
     events: str
@@ -92,7 +92,7 @@ class Forking:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         gc.collect()
-        gc.freeze()  # otherwise each child's collector walks, and so copies, everything that was imported
+        gc.freeze()  # otherwise each child's collector traverses, and so copies, everything that was imported
         with os.fdopen(self._jobs, encoding="utf-8") as jobs:
             for line in jobs:
                 run = Run(**json.loads(line))
@@ -106,7 +106,7 @@ class Forking:
 def examine(
     server: PhaseServer, text: str, *, stop_at_first: bool, cpu_seconds: int, tried_first: Sequence[str] = ()
 ) -> Verdict:
-    """Put `text` in the place of the phase's solution, and run the graded tests on it in a child process."""
+    """Replace the phase's solution with `text`, and run the graded tests on it in a child process."""
     copy, name = Path.cwd(), module_name(server.phase)
     solution = copy / "solutions" / f"{name}.py"
     mark = secrets.token_hex(8)
@@ -142,7 +142,7 @@ def _run_tests(session: pytest.Session, run: Run) -> NoReturn:
             with contextlib.suppress(session.Failed):  # by `maxfail`
                 pytest_runtestloop(session)
             code = pytest.ExitCode.TESTS_FAILED if session.testsfailed else pytest.ExitCode.OK
-        except (KeyboardInterrupt, pytest.exit.Exception, session.Interrupted):  # the code exits the run
+        except (KeyboardInterrupt, pytest.exit.Exception, session.Interrupted):  # the code exits the test run
             code = pytest.ExitCode.INTERRUPTED
         witness.write("finished", int(code))
     finally:
@@ -150,7 +150,7 @@ def _run_tests(session: pytest.Session, run: Run) -> NoReturn:
 
 
 def _wait(child: int) -> int:
-    """Wait for the child, end what is left of it, and return its exit status; below 0 is a signal."""
+    """Wait for the child, kill its remaining processes, and return its exit status (negative for a signal)."""
     deadline = time.monotonic() + WALL_SECONDS
     while True:
         pid, status = os.waitpid(child, os.WNOHANG)
@@ -192,7 +192,7 @@ def _judge(events: list[tuple[str, Any]], status: int, solution: Path, mark: str
 
 
 class Witness:
-    """A pytest plugin that logs each event at once, so that a killed run also leaves a log.
+    """A pytest plugin that logs each event immediately, so that a killed run also leaves a log.
 
     One JSON line per event: the code that was loaded, each test as it starts, passes or fails.
     """
@@ -207,7 +207,7 @@ class Witness:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_setup(self) -> None:
-        """Note the phase's file and its mark, after the fixtures have imported it."""
+        """Record the phase's file and its mark, after the fixtures have imported it."""
         module = sys.modules.get(self._module_name)
         if module is not None and not self._loaded:
             self._loaded = True

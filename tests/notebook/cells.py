@@ -26,7 +26,7 @@ class Shown(NamedTuple):
     printed: str
 
     def text(self) -> str:
-        """Return what the cell shows as text: of a film, the text of all of its steps."""
+        """Return the output of a cell as text; for a film, the text of all its steps."""
         value = self.value.shown if isinstance(self.value, Revealed) else self.value
         if isinstance(value, Player):
             return "\n".join(picture.text_alternative for picture in value.pictures.pictures)
@@ -39,9 +39,9 @@ class Shown(NamedTuple):
 def run_cells(
     path: Path, impl: str, monkeypatch: pytest.MonkeyPatch, written: Mapping[str, str] | None = None
 ) -> tuple[dict[str, Any], list[Shown]]:
-    """Return the names that the cells defined, and what each of them shows; graded tests are not run.
+    """Return the names that the cells defined, and the output of each cell; graded tests are not run.
 
-    `written` is what a learner writes in them: a piece of code, and what takes its place.
+    `written` contains what a learner writes in them: a piece of code, and its replacement.
     """
     monkeypatch.setenv("LAB_IMPL", impl)
     monkeypatch.setattr(

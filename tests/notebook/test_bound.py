@@ -1,4 +1,4 @@
-"""The end of notebook 07: what bound a load, and a second run with one setting moved."""
+"""The end of notebook 07: what limited a load, and a second run with one setting changed."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Chats with the embedded model in a notebook: answers, settings of each, and a step laid out."""
+"""Chats with the embedded model in a notebook: answers, settings of each chat, and the layout of a step."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The cards of notebook 08: the engine decides them, and what they say of the run is in the run."""
+"""The cards of notebook 08: the engine decides them, and their statements about the run match the run."""
 
 import json
 import re
@@ -108,7 +108,9 @@ def test_the_run_of_a_card_can_be_changed() -> None:
     arrivals, config = setup_of("All work is lost")
     assert [request.request_id for request in arrivals] == ["A", "B"]
     assert config.num_gpu_blocks == 13
-    with pytest.raises(ValueError, match="no card 'One launch' with a run of requests; there are All work is lost, An"):
+    with pytest.raises(
+        ValueError, match="no card 'One launch' with a run of requests; choose from All work is lost, An"
+    ):
         setup_of("One launch")
 
 

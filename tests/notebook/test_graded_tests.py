@@ -33,7 +33,7 @@ print(json.dumps([bundle["text/html"], bundle["text/plain"], bool(graded), repr(
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the course in which phase 1 is written, with one mistake, but for its last task."""
+    """A copy of the course in which phase 1 is written with one mistake, except for its last task."""
     folder = tmp_path_factory.mktemp("course")
     for name in ("mini_vllm", "mini_vllm_labs", "labs", "solutions"):
         shutil.copytree(CHECKOUT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))

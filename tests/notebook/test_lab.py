@@ -70,7 +70,7 @@ def test_a_phase_that_is_none_is_refused() -> None:
 def test_a_played_workload_is_the_one_that_the_engine_plays() -> None:
     lab = Lab(5, "solution")
     played = require_result(lab.play(WORKLOAD))
-    explained = ("reasons", "limits")  # what a run that is drawn records in addition
+    explained = ("reasons", "limits")  # what a drawn run records in addition
     steps = [{key: value for key, value in step.items() if key not in explained} for step in played.recording.steps]
     assert steps == run_workload(WORKLOAD, SMALL_POOL, lab.lineup())
     assert played.token_ids.keys() == {arrival.request_id for arrival in WORKLOAD}
@@ -140,7 +140,7 @@ print("broken:", repr(lab.play(workload)))
 
 
 def test_an_edited_starter_runs_at_once(tmp_path: Path) -> None:
-    """The same `Lab` sees no code, then the code that was saved meanwhile, then a file that Python cannot read."""
+    """The same `Lab` finds no code, then the code that was saved meanwhile, then a file that Python cannot read."""
     for name in ("mini_vllm", "mini_vllm_labs", "labs", "solutions"):
         shutil.copytree(CHECKOUT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-c", EDITING]

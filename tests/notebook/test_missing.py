@@ -1,4 +1,4 @@
-"""What a notebook says about a starter that is not written or cannot be read: a next step that works."""
+"""A notebook's message about a starter that is not written or cannot be read contains a next step that works."""
 
 from pathlib import Path
 

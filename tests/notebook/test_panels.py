@@ -1,4 +1,4 @@
-"""Controls over the learner's engine: settings, the tiles, the film, and settings that are refused."""
+"""Controls over the learner's engine: settings, the tiles, the film, and settings that are rejected."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a notebook shows of a whole vLLM where the environment is missing, and where the scheduler fails."""
+"""Tests what a notebook shows of a whole vLLM if the environment is missing, or if the scheduler fails."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Wrong answers return later, spaced; an unreadable file is refused and left unchanged."""
+"""Wrong answers return later at growing intervals; an unreadable file is rejected and left unchanged."""
 
 import json
 from pathlib import Path

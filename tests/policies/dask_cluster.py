@@ -14,5 +14,5 @@ def test_a_cluster_gives_the_same_figures() -> None:
 
 
 def test_a_scheduler_that_does_not_answer_is_named() -> None:
-    with pytest.raises(ValueError, match="no dask scheduler answers at"):
+    with pytest.raises(ValueError, match="there is no dask scheduler at"):
         run_races(races_of("fcfs"), "tcp://127.0.0.1:1")

@@ -51,7 +51,10 @@ def mixed(rng: random.Random, count: int, most_seconds: float) -> list[Request]:
 
 
 class Driven:
-    """A run to its end. `plans` has the tokens of each step by request, `running` the names that ran before it."""
+    """A run in which every request has finished.
+
+    `plans` contains the tokens of each step by request, `running` the ids of the requests that ran before it.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The arena: its books, its figures, its loads and its command."""
+"""The arena: its accounts, its figures, its loads and its command."""
 
 import io
 import json
@@ -24,8 +24,8 @@ from tests.cli.conftest import Commands
 from tests.policies.races import EXPERIMENT, REFERENCE, races_of
 from tests.views.drawing import SVG, layers
 
-# Excerpts written by hand in the published forms: columns, order, units and quirks are theirs, the requests are not.
-# Of each, the first two rows with an output are 1 s apart and ask for 10 and 20 tokens.
+# Excerpts written by hand in the published formats: columns, order, units and quirks are original, the requests are
+# not. In each, the first two rows with an output are 1 s apart and request 10 and 20 tokens.
 TRACES = {path.name: path for path in sorted(Path(__file__).with_name("traces").iterdir())}
 # Four seats and few blocks: requests wait for seconds and are preempted, and no block is found again.
 TIGHT = replace(
@@ -53,7 +53,7 @@ def test_quality_is_one_in_time_and_falls_with_every_late_token() -> None:
     level = ServiceLevel("reader", ttft=1.0, tpot=0.5)
     request = TimedRequest(10.0, "a", [1], 4, service_level=level)
     in_time, late, later = [10.2, 10.3, 10.4, 10.5], [11.0, 11.5, 14.0, 14.1], [12.0, 14.0, 16.0, 18.0]
-    # Expected at 11, 11.5, 12 and 12.5, and read until 15: areas 4 + 3.5 + 3 + 2.5 and 4 + 3.5 + 1 + 0.5.
+    # Expected at 11, 11.5, 12 and 12.5, and read until 15: the areas are 4 + 3.5 + 3 + 2.5 and 4 + 3.5 + 1 + 0.5.
     assert quality_of_experience(request, in_time) == 1
     assert quality_of_experience(request, late) == pytest.approx(9 / 13)
     assert quality_of_experience(request, later) < quality_of_experience(request, late)
@@ -100,7 +100,7 @@ def test_a_trace_keeps_who_sent_a_request_where_the_form_says_so(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "lost"),
     [
-        # Azure 2025 (multimodal), BurstGPT 3, and a column that nobody uses
+        # Azure 2025 (multimodal), BurstGPT 3, and a column that no load uses
         ("TIMESTAMP,NumImages,ContextTokens,GeneratedTokens\n1,2,9,3\n", "NumImages (images are not encoded)"),
         ("Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
          "1,7,2,GPT-4,9,3,12,Conversation log\n", "Session ID (a turn shares no prefix with"),
@@ -134,7 +134,7 @@ def test_a_mooncake_request_without_hashes_counts_milliseconds_too(tmp_path: Pat
             '{"timestamp": NaN, "input_length": 1, "output_length": 3}\n',
             "line 1: an arrival must be",
         ),
-        ("a.jsonl", "\n", "holds no request with an output"),
+        ("a.jsonl", "\n", "contains no request with an output"),
         ("a.txt", "", "must be a .csv or .jsonl file"),
     ],
 )

@@ -1,4 +1,7 @@
-"""The league: an order, and a reason for each file that has none. The claims: each points the way that it says."""
+"""The league: a ranking, and a reason for each file without a rank.
+
+The claims: each result has the direction that its card states.
+"""
 
 import json
 import os

@@ -1,6 +1,6 @@
-"""What holds for every policy: no request is lost or starves, nothing leaks, and no text changes.
+"""Properties of every policy: no request is lost or starves, nothing leaks, and no text changes.
 
-FCFS and PRIORITY as policies decide exactly as the engine without the seam, that is, as vLLM, and at its cost.
+FCFS and PRIORITY as policies make the same decisions as the engine without the seam, at the same cost.
 """
 
 import random
@@ -52,7 +52,7 @@ MEMBERS: dict[Policy, type[SchedulingPolicy]] = {"fcfs": SchedulingPolicy, "prio
 
 class Broken(SchedulingPolicy):
     def rank(self, request: Request) -> int:
-        raise ValueError("no rank today")
+        raise ValueError("the policy cannot compute a rank")
 
 
 def test_grading_runs_phase_13s_policies_in_engines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,11 +60,12 @@ def test_grading_runs_phase_13s_policies_in_engines(monkeypatch: pytest.MonkeyPa
     assert engine_checks.check_stack(team, None).status == "passed"
     monkeypatch.setattr(engine_checks, "policy_classes_for", lambda impl: PolicyClasses(SchedulingPolicy, Broken))
     found = engine_checks.check_stack(team, None)
-    assert (found.status, "no rank today" in found.message) == ("failed", True)
+    assert (found.status, "the policy cannot compute a rank" in found.message) == ("failed", True)
 
 
 def test_a_learners_file_that_cannot_be_read_breaks_its_two_policies_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "solutions.phase13_scheduling_policies", None)  # as a failing import leaves it
+    # in the state after a failed import
+    monkeypatch.setitem(sys.modules, "solutions.phase13_scheduling_policies", None)
     monkeypatch.delattr("solutions.phase13_scheduling_policies")
     broken = set()
     for name, policy in POLICIES.items():

@@ -1,4 +1,4 @@
-"""Imports that a starter must not have are found, however they are written; others are fine."""
+"""Forbidden imports of a starter are found, however they are written; others are allowed."""
 
 import pytest
 

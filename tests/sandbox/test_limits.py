@@ -1,4 +1,4 @@
-"""The limits of a process hold, and where none is set nothing changes."""
+"""The limits of a process apply, and without a limit nothing changes."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The time limit stops what uses CPU time or waits for long, nothing else, and leaves nothing behind."""
+"""The time limit stops only code that uses CPU time or waits for long, and leaves nothing behind."""
 
 import signal
 import time
@@ -54,7 +54,7 @@ def test_busy_code_is_stopped_after_its_cpu_time_and_the_signal_is_given_back() 
 
 def test_code_that_gets_little_cpu_time_is_not_stopped() -> None:
     limit = TimeLimit(always, refuse)
-    run(limit, lambda: time.sleep(0.5))  # five times its seconds on the wall, as on a busy machine
+    run(limit, lambda: time.sleep(0.5))  # five times that many seconds of wall time, as on a busy machine
 
 
 def test_code_that_sleeps_is_woken_after_ten_times_its_seconds() -> None:
@@ -71,7 +71,7 @@ def test_time_starts_anew_with_another_thing_to_limit() -> None:
 
 
 def test_what_a_debugger_holds_is_neither_stopped_nor_ended() -> None:
-    """A debugger is seen in the thread that it traces, and not in the watching one."""
+    """A debugger is detected in the thread that it traces, and not in the watching one."""
     given_up: list[str] = []
     limit = TimeLimit(lambda frame: None if time_limit.in_main_thread() else (KEY, 0.05), given_up.append)
     run(limit, lambda: busy(0.8))

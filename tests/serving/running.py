@@ -1,4 +1,4 @@
-"""What the server's tests share: servers to ask, raw connections, and waiting for a condition."""
+"""Shared code of the server's tests: servers to call, raw connections, and waiting for a condition."""
 
 import asyncio
 import json
@@ -67,7 +67,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 
 class ServerUnderTest(RunningServer):
-    """A server in a thread of the tests, with what they ask of it and of its engine."""
+    """A server in a thread of the tests, with methods that query it and its engine."""
 
     def client_of(self, **options: Any) -> OpenAI:
         """Return OpenAI's client of this server, which never retries."""
@@ -86,7 +86,7 @@ class ServerUnderTest(RunningServer):
             return connection.read_status()
 
     def call(self, function: Callable[[LLMEngine], Result]) -> Result:
-        """Run a function of the engine on its thread. The test's own may have a loop already: playwright's."""
+        """Run a function on the engine's thread. The test's own thread may have a loop already: playwright's."""
 
         async def run() -> Result:
             return await self.llm.call(function)
@@ -95,7 +95,7 @@ class ServerUnderTest(RunningServer):
             return thread.submit(asyncio.run, run()).result()
 
     def hold(self) -> threading.Event:
-        """Keep the engine's thread from taking steps, also once it shuts down, until the event is set."""
+        """Keep the engine's thread from taking steps, even after shutdown begins, until the event is set."""
         gate = threading.Event()
         threading.Thread(target=self.call, args=(lambda engine: gate.wait(PATIENCE),), daemon=True).start()
         return gate

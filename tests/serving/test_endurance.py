@@ -1,4 +1,4 @@
-"""Minutes of load with clients that hang up, garbage, failing steps and a SIGTERM leave nothing behind.
+"""Minutes of load with clients that disconnect, garbage, failing steps and a SIGTERM leave nothing behind.
 
 `ENDURANCE_MINUTES=10 pytest -m endurance tests/serving`; without the variable each load lasts a minute. The usual run
 leaves these tests out.
@@ -47,7 +47,7 @@ REFUSALS = ("no connection", "no answer", "HTTP 503")
 
 @dataclass
 class Clients:
-    """Clients of a server, good and bad. Whatever is answered must be the text in `answers`, to the last letter."""
+    """Clients of a server, good and bad. Every answer must be the text in `answers`, to the last letter."""
 
     endpoint: Endpoint
     answers: Mapping[TextRequest, str]
@@ -67,12 +67,12 @@ class Clients:
             self.num_equal += 1
 
     async def hang_up(self) -> None:
-        """Ask and hang up, before the first token or after it."""
+        """Send a request and disconnect, before the first token or after it."""
         request = self.rng.choice(list(self.answers))
         await complete(self.endpoint, request, time.perf_counter(), timeout=self.rng.uniform(0.0, 1.0))
 
     async def send_garbage(self) -> None:
-        """Send what must be refused by a status from 400 to 499, or by the connection's end."""
+        """Send requests that must be rejected with a status from 400 to 499 or by closing the connection."""
         body = self.rng.choice((*GARBAGE, *NO_HTTP))
         data = body if body in NO_HTTP else self.endpoint.http("POST", self.endpoint.path, body)
         reader, writer = await asyncio.open_connection(self.endpoint.host, self.endpoint.port)
@@ -84,7 +84,7 @@ class Clients:
         assert not said or re.match(rb"HTTP/1.1 4\d\d ", said), (data[:80], said[:80])
 
     async def burst(self, count: int) -> None:
-        """Open many streams at once; three of ten hang up."""
+        """Open many streams at once; three of ten disconnect."""
         async with asyncio.TaskGroup() as group:
             for number in range(count):
                 group.create_task(self.hang_up() if number % 10 < 3 else self.ask())
@@ -111,7 +111,7 @@ class Clients:
         return samples
 
     async def sigterm(self, server: MeasuredServer) -> None:
-        """Send SIGTERM in the middle of many streams: they are answered, later ones are refused."""
+        """Send SIGTERM in the middle of many streams: they are answered, and later requests are refused."""
         async with asyncio.TaskGroup() as group:
             streams = [group.create_task(self.ask()) for _ in range(200)]
             while sum(gauges(server)[:2]) + sum(stream.done() for stream in streams) < len(streams):
@@ -130,7 +130,7 @@ def gauges(server: MeasuredServer) -> list[float]:
 
 
 def held(server: MeasuredServer) -> tuple[int, int, int]:
-    """Return what the server's processes hold: bytes of memory, threads, open files and connections."""
+    """Return the resources of the server's processes: bytes of memory, threads, open files and connections."""
     parent = psutil.Process(server.process.pid)
     processes = [parent, *parent.children(recursive=True)]
     rss = sum(process.memory_info().rss for process in processes)
@@ -138,7 +138,7 @@ def held(server: MeasuredServer) -> tuple[int, int, int]:
 
 
 def growth_of(samples: Sequence[tuple[float, float]]) -> float:
-    """Return by which share its trend (least squares) grows over the second half of the samples."""
+    """Return the share by which the samples' trend (least squares) grows over the second half."""
     half = np.array(samples[len(samples) // 2 :])
     slope = np.polyfit(half[:, 0], half[:, 1], 1)[0]
     return float(slope * (half[-1, 0] - half[0, 0]) / half[:, 1].mean())
@@ -146,7 +146,7 @@ def growth_of(samples: Sequence[tuple[float, float]]) -> float:
 
 @pytest.fixture(scope="module")
 def answers() -> dict[TextRequest, str]:
-    """Requests with their right answers: those of the same engine offline."""
+    """Requests with their right answers, which are those of the same engine offline."""
     rng = Random("questions")
     requests = [TextRequest(0.0, words(rng.randrange(3, 60), f"{n}"), rng.randrange(8, 33)) for n in range(64)]
     params = [SamplingParams(max_tokens=request.max_tokens, ignore_eos=True) for request in requests]

@@ -147,7 +147,7 @@ def test_health_reports_a_step_that_does_not_end(server: ServerUnderTest) -> Non
 
 
 def leak(engine: LLMEngine) -> None:
-    """Let `free` give up a request's blocks without freeing the last one, as a slip of one index does."""
+    """Make `free` give up a request's blocks without freeing the last one, like an off-by-one error."""
     kv = engine.scheduler.kv
     whole = kv.free
 

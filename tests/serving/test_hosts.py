@@ -1,4 +1,4 @@
-"""A foreign page in the browser cannot reach the server by a name that resolves to this machine."""
+"""Another site's page in the browser cannot reach the server through a name that resolves to this machine."""
 
 import httpx
 import pytest

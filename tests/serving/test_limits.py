@@ -105,7 +105,7 @@ def test_no_client_is_told_to_go_on_with_a_body_that_is_too_large(connection: Ra
 
 
 def test_a_client_that_keeps_sending_still_gets_its_refusal(fake_server: ServerUnderTest) -> None:
-    """And so if it asks for the connection's end: a socket that is closed with unread data loses the answer."""
+    """This also applies if it asks to close the connection: closing a socket with unread data loses the answer."""
     connection = RawConnection(fake_server)
     size = 5_000_000
     connection.begin(CHAT, f"Content-Length: {size}", "Connection: close")
@@ -172,7 +172,7 @@ def test_a_client_that_reads_nothing_is_cut_off(impatient: ServerUnderTest) -> N
 
 
 def limit_send_buffers(server: ServerUnderTest) -> None:
-    """Let the system take little of what the server has to send, so that it soon waits for the client."""
+    """Make the system accept little of the server's output, so that the server soon waits for the client."""
     connections = server.server.server_state.connections
     wait_until(lambda: bool(connections), "the server has the connection")
     for connection in list(connections):

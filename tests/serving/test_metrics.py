@@ -1,4 +1,4 @@
-"""`/metrics`: vLLM's names, figures that agree with what was done; alerts and dashboard ask for no others."""
+"""`/metrics`: vLLM's names, figures that agree with the work; alerts and dashboard query no others."""
 
 import json
 import re
@@ -51,7 +51,7 @@ def scrape(server: ServerUnderTest) -> Samples:
     samples: Samples = {}
     for family in text_string_to_metric_families(page.text):
         for sample in family.samples:
-            assert sample.labels.pop("engine", "0") == "0"  # vLLM's front end counts rejections, not an engine
+            assert sample.labels.pop("engine", "0") == "0"  # in vLLM the front end counts rejections, not the engine
             if sample.name == "vllm:cache_config_info":  # as in vLLM: the settings, and the engine
                 assert sample.labels.keys() >= {"block_size", "num_gpu_blocks"}
                 samples["cache_config_info"] = sample.value
@@ -204,7 +204,7 @@ def test_without_prometheus_it_says_so_and_fails_only_if_required(
     required: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def missing() -> None:
-        raise NoPrometheusError("promtool is not installed: install_prometheus.sh fetches it")
+        raise NoPrometheusError("promtool is not installed: run install_prometheus.sh")
 
     monkeypatch.setattr(command, "check_files", missing)
     monkeypatch.delenv("REQUIRE_PROMETHEUS", raising=False)

@@ -1,4 +1,4 @@
-"""What the server refuses: with the right status, and naming the field. Nothing is ignored."""
+"""The server rejects requests with the right status, and names the field. No field is ignored."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ import yaml
 from tests.serving.running import CHAT, COMPLETION, HELLO, MODEL, RawConnection, ServerUnderTest, head
 
 TOO_LONG = "context_length_exceeded"
-# litellm 1.110.2 tells such errors by these words (`is_error_str_context_window_exceeded`), and not by their code.
+# litellm 1.110.2 recognises these errors by their words (`is_error_str_context_window_exceeded`), not by their code.
 CONTEXT = "This model's maximum context length is 2048 tokens. However, you requested"
 CASES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text(encoding="utf-8"))
 WRONG_PROMPTS: list[Any] = [
@@ -65,7 +65,7 @@ def test_a_wrong_prompt_is_refused(fake_server: ServerUnderTest, prompt: Any) ->
             "600,000 logprobs",
         ),
         (CHAT, {"messages": HELLO, "n": 50, "logprobs": True, "top_logprobs": 4}, 400, "logprobs", None, "500,000 are"),
-        (COMPLETION, {"prompt": "x", "echo": True, "logprobs": 0}, 400, "logprobs", None, "of a prompt are not served"),
+        (COMPLETION, {"prompt": "x", "echo": True, "logprobs": 0}, 400, "logprobs", None, "return logprobs of prompts"),
         (CHAT, {"messages": [{"role": "user", "content": "x" * 3000}]}, 400, "messages", TOO_LONG, f"{CONTEXT} 3019"),
         (COMPLETION, {"prompt": ["x"] * 300}, 400, "n", None, "at most 256, got 300"),
         (

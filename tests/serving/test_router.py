@@ -1,4 +1,4 @@
-"""Which replica gets a request: by turns, by load, by the prefix that it knows; and what a prefix is."""
+"""Tests which replica gets a request: round robin, by load, by known prefix; and what a prefix is."""
 
 import asyncio
 import os

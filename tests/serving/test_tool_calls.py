@@ -1,4 +1,4 @@
-"""Functions that a client forces: recorded requests of real clients, every form of answer, and what is refused.
+"""Functions that a client forces: recorded requests of real clients, every form of answer, and rejections.
 
 The bodies were sent by instructor 1.17.0 (`Mode.TOOLS`), LangChain's ChatOpenAI (langchain-openai 1.7.4:
 `function_calling` with `strict`, and `bind_tools` with `any`) and pydantic-ai 2.38.0 (two types of output).
@@ -43,7 +43,7 @@ def tools_client(tools_server: ServerUnderTest) -> Iterator[OpenAI]:
 
 
 def answer(server: ServerUnderTest, stream: bool, **fields: Any) -> tuple[Any, str]:
-    """Return the call and the finish reason; of a stream they are put together."""
+    """Return the call and the finish reason; those of a stream are put together."""
     text = httpx.post(f"{server.address}{CHAT}", json=fields | {"stream": stream}, timeout=PATIENCE).text
     if not stream:
         choice = json.loads(text)["choices"][0]
@@ -137,9 +137,10 @@ def test_calls_and_results_are_rendered_or_refused(
     status, tokens = fake_server.post("/tokenize", messages=[*HELLO, *chat])
     text = bytes(tokens["tokens"]).decode()
     assert (status, "rate" in text and '"mood": "sad"' in text and "tool: done" in text) == (200, True)
-    status, error = tools_server.post(CHAT, messages=[*HELLO, *chat])  # the embedded model's template knows no tools
+    # the embedded model's template does not support tools
+    status, error = tools_server.post(CHAT, messages=[*HELLO, *chat])
     assert (status, error["param"]) == (400, "messages")
-    assert "no place for tool_calls, as in messages.1" in error["message"]
+    assert "does not support tool_calls, as in messages.1" in error["message"]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +157,7 @@ def test_calls_and_results_are_rendered_or_refused(
         (OLD | {"function_call": "required"}, "function_call", "must be"),
         (RATE | OLD, "functions", "older names"),
         ({"tools": RATE["tools"] * 2, "tool_choice": "required"}, "tools", "twice"),
-        (RATE | {"tool_choice": NAMED, "response_format": {"type": "json_object"}}, "tools", "both say"),
+        (RATE | {"tool_choice": NAMED, "response_format": {"type": "json_object"}}, "tools", "both constrain"),
         ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "array"}}}],
           "tool_choice": "required"}, "tools", "must have the type object, got 'array'"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools.0.function.name", "pattern"),
@@ -164,8 +165,8 @@ def test_calls_and_results_are_rendered_or_refused(
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0", "tool_call_id"),
         ({"messages": [CALLED | {"role": "user"}]}, "messages.0", "only the role assistant"),
         ({"messages": [OLD_CALLED | {"function_call": {"name": "f", "arguments": "5"}}]},
-         "messages.0.function_call.arguments", "must be a JSON object as text"),
-        # what the engine refuses, named as the client named it
+         "messages.0.function_call.arguments", "must be a JSON object in a string"),
+        # fields that the engine refuses, under the client's names for them
         (RATE | {"tool_choice": NAMED}, "tools", "tools needs phases 6 (GPU runner) and 9 (structured"),
         (OLD | {"function_call": {"name": "rate"}}, "functions", "--lineup solution:1-6,solution:9"),
         ({"response_format": {"type": "json_object"}}, "response_format", "--lineup solution:1-6,solution:9"),

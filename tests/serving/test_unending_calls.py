@@ -1,4 +1,4 @@
-"""An engine in its own process, as in `mini-vllm serve`: a learner's code that never ends, an engine that dies."""
+"""An engine in its own process, as in `mini-vllm serve`, whose code never returns, or which dies."""
 
 import linecache
 import os
@@ -85,7 +85,7 @@ def put_in(engine: LLMEngine, body: str, is_in_call: bool) -> None:
             made = make_parts()
             return replace(made, functions=replace(made.functions, schedule_step=schedule_step))
 
-        scheduler._make_parts = parts  # a restart creates them again
+        scheduler._make_parts = parts  # a restart creates these again
         scheduler.restart()
 
 

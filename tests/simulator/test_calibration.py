@@ -54,7 +54,7 @@ def random_steps(cost: CostModel, noise: float, seed: int = 0) -> list[MeasuredS
 
 
 def test_a_fit_finds_the_machine_of_the_steps() -> None:
-    """In any order: it changes every sum in its last digits, as another CPU does."""
+    """The order changes the last digits of every sum, as another CPU would."""
     cost = machine(overlaps=False)
     steps = random_steps(cost, noise=0.0)
     for order in (steps, steps[::-1], sorted(steps)):
@@ -72,7 +72,7 @@ SLOW_PARTS = replace(
 
 
 def test_a_fit_finds_no_overhead_below_zero() -> None:
-    """Overhead is what remains of a subtraction, which rounds below 0 for some of these steps."""
+    """Overhead is the remainder of a subtraction, which rounds below 0 for some of these steps."""
     fits = [fit(random_steps(SLOW_PARTS, 0.1, seed)[:60], EMBEDDED, 4) for seed in range(60)]
     assert min(fitted.seconds_per_step for fitted in fits) >= 0.0
 
@@ -109,7 +109,7 @@ def test_a_calibration_is_read_back_from_its_file_unchanged(tmp_path: Path) -> N
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "other.json").write_text(text)
     for name in ("other.json", "missing.json"):
-        with pytest.raises(ValueError, match="is not a calibration of `mini-vllm calibrate`"):
+        with pytest.raises(ValueError, match="is not a calibration from `mini-vllm calibrate`"):
             read_calibration(str(tmp_path / name))
 
 
@@ -121,7 +121,7 @@ def engine_on(clock: VirtualClock, cost: CostModel, config: EngineConfig) -> LLM
 
 @pytest.mark.parametrize("workload", ["burst", "documents", "shared-prefix"])
 def test_measuring_a_machine_that_is_the_model_equals_the_simulation(workload: str) -> None:
-    """Shared prefixes, hits and preemptions included: only the stopwatch differs from a real measurement."""
+    """This includes shared prefixes, hits and preemptions: only the stopwatch differs from a real measurement."""
     config = EngineConfig(max_num_seqs=8, max_num_batched_tokens=64, max_model_len=2048, num_gpu_blocks=80)
     cost, clock = machine(overlaps=True), VirtualClock()
     requests = scaled(make_requests(workload, 40, rate=400.0), 0.1)

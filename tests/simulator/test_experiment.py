@@ -35,7 +35,7 @@ def test_a_setting_changes_the_right_part_of_the_experiment() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("colour", "red", "a setting to sweep must be one of workload, num_requests"),
+        ("colour", "red", "the setting to sweep must be one of workload, num_requests"),
         ("rate", "fast", "rate must be a number, got 'fast'"),
         ("max_num_seqs", "0", "max_num_seqs must be an integer of at least 1, got 0"),
         ("enable_prefix_caching", "maybe", "enable_prefix_caching must be one of true, on"),
@@ -51,7 +51,7 @@ def test_a_bad_setting_is_refused(name: str, text: str, message: str) -> None:
     [
         ("gpu", "abacus", "gpu must be one of L4, .*, got 'abacus'"),
         ("model", "x", "model must be one of embedded, .*, got 'x'"),
-        ("model", "Llama-3.1-70B", "Llama-3.1-70B does not fit 1 x H100: its weights take 131.4 GiB"),
+        ("model", "Llama-3.1-70B", "Llama-3.1-70B does not fit on 1 x H100: its weights take 131.4 GiB"),
         ("workload", "tea", "workload must be one of chat, documents, shared-prefix, mixed, burst, got 'tea'"),
         ("policy", "lifo", "policy must be one of fcfs, priority, sjf, .*, got 'lifo'"),
         ("num_requests", "0", "num_requests must be at least 1, got 0"),

@@ -1,4 +1,4 @@
-"""The tables are the published ones, and what follows from them is right to the byte."""
+"""The tables are the published ones, and the figures derived from them are right to the byte."""
 
 import json
 from pathlib import Path
@@ -83,7 +83,7 @@ def test_saturation_is_peak_over_bandwidth_and_half_of_it_for_one_byte() -> None
 
 
 def test_a_token_costs_two_operations_per_parameter_and_its_attention() -> None:
-    """The embedding is a lookup; of the rest only norms are not multiplied."""
+    """The embedding is a lookup; of the other parameters only norms are not multiplied."""
     multiplied = LLAMA_8B.num_parameters_read
     assert flops_per_token(LLAMA_8B, 0) == pytest.approx(2 * multiplied, rel=1e-4)
     per_pair = (flops_per_token(LLAMA_8B, 1000) - flops_per_token(LLAMA_8B, 0)) / 1000

@@ -1,4 +1,4 @@
-"""The built site, and a learner's way through it. Building needs npm and PyPI once; what they gave is cached."""
+"""The built site, and a learner's way through it. Building needs npm and PyPI once; their downloads are cached."""
 
 import os
 import subprocess

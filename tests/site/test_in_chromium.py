@@ -45,7 +45,7 @@ def command(page: Any, name: str, **arguments: str) -> None:
 
 
 def num_tests_of_phase_1() -> int:
-    """Return how many graded tests pytest finds in the checkout: in the tab all of them run."""
+    """Return how many graded tests pytest finds in the checkout, because all of them run in the tab."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "labs/phase1_scheduler_step"]
     done = subprocess.run(command, cwd=CHECKOUT, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout.count("::")
@@ -64,7 +64,7 @@ def test_a_learners_way(browser: Any, address: str, tmp_path: Path) -> None:
             RUN, "from mini_vllm_labs.notebook import Lab; print(Lab(1))"
         )
 
-        # Edit, test, slide.
+        # Edit a file, run a test, move a slider.
         solution = (CHECKOUT / "solutions/phase1_scheduler_step.py").read_text("utf-8")
         page.evaluate(EDIT, [STARTER, solution])
         command(page, "docmanager:open", path=NOTEBOOK)
@@ -76,14 +76,14 @@ def test_a_learners_way(browser: Any, address: str, tmp_path: Path) -> None:
         page.wait_for_selector("input[type=range]", state="attached")
         assert page.evaluate(SLIDE)
 
-        # A second tab on the same work stops, and says so.
+        # A second tab on the same work stops and shows a message.
         second = context.new_page()
         second.goto(f"{address}/lab/lab/index.html", wait_until="commit")
         second.wait_for_selector("#mini-vllm-stop")
         assert "open in another tab" in second.inner_text("#mini-vllm-stop")
         second.close()
 
-        # Reload, export, judge.
+        # Reload the page, export the work, judge it.
         open_notebook(page, address)
         assert page.evaluate(READ, STARTER) == solution
         with page.expect_download() as download:
@@ -97,7 +97,7 @@ def test_a_learners_way(browser: Any, address: str, tmp_path: Path) -> None:
         )  # fmt: skip
         assert judged.returncode == 0, judged.stdout + judged.stderr
 
-        # Import: a foreign zip changes nothing; a real one keeps what it replaces.
+        # Import: a wrong zip changes nothing; a real one keeps a copy of what it replaces.
         imported = page.locator("#mini-vllm-bar input[type=file]")
         wrong = tmp_path / "wrong.zip"
         wrong.write_bytes(b"no zip at all")

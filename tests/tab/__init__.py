@@ -1,1 +1,1 @@
-"""The embedded model and the live page's server inside of a browser's tab."""
+"""The embedded model and the live page's server inside a browser tab."""

@@ -1,6 +1,6 @@
 """Twenty chats in batches of eight with preemptions, prefix hits and chunks, native and in the tab.
 
-In Pyodide this file runs as a script: `answers` is all that differs between the two.
+In Pyodide this file runs as a script; only `answers` differs between the two.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ def params_of(number: int) -> SamplingParams:
 
 
 def answers(lineup: str) -> dict[str, Any]:
-    """Return the tokens of all chats, and how often what they are about has happened."""
+    """Return the tokens of all chats, and how often the tested events have happened."""
     llm = LLM(None, CONFIG, parse_lineup(lineup), record=True, dense=True)
     chats = [[{"role": "user", "content": SYSTEM + question}] for question in QUESTIONS]
     outputs = llm.chat(chats, [params_of(number) for number in range(len(chats))])

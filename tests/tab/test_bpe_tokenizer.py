@@ -1,4 +1,4 @@
-"""The tokenizer in plain Python does what the library does, on any text and on any tokens."""
+"""The tokenizer in plain Python gives the same results as the library, for any text and any tokens."""
 
 import pytest
 from hypothesis import example, given

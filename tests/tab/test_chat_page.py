@@ -71,7 +71,7 @@ def test_two_chats_are_answered_one_is_stopped_and_a_long_prompt_is_refused_in_w
     pages: Pages, address: str
 ) -> None:
     page = open_page(pages, address)
-    page.wait_for_selector("#picture svg", timeout=120_000)  # before anything is typed
+    page.wait_for_selector("#picture svg", timeout=120_000)  # before the user types anything
     assert "Mina and a kite" in page.inner_text("#panels")
     page.click("#add-chat")
     ask(page, "What is the capital of Norway?")

@@ -1,4 +1,4 @@
-"""The JavaScript model under the engine: the tokens of torch in float32, and words for what it does not compute."""
+"""The JavaScript model under the engine: the tokens of torch in float32, and errors for unsupported features."""
 
 import shutil
 import subprocess

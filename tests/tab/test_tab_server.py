@@ -13,7 +13,7 @@ CONFIG = EngineConfig(max_num_seqs=4, max_num_batched_tokens=64, block_size=8, n
 
 
 class Page:
-    """Asks a server, and keeps what it sends."""
+    """Sends requests to a server, and stores its answers."""
 
     def __init__(self) -> None:
         self.server = TabServer(build_engine(CONFIG, parse_lineup("solution:1-5")), "fake")
@@ -65,7 +65,7 @@ async def serve() -> None:
 
 
 async def a_step_that_raises(page: Page) -> None:
-    """The requests of the step end with its words; paused, nothing moves; the next request is answered."""
+    """The requests of the step end with its error; while paused, nothing moves; the next request is answered."""
     await page.ended(page.ask("live/pace", {"steps_per_second": 0}))
     failing = page.chat("Hello", "failing", 40)
     await asyncio.sleep(0.05)
@@ -82,7 +82,7 @@ async def a_step_that_raises(page: Page) -> None:
     await page.ended(page.ask("live/pace", {"steps_per_second": None}))
     _, events = await page.ended(failing)
     assert "ZeroDivisionError: integer division or modulo by zero" in events
-    assert events.count('"content"') == 1  # its earlier output stays
+    assert events.count('"content"') == 1  # its earlier output is still shown
     status, events = await page.ended(page.chat("again", "again"))
     assert status == 200
     assert events.count('"content"') == 12

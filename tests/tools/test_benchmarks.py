@@ -1,4 +1,4 @@
-"""The page of results shows what the records hold, and what was not measured."""
+"""The page of results shows the contents of the records, and what was not measured."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The decks: one idea and question a slide, checked numbers, nothing from the network, nothing cut off."""
+"""The decks: one idea and question per slide, checked numbers, nothing from the network, no clipped text."""
 
 import os
 import re
@@ -91,7 +91,7 @@ def test_as_slides_one_is_seen_at_a_time_and_nothing_is_cut_off(deck: Path, page
 
 
 def opened(deck: Path, reveal: dict[str, str], pages: Pages, folder: Path) -> Any:
-    """Open a deck from a file. What it asks of the network is a failure."""
+    """Open a deck from a file. Any request to the network is a failure."""
     path = folder / "deck.html"
     path.write_text(deck_page(deck, reveal), encoding="utf-8")
     page = pages.new_page(viewport={"width": 1280, "height": 720})
@@ -111,5 +111,5 @@ def test_an_incomplete_reveal_js_is_not_used(tmp_path: Path) -> None:
 def test_a_picture_without_words_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.svg").write_text("<svg/>", encoding="utf-8")
     (tmp_path / "deck.md").write_text("# Deck\n\n![](a.svg)\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"a\.svg: a slide shows an SVG that has a title"):
+    with pytest.raises(ValueError, match=r"a\.svg: an SVG on a slide needs a title and a description"):
         deck_page(tmp_path / "deck.md", {})

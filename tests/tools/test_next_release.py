@@ -89,14 +89,14 @@ def test_the_report_counts_groups_and_checks_the_rules() -> None:
     outcomes: list[tuple[Scenario, dict[str, Any]]] = [
         (CAP, {"trace": CAP.line["trace"]}),
         (lone, {"trace": other}),
-        (interval, {"refused": "vLLM 0.31.0 does not know prefill_schedule_interval"}),
+        (interval, {"refused": "vLLM 0.31.0 does not support prefill_schedule_interval"}),
     ]
     text = "\n".join(summary("0.31.0", [judged(*one) for one in outcomes]))
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "kind same same decisions differs refused of" in lines
     assert "all 1 0 1 1 3" in lines
     assert "differs: a new request: fewer tokens: 1 (named 1)" in lines
-    assert "refused: vLLM 0.31.0 does not know prefill_schedule_interval: 1 (named 1)" in lines
+    assert "refused: vLLM 0.31.0 does not support prefill_schedule_interval: 1 (named 1)" in lines
     assert "since 0.31 threshold_spares_lone_request differs: a new request: fewer tokens <- look here" in lines
     assert "look here" not in "\n".join(summary("0.30.0", [judged(lone, {"trace": other})]))
 

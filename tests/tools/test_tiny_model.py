@@ -1,4 +1,4 @@
-"""The embedded model can be made again: the text is reproducible and the training script runs."""
+"""The embedded model can be reproduced: the text is reproducible and the training script runs."""
 
 import os
 import random
@@ -87,7 +87,8 @@ def test_the_script_trains_and_saves(tmp_path: Path, options: list[str]) -> None
         "60000",
     ]
     command += options
-    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # tests run side by side: more threads would wait for each other
+    # tests run in parallel, so more threads would wait for each other
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
     subprocess.run(command, cwd=ROOT, env=one_thread, check=True, capture_output=True)
     loaded, tokenizer = load_model(str(tmp_path))
     assert tokenizer.decode(tokenizer.encode("One day, Mina")) == "One day, Mina"

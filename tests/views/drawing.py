@@ -1,4 +1,4 @@
-"""A picture as a reader of the SVG finds it."""
+"""Reads a picture as a reader of the SVG finds it."""
 
 import hashlib
 import re
@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from mini_vllm_labs.pictures.picture import Picture
 
 SVG = "{http://www.w3.org/2000/svg}"
-# Classes of every text and panel, which say nothing about what is drawn.
+# Classes of every text and panel, which do not describe the drawn content.
 USUAL = {
     f"mv-{name}" for name in "end faint in-steps in-time ink line link middle panel paper rule strong title".split()
 }
@@ -32,7 +32,7 @@ def tooltips(element: ElementTree.Element) -> list[str]:
 
 
 def described(picture: Picture) -> dict[str, str]:
-    """Return the text alternative as a mapping, its first line not among it."""
+    """Return the text alternative as a mapping, without its first line."""
     return dict(line.split(": ", 1) for line in picture.text_alternative.splitlines()[1:])
 
 
@@ -60,7 +60,7 @@ def count(picture: Picture, name: str) -> int:
 
 
 def outline(picture: Picture) -> str:
-    """Return all that a picture says, and what it draws in each layer, as lines of text.
+    """Return all texts of a picture, and what it draws in each layer, as lines of text.
 
     A layer's texts come first, then its tooltips, then how often it has each class and colour. The last line changes
     with every change of the drawing, however small.

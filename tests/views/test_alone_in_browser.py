@@ -89,7 +89,7 @@ def test_without_scripts_it_is_the_still(opened: Opened) -> None:
 @pytest.mark.parametrize("system", ["light", "dark"])
 @pytest.mark.parametrize("head", ["", "<style>:root{color-scheme:light}</style>"])
 def test_paper_is_white_in_a_page_that_is(opened: Opened, pages: Pages, scripts: bool, system: str, head: str) -> None:
-    """A dark system does not make a white page dark, nor a picture in it."""
+    """On a system in dark mode, a white page and its pictures stay white."""
     page = opened(saved(counting(2)), scripts=scripts, system=system, head=head)
     shown = page.locator(".mvw svg" if scripts else "img")
     shown.wait_for()

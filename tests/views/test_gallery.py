@@ -1,4 +1,4 @@
-"""Every view as it was reviewed, what its pictures say and draw kept as text in `snapshots/`; and its extremes."""
+"""Every view as it was reviewed, with its texts and drawings stored in `snapshots/`; and its extremes."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise, product
@@ -106,7 +106,7 @@ CHAINS: dict[str, Callable[[], Picture]] = {
 
 
 def dials() -> Iterator[Picture]:
-    """Every knob at both ends, each setting after the one before it."""
+    """Every knob at both ends, with each setting after the previous one."""
     few = Deployment(num_requests=200)
     ends = product(("mixed", "documents", "burst", "chat"), (50, 120), (256, 8192), (0, 128, 4096), (8, 256))
     trials = [try_setting(Setting(*values), few) for values in [*ends][::5]]

@@ -44,7 +44,7 @@ def many(num_prompts: int = 12, longest: int = 330) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize(("num_tokens", "num_blocks"), [(47, 2), (48, 2), (50, 3)])
 def test_hits_are_those_of_the_handout(num_tokens: int, num_blocks: int) -> None:
-    """Question 1 of phase 4: the same prompt again finds whole blocks, and at most all tokens but one."""
+    """Question 1 of phase 4: the same prompt again hits whole blocks, at most all tokens except one."""
     prompts = dict.fromkeys(("A", "again"), range(num_tokens))
     hits = hits_of(prompts, HashPrefixCache(16), 16)
     assert hits == {"A": [], "again": list(range(1, num_blocks + 1))}
@@ -127,7 +127,7 @@ def test_every_step_adds_up_and_equals_its_record(recording: Recording) -> None:
 
 @pytest.mark.parametrize("recording", [small(), observed(), large(), small(caching=False)], ids=str)
 def test_blocks_taken_and_freed_explain_the_whole_queue(recording: Recording) -> None:
-    """After each step the queue holds the blocks that were not taken, then the freed ones, and no others."""
+    """After each step the queue contains the blocks that were not taken, then the freed ones, and no others."""
     for moves in all_moves(recording.info, states(recording)):
         left = [block for block in moves.while_planned if block not in moves.taker]
         came = [block for _, blocks in moves.given_back for block in blocks]

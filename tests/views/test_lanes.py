@@ -1,4 +1,4 @@
-"""Tokens ahead: two lanes of time as the records have them, and each draft drawn as what became of it."""
+"""Tokens ahead: two lanes of time that match the records, and each draft drawn with its fate."""
 
 import copy
 from dataclasses import replace
@@ -68,7 +68,7 @@ def test_ahead_the_longer_side_decides() -> None:
 
 
 def wasted() -> Recording:
-    """The run planned ahead, whose last step turns out to be computed in vain."""
+    """Return the run that is planned ahead, changed so that its last step is wasted."""
     steps = copy.deepcopy(list(RUNS["ahead"].steps))
     for record in steps[-2:]:
         record["finished"] = []
@@ -123,7 +123,7 @@ def test_a_verdict_counts_the_drafts_up_to_the_first_wrong_one() -> None:
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_share_begins_where_the_kept_tokens_end(asynchronous: bool) -> None:
-    """Also asynchronously, where the plan had counted the drafts of the step before as right."""
+    """This also holds with async scheduling, where the plan counted the drafts of the previous step as right."""
     recording = ahead(asynchronous=asynchronous)
     computed: dict[str, int] = {}
     num_corrected = 0

@@ -1,4 +1,4 @@
-"""Where a request's time went: every computed token is somebody's work, and time again for all others present."""
+"""Where a request's time went: every computed token belongs to one request, and counts as waiting for all others."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Motion and play in a real browser: what travels, what does not, how fast play is and where it stops."""
+"""Motion and play in a real browser: which elements move, how fast play is and where it stops."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ MOVING_IN = '[data-side="{}-"] [data-id]:not([data-id="cursor-time"])'
 PREEMPTION = 6
 PLACES = """(selector) => [...document.querySelectorAll(selector)].map((part) => {
   const box = part.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })"""
-# Holds all motion at its first moment, and returns how many elements travel.
+# Pauses all motion at its first moment, and returns how many elements move.
 HOLD = """() => { const all = document.getAnimations();
   for (const animation of all) { animation.pause(); animation.currentTime = 0; } return all.length; }"""
 MOVING = "() => document.getAnimations().length"
@@ -55,7 +55,7 @@ def test_the_victim_travels_from_running_to_waiting(machine: Any) -> None:
 
 
 def whereabouts(page: Any, block: int) -> list[float]:
-    """Return a block's place: in the free queue, in a table, or otherwise in its cell."""
+    """Return a block's position: in the free queue, in a table, or otherwise in its cell."""
     places = page.evaluate(PLACES, f'[data-id="block:{block}"]') or page.evaluate(
         PLACES, f'[data-home="block:{block}"]'
     )

@@ -79,7 +79,7 @@ def test_random_steps_in_drawing_and_text(seed: int) -> None:
 
 
 def by_row_index(batch: Any, block_size: int) -> list[int]:
-    """A slot mapping that counts from the beginning of the chunk, not of the request."""
+    """A slot mapping that counts from the beginning of the chunk instead of the request."""
     return [
         row.block_ids[place // block_size] * block_size + place % block_size
         for row in batch

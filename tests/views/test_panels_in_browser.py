@@ -1,4 +1,4 @@
-"""Panels in a real browser: knobs ask, the newest answer is drawn, and the page computes as the simulator."""
+"""Panels in a real browser: knobs send questions, the newest answer is drawn, and the page equals the simulator."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A film in a real browser: what a mouse, a keyboard and a screen reader get."""
+"""A film in a real browser, used with a mouse, a keyboard and a screen reader."""
 
 from typing import Any
 

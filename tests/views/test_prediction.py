@@ -1,4 +1,4 @@
-"""Questions, what is kept of their answers, and what a page holds before they are given."""
+"""Questions, how their answers are stored, and what a page contains before they are answered."""
 
 import base64
 import gzip

@@ -29,7 +29,7 @@ OBSERVED = Path(__file__).parents[2] / "labs" / "observed"
 
 
 def play(seed: int, lineup: str = "solution:1-5", **settings: object) -> tuple[LLMEngine, list[dict[str, object]]]:
-    """Run a workload, with an abort in it; return the engine's own state at the end of each step."""
+    """Run a workload that contains an abort; return the engine's own state at the end of each step."""
     engine = make_engine(small_config(**(TIGHT | settings)), lineup, record=True)
     draft_half_right(engine)
     pending = make_workload(seed, 8)
@@ -113,7 +113,7 @@ def test_the_state_from_the_trace_is_the_engines(seed: int, name: str) -> None:
 
 
 def test_the_block_of_rejected_drafts_does_not_make_blocks_look_smaller() -> None:
-    """With blocks of 4, two drafts take a third block. Both are rejected, and the next share ends at 8."""
+    """With blocks of 4, two drafts need a third block. Both are rejected, and the next share ends at 8."""
     steps = copy.deepcopy(list(play(0)[0].recorder.steps[:2]))
     drafting, after = ({"id": "r0", "kind": "running", "new_blocks": [], "blocks": [1, 2, 3]} for _ in range(2))
     steps[0]["scheduled"] = [{**drafting, "computed": 6, "n": 3, "drafts": [7, 8]}]  # type: ignore[typeddict-item]
@@ -171,7 +171,7 @@ def test_without_a_trace_the_error_explains_how_to_record_one() -> None:
 
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
 def test_a_victim_waits_in_front_or_at_its_place(policy: Policy) -> None:
-    """FCFS puts a victim in front; by priority a more urgent request may wait before it."""
+    """FCFS puts a victim at the front; by priority a more urgent request may wait before it."""
     config, places = replace(SMALL_POOL, policy=policy), set()
     for seed in range(40):
         records = run_workload(small_workload(seed, 10), config, parse_lineup("solution:1-5"))

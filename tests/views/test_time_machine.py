@@ -1,4 +1,4 @@
-"""The time machine: drawing and text hold exactly the facts of the trace, at every step."""
+"""The time machine: drawing and text contain exactly the facts of the trace, at every step."""
 
 import json
 import re
@@ -52,7 +52,7 @@ def test_the_reasons_in_drawing_and_text_equal_the_record() -> None:
 
 
 def covered(part: Any) -> range:
-    """Return the steps of a stretch by its tooltip, `step 3: ...` or `steps 3 to 5: ...`."""
+    """Return the steps of a bar from its tooltip, `step 3: ...` or `steps 3 to 5: ...`."""
     first, *last = map(int, re.findall(r"\d+", tooltips(part)[0].partition(":")[0]))
     return range(first, (last or [first])[0] + 1)
 
@@ -128,7 +128,7 @@ def test_a_huge_pool_shows_the_blocks_that_are_used_and_counts_the_others() -> N
 
 
 def test_slots_and_blocks_show_the_same_memory_equally_large() -> None:
-    """Notebook 02: 24 slots above have the places of 6 blocks of 4 slots below."""
+    """Notebook 02: 24 slots above have the same positions as 6 blocks of 4 slots below."""
     drawn = layers(compare(in_blocks_of_4(THREE, 6, 1), in_blocks_of_4(THREE, 6, 2), ("reserved", "blocks"))[1])
     places = [str(drawn[f"first-block-{slot}"].get("transform")).split(",")[0] for slot in (5, 21)]
     assert places == [str(drawn[f"second-block-{block}"].get("transform")).split(",")[0] for block in (2, 6)]

@@ -120,7 +120,7 @@ def test_the_trial_counts_guessable_questions() -> None:
 
 
 def test_nobody_finds_a_trace_by_comparing_the_options(facts: Facts) -> None:
-    # With options drawn alone, the one whose first step most others share was right in 55%, the shortest in 45%.
+    # When options were drawn alone, the most common first step was right in 55%, and the shortest option in 45%.
     questions = [one for seed in range(10) for one in swapped_traces(facts, Random(seed))]
     assert len(questions) > 50
     assert num_guessable(questions) == 0, best_guess(questions)
@@ -152,14 +152,14 @@ def test_a_change_is_one_place_of_the_file(change: Callable[..., list[object]], 
     ("files", "words"),
     [
         ({}, "has no starter of phases 1 to 5"),
-        ({"phase2.py": solution(2)}, "a run needs phase 1: Phase 1 is not written"),
+        ({"phase2.py": solution(2)}, "needs phase 1 for its run, but Phase 1 is not written"),
         ({"phase1.py": 'def f():\n    raise NotImplementedError("Phase 1, task 1: clamp")\n'}, "clamp is not written"),
         ({"phase1.py": "def f(:\n"}, "phase1.py cannot be read"),
         ({"phase1.py": "import solutions\n"}, "your answer must be in your own file"),
-        ({"phase1.py": "clamp = schedule_step = update_from_output = None\n"}, "a run that fails: in step 0"),
+        ({"phase1.py": "clamp = schedule_step = update_from_output = None\n"}, "a run without errors, but in step 0"),
         (
             {**FOUR, "phase1.py": solution(1).replace("< max_num_seqs:", "< 2:")},
-            "breaks the rules: step",
+            "a run that obeys the rules, but step",
         ),
         ({"phase1.py": f"import os\n{solution(1)}\nos._exit(3)\n"}, "the process of the run ended"),
     ],
@@ -210,7 +210,8 @@ def test_only_written_phases_that_run_together_count(tmp_path: Path) -> None:
 
 
 def test_a_file_has_the_digest_of_its_bytes(tmp_path: Path) -> None:
-    content = b"\xef\xbb\xbf" + solution(1).replace("\n", "\r\n").encode()  # as Windows' Notepad may save it
+    # in the form in which Windows' Notepad may save it
+    content = b"\xef\xbb\xbf" + solution(1).replace("\n", "\r\n").encode()
     (tmp_path / "phase1.py").write_bytes(content)
     assert read_files(tmp_path).digests == {"1": hashlib.sha256(content).hexdigest()}
 

@@ -1,6 +1,6 @@
 """Draws vivas of fair alternatives, and counts how often the best guess of each kind would be right.
 
-`python -m tests.viva.trial [LINEUPS]` prints this, for somebody without the code, and for somebody with it.
+`python -m tests.viva.trial [LINEUPS]` prints this, both for somebody without the code and for somebody with it.
 """
 
 import re
@@ -75,7 +75,7 @@ def num_guessable(questions: Sequence[VivaQuestion]) -> int:
 def hits_from_other_runs(runs: Mapping[int, Facts]) -> dict[str, float]:
     """Return by kind, and as "all", how often somebody guesses right from other runs of the same code.
 
-    The guess is the most frequent answer to the same question about the same lines, or else to any of this kind.
+    The guess is the most frequent answer to the same question about the same lines, otherwise to any of this kind.
     """
     candidates = {seed: all_candidates(facts, Random(seed)) for seed, facts in runs.items()}
     asked, hits = Counter[str](), Counter[str]()
@@ -95,7 +95,7 @@ def hits_from_other_runs(runs: Mapping[int, Facts]) -> dict[str, float]:
 
 
 def answer_of(question: VivaQuestion) -> int | str:
-    """Return the right number or the right option's text, whose place is drawn."""
+    """Return the right number, or the text of the right option, whose position is drawn at random."""
     return question.options[question.right - 1] if question.options else question.right
 
 

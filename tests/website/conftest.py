@@ -18,7 +18,7 @@ VOID = "area base br col embed hr img input link meta source track wbr".split()
 
 
 class Page(HTMLParser):
-    """What a test reads of a page: its tags with their attributes, its text, and what of it is folded."""
+    """The parts of a page that tests read: its tags with their attributes, its text, and its folded parts."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="session")
 def address(root: Path) -> Iterator[str]:
-    """The address of the site, as `python -m http.server` has it."""
+    """The address of the site, as served by `python -m http.server`."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=root)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/some/course/"

@@ -1,4 +1,4 @@
-"""Every page in a browser: axe-core finds nothing, nothing is wider than a phone, and no other machine is asked."""
+"""Every page in a browser: axe-core finds no fault, all fit a phone, and no other machine is contacted."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,14 +17,14 @@ HEADINGS = {
 FOUND = """async (options) => (await axe.run(document, options)).violations
   .map(one => `${one.id}: ${one.nodes.length}, ${one.nodes[0].html.slice(0, 160)} ${one.nodes[0].failureSummary}`)"""
 WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-# A page is as wide as its window even where a part of it is cut off, so wider parts have to scroll.
+# A page is as wide as its window even if a part of it is cut off, so wider parts must scroll.
 CUT = """() => [...document.querySelectorAll("article *")].filter(one => one.scrollWidth > one.clientWidth + 1
   && getComputedStyle(one).overflowX === "hidden" && one.clientWidth > 1).map(one => one.outerHTML.slice(0, 120))"""
 
 
 @pytest.fixture
 def strangers(pages: Pages, address: str) -> Iterator[list[str]]:
-    """What the test's pages asked of other machines, which is refused; and nothing may be missing on this site."""
+    """Requests of the test's pages to other machines, which are refused; and no file of this site may be missing."""
     asked: list[str] = []
     open_one = pages.new_page
 
@@ -106,7 +106,7 @@ def test_a_hint_unfolds_step_by_step_by_key_and_the_lab_is_one_key_away(
     link = page.get_by_role("link", name="Try it here")
     link.focus()
     assert link.evaluate("one => one.href") == f"{address}lab/lab/index.html?path=notebooks/01_scheduler_step.ipynb"
-    page.keyboard.press("f")  # Material's key for the search
+    page.keyboard.press("f")  # Material's keyboard shortcut for the search
     page.keyboard.type("free queue")
     page.locator(".md-search-result__item a").first.wait_for()
     page.keyboard.press("Escape")

@@ -1,4 +1,4 @@
-"""The built pages: nothing leads nowhere, nothing is given away, and nothing of the texts is lost on the way."""
+"""The built pages: no link is dead, no answer is revealed, and no part of the texts is lost."""
 
 import ast
 import codecs
@@ -37,7 +37,7 @@ def test_every_link_and_anchor_of_the_site_leads_somewhere(site: dict[str, Page]
                 continue
             target = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(parts.path)))
             target = path if not parts.path else f"{target}/index.html" if parts.path.endswith(("/", ".")) else target
-            if target.startswith("lab/"):  # not built here
+            if target.startswith("lab/"):  # these are not built here
                 ok = bool(target == "lab/lab/index.html" and IN_LAB.fullmatch(parts.query.removeprefix("path=")))
                 ok = ok and (CHECKOUT / parts.query.removeprefix("path=")).is_file()
             elif parts.fragment and posixpath.normpath(target) in site:
@@ -85,13 +85,14 @@ def test_the_one_file_leaves_open_what_a_learner_writes(
                     if isinstance(one, ast.FunctionDef):
                         assert "NotImplementedError" in ast.unparse(one.body[-1]), one.name
     assert "_sample_row" not in defined
-    # With the live demo built, it is the first picture.
+    # If the live demo is built, it is the first picture.
     landing = (root / "sources/pages/index.md").read_text("utf-8")
     assert '<iframe class="chat" src="chat/index.html" title=' in landing
     assert "chat/index.html" not in site["index.html"].all("iframe", "src")
 
 
-@pytest.mark.parametrize("handout", [one for one in HANDOUTS if one != "glossary"])  # it has nothing to fold
+# the page has no part that could be folded
+@pytest.mark.parametrize("handout", [one for one in HANDOUTS if one != "glossary"])
 def test_hints_and_answers_are_folded_and_unknown_to_the_search(
     handout: str, site: dict[str, Page], root: Path
 ) -> None:
@@ -115,7 +116,7 @@ def test_hints_and_answers_are_folded_and_unknown_to_the_search(
 
 
 def words(text: str) -> str:
-    """Return a text without its marks, spaces and numbers of lists, which a page has as attributes."""
+    """Return a text without its marks, spaces and list numbers, which a page has as attributes."""
     return "".join(WORDS.findall(re.sub(r"^\s*\d+\. ", "", text, flags=re.MULTILINE)))
 
 

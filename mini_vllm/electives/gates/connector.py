@@ -10,7 +10,7 @@ from mini_vllm.core.step import KVConnectorOutput
 
 
 class BlockTransfer(NamedTuple):
-    """A KV cache block and the hash that it is stored under outside the cache."""
+    """A KV cache block, and the hash under which it is stored outside the cache."""
 
     block_hash: bytes
     block_id: int
@@ -30,15 +30,15 @@ class KVConnector(Protocol):
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
         """Return how many tokens after the first `num_computed_tokens` can be loaded, and whether loading takes steps.
 
-        The last token of a prompt is never included, because it is always computed here. None means not known yet:
-        call again in the next step.
+        The last token of a prompt is never included, because it is always computed locally. None means that the answer
+        is not known yet: call again in the next step.
         """
 
     def update_state_after_alloc(self, request: Request, block_ids: Sequence[int], num_external_tokens: int) -> None:
-        """Receive a request's block table. The `num_external_tokens` after its prefix hit must be loaded."""
+        """Receive the block table of a request. The `num_external_tokens` after its prefix hit must be loaded."""
 
     def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
-        """Return whether the blocks of an ended request must be held until they have been sent."""
+        """Return whether the blocks of an ended request must stay allocated until they have been sent."""
 
     def request_preempted(self, request: Request, block_ids: Sequence[int], num_computed_tokens: int) -> None:
         """Receive the blocks of a preempted request. They hold its K and V until the next forward pass."""
@@ -61,7 +61,7 @@ class BlockStore(Protocol):
     """
 
     def lookup(self, block_hashes: Sequence[bytes]) -> int:
-        """Return how many of these blocks are stored, up to the first missing one. They count as used now."""
+        """Return how many of these blocks are stored, up to the first missing one. This marks them as recently used."""
 
     def get(self, block_hash: bytes) -> Any:
         """Return a block, or None if it is missing. `lookup` no longer finds a missing block."""
@@ -74,8 +74,8 @@ class BlockStore(Protocol):
 class KVTransferFunctions:
     """Phase 10 as the engine uses it.
 
-    `make_host_store` takes a maximum of bytes. `make_connector` takes a store, the block size and whether blocks of
-    ended requests are saved. `make_worker` takes a store and the tensors of the KV cache [blocks, block_size, kv_heads,
+    `make_host_store` takes a maximum of bytes. `make_connector` takes a store, the block size, and whether to save the
+    blocks of ended requests. `make_worker` takes a store and the tensors of the KV cache [blocks, block_size, kv_heads,
     head_dim].
     """
 
@@ -85,7 +85,7 @@ class KVTransferFunctions:
 
 
 class SharedStore:
-    """A `BlockStore` with a lock, because the scheduler may look up blocks while the worker saves some."""
+    """A `BlockStore` with a lock, because the scheduler may look up blocks while the worker saves others."""
 
     def __init__(self, inner: BlockStore) -> None:
         self.inner = inner

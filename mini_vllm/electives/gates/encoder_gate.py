@@ -1,4 +1,4 @@
-"""The gate of images: keeps phase 11's decision until a request has its slots."""
+"""The gate for images, which stores phase 11's decision until a request has its slots."""
 
 from mini_vllm.core.request import Request
 from mini_vllm.electives.gates.admission import EncoderCache, ScheduleEncoderInputs
@@ -6,10 +6,10 @@ from mini_vllm.electives.gates.gate import Gate
 
 
 class EncoderGate(Gate):
-    """Limits a step to `budget` computed embeddings. (vLLM: `Scheduler._try_schedule_encoder_inputs`.)
+    """Limits the embeddings that a step computes to `budget`. (vLLM: `Scheduler._try_schedule_encoder_inputs`.)
 
     `scheduled` maps request ids to the indices of the images that this step encodes. With `leaves_in_update`, images
-    are released when a step's output has arrived, and a request that is refused blocks releases its images at once.
+    are released when a step's output has arrived, and a request that gets no blocks releases its images immediately.
     """
 
     reason = "images"
@@ -70,7 +70,7 @@ class EncoderGate(Gate):
 
     def _release(self, request: Request, num_tokens: int) -> None:
         for image in request.mm_features:
-            if image.end <= num_tokens:  # the K and V of its tokens are in the cache, so it is never read again
+            if image.end <= num_tokens:  # its tokens' K and V are cached, so the image is never read again
                 self.cache.release(request, image)
 
     def give_up(self, request: Request) -> bool:

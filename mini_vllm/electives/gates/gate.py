@@ -4,9 +4,9 @@ from mini_vllm.core.request import Request, RequestStatus
 
 
 class Gate:
-    """The calls that a gate receives during a step. This base class is always open.
+    """The calls that a gate receives during a step. This base class never closes.
 
-    `reason` names in `engine/reasons.py` why the gate passes a request over or limits its share.
+    `reason` names, as in `engine/reasons.py`, why the gate skips a request or limits its tokens.
     """
 
     reason = "adapters"  # the default is that of phase 11's gate, so that learners need not name it
@@ -15,7 +15,7 @@ class Gate:
         """Drop the state of the last step."""
 
     def is_open(self, request: Request) -> bool:
-        """Return whether a waiting request may be admitted in this step. Otherwise it is passed over."""
+        """Return whether a waiting request may be admitted in this step. Otherwise it is skipped."""
         return True
 
     def may_limit(self, request: Request) -> bool:
@@ -30,7 +30,7 @@ class Gate:
         """Record that a request has its slots and is part of the plan."""
 
     def freed(self, request: Request) -> None:
-        """Record that a request has lost its slots: it was preempted, or it has ended."""
+        """Record that a request has lost its slots, because it was preempted or has ended."""
 
     def advanced(self, request: Request) -> None:
         """Update the gate, now that the request's planned tokens count as computed."""
@@ -42,7 +42,7 @@ class Gate:
         """Update the gate when too few blocks were free for a waiting request."""
 
     def give_up(self, request: Request) -> bool:
-        """Release everything kept for a request, because no step can be planned; return whether there was any."""
+        """Release everything stored for a request, because no step can be planned; return whether it had anything."""
         return False
 
 
@@ -61,7 +61,9 @@ class GrammarGate(Gate):
 
 
 class LookaheadGate(Gate):
-    """Ends a chunk at the last known token or `num_tokens` or more before it. (vLLM: `_reserve_prefill_lookahead`.)
+    """Ends a chunk either at the last known token, or at least `num_tokens` before it.
+
+    (vLLM: `_reserve_prefill_lookahead`.)
 
     A drafter with several layers reads `num_tokens` tokens past a chunk, and would otherwise read guesses.
     """
@@ -81,7 +83,7 @@ class LookaheadGate(Gate):
 
 
 def failure_of(request: Request) -> str | None:
-    """Return the error of compiling a request's grammar; None without an error or before compiling has ended."""
+    """Return the error from compiling a request's grammar, or None without an error or before compiling has ended."""
     if request.grammar is None or not request.grammar.done():
         return None
     error = request.grammar.exception()

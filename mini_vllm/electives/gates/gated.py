@@ -40,11 +40,11 @@ class AdmissionGates:
         counted: Callable[[], Sequence[Request]] = tuple,
     ) -> None:
         self.gates = gates
-        self.counted = counted  # requests that count as planned from the start: since 0.33 all running ones
-        # Since 0.33 a request is also passed over if the gates leave it no token of the remaining budget.
+        self.counted = counted  # requests that count as planned from the start: all running ones since 0.33
+        # Since 0.33 a request is also skipped if the gates leave it none of the remaining budget.
         self.num_tokens_left = num_tokens_left
         self.leaving: Collection[str] = ()  # ended requests whose blocks a step in flight may still write
-        # Why a step passed over or limited a request: the name of a reason, by request id.
+        # The reason why a step skipped or limited a request, by request id.
         self.whys: dict[str, str] = {}
         self._errors: dict[str, str] = {}
         self._is_stalled = False
@@ -70,7 +70,7 @@ class AdmissionGates:
         # If nothing else happens, a later step takes the blocks away from a waiting request that holds some.
         transfers = self.transfers
         is_transferring = transfers is not None and (bool(transfers.sending) or transfers.is_asking)
-        # Requests whose grammar has failed end with this step, even if they were never UNREADY.
+        # Requests whose grammar failed end in this step, even if they were never UNREADY.
         return (
             is_transferring
             or bool(self._errors)
@@ -102,10 +102,10 @@ class AdmissionGates:
         self._is_stalled = self._is_stalled and not scheduler_output.num_scheduled_tokens
 
     def break_stall(self, requests: Collection[Request]) -> bool:
-        """Release all images, where vLLM 0.13.0 would stall for ever; return whether any were released.
+        """Release all images at a point where vLLM 0.13.0 would stall for ever; return whether any were released.
 
         A refused request uses images that its hit did not cover. If the hit shrinks before the admission, the request
-        also needs an earlier image, and the later image that it already uses can leave no room for this.
+        also needs an earlier image. The later image that it already uses may leave no room for that one.
         """
         if self._is_stalled:
             return False  # releasing the images did not help
@@ -119,7 +119,10 @@ class AdmissionGates:
                 gate.advanced(requests[request_id])
 
     def processed(self, request: Request) -> None:
-        """Inform the gates that the output of a step with the request has arrived. Its tokens are not applied yet."""
+        """Inform the gates that a step's output has arrived, which includes this request.
+
+        Its tokens have not been applied yet.
+        """
         for gate in self.gates:
             gate.processed(request)
 
@@ -170,13 +173,13 @@ class AdmissionGates:
 
 
 def encoder_of(scheduler: Scheduler) -> EncoderGate | None:
-    """Return the gate of images; None in an engine without images."""
+    """Return the gate for images, or None in an engine without images."""
     gates = scheduler.gates.gates if isinstance(scheduler.gates, AdmissionGates) else ()
     return next((gate for gate in gates if isinstance(gate, EncoderGate)), None)
 
 
 def transfers_of(scheduler: Scheduler) -> KVTransfers | None:
-    """Return the scheduler's side of KV transfers; None without transfers. A restart replaces it."""
+    """Return the scheduler's side of KV transfers, or None without transfers. A restart replaces it."""
     return scheduler.gates.transfers if isinstance(scheduler.gates, AdmissionGates) else None
 
 

@@ -1,8 +1,9 @@
 """Manages requests that load K and V from elsewhere, and ended requests whose K and V are still being sent.
 
 A load within the step (`is_async` False) extends the prefix hit. For a load that takes several steps, the request
-allocates its blocks at once and waits as WAITING_FOR_REMOTE_KVS. The blocks enter the prefix cache once filled.
-(vLLM: the connector's parts of `Scheduler.schedule`, `_update_waiting_for_remote_kv`, `_handle_invalid_blocks`.)
+allocates its blocks immediately and waits as WAITING_FOR_REMOTE_KVS. The blocks enter the prefix cache after they are
+filled. (vLLM: the connector's parts of `Scheduler.schedule`, `_update_waiting_for_remote_kv`,
+`_handle_invalid_blocks`.)
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,8 +21,8 @@ MAX_STEPS_IN_VAIN = 4
 class KVTransfers:
     """The scheduler's side of all transfers. `kv` and `commits` are phases 2 and 4 with their wrappers.
 
-    With `keeps_loads`, tokens count as computed when their load begins. The blocks of an aborted load are then held
-    until its end is reported, because the load may still write them.
+    With `keeps_loads`, tokens count as computed when their load begins. The blocks of an aborted load then stay
+    allocated until its end is reported, because the load may still write to them.
     """
 
     def __init__(
@@ -35,7 +36,8 @@ class KVTransfers:
         self.sending: dict[str, tuple[Request, int]] = {}
         self.loading: dict[str, int] = {}
         self.is_asking = False
-        self.refused_load: tuple[Sequence[int], int] = ((), 0)  # hit and tokens of the last load without blocks
+        # hit and number of tokens of the last load that got no blocks
+        self.refused_load: tuple[Sequence[int], int] = ((), 0)
         self._num_hit_tokens: dict[str, int] = {}
         self._received: set[str] = set()
         self._failed: set[str] = set()
@@ -46,7 +48,7 @@ class KVTransfers:
         self.num_external_tokens, self.loading, self.is_asking = {}, {}, False
 
     def has_arrived(self, request: Request) -> bool:
-        """Return False while a waiting request still loads; otherwise count its loaded tokens and return True."""
+        """Return False while a waiting request is still loading; otherwise count its loaded tokens and return True."""
         if self.is_loading(request):
             return False
         if request.status is RequestStatus.WAITING_FOR_REMOTE_KVS:
@@ -84,7 +86,7 @@ class KVTransfers:
     def _finish_load(self, request: Request) -> None:
         """Cache the loaded blocks before the first lost one. If there are none, the request starts again."""
         table = self.kv.block_ids(request.request_id)
-        # The last token is always computed here, because its logits give the next token.
+        # The last token is always computed locally, because its logits give the next token.
         num_tokens = min(len(table) * self.kv.block_size, request.num_tokens - 1)
         if request.request_id in self._failed:
             num_tokens = request.num_computed_tokens
@@ -109,10 +111,10 @@ class KVTransfers:
             self.loading[request.request_id] = num_external
 
     def free_ended(self, request: Request, num_computed_tokens: int) -> None:
-        """Free the blocks of an ended request, or hold them until `apply` receives the report that they are sent.
+        """Free the blocks of an ended request, or hold them until `apply` receives a report that they were sent.
 
-        Without `keeps_loads`, as in vLLM 0.13.0, the blocks of an aborted load may be reused at once. The worker side
-        must end the load first.
+        Without `keeps_loads`, as in vLLM 0.13.0, the blocks of an aborted load may be reused immediately. The worker
+        side must stop the load first.
         """
         is_loading = request.request_id in self._num_hit_tokens and request.request_id not in self._received
         num_kept = self._forget(request, num_computed_tokens)
@@ -133,7 +135,7 @@ class KVTransfers:
         self.kv.free(request, num_computed_tokens)
 
     def _forget(self, request: Request, num_computed_tokens: int) -> int:
-        """Drop the state of a load that has ended or was aborted; return how many tokens are computed without it."""
+        """Drop the state of an ended or aborted load; return how many tokens are computed without it."""
         self._received.discard(request.request_id)
         self._failed.discard(request.request_id)
         return self._num_hit_tokens.pop(request.request_id, num_computed_tokens)
@@ -141,7 +143,7 @@ class KVTransfers:
     def lose(
         self, invalid_block_ids: frozenset[int], waiting: Iterable[Request], running: Iterable[Request]
     ) -> set[str]:
-        """Cut each request back to its tokens before its first lost block; return the running requests affected.
+        """Shorten each request to the tokens before its first lost block; return the affected running requests.
 
         The sampled tokens of these requests are invalid. If several running requests share a lost block, vLLM 0.13.0
         lets only the first compute it and leaves it in the prefix cache meanwhile. Here each request computes the
@@ -186,10 +188,10 @@ class KVTransfers:
     def end_step(self, waiting: Sequence[Request], *, is_idle: bool, has_sampled: bool) -> None:
         """Break a stall, where vLLM 0.13.0 would wait for ever.
 
-        A request that has received its K and V can wait after requests that need its blocks. Then every plan is empty,
-        or the other requests are admitted and preempted in turn. After `MAX_STEPS_IN_VAIN` empty steps since the last
-        token, without a transfer in progress, the last waiting request that holds blocks loses them and computes its
-        prompt here.
+        A request that has received its K and V can be queued after requests that need its blocks. Then every plan is
+        empty, or the other requests are admitted and preempted in turn. If no transfer is in progress, this happens
+        after `MAX_STEPS_IN_VAIN` empty steps since the last token. The last waiting request that holds blocks then
+        loses them and computes its prompt locally.
         """
         holders = [request for request in waiting if self.kv.block_ids(request.request_id)]
         if has_sampled or not holders:

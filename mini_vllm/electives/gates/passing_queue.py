@@ -1,4 +1,4 @@
-"""A waiting queue that passes over requests that cannot be admitted yet; they keep their places."""
+"""A waiting queue that skips requests that cannot be admitted yet; they keep their places."""
 
 import enum
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from mini_vllm.core.request import Request, RequestStatus
 
 
 class Look(enum.Enum):
-    """The decision on a waiting request: admit it, pass it over, or end admission for this step."""
+    """The decision on a waiting request: admit it, skip it, or end admission for this step."""
 
     READY = enum.auto()
     PASS_OVER = enum.auto()
@@ -16,12 +16,14 @@ class Look(enum.Enum):
 
 
 class PassingQueue:
-    """Wraps a `RequestQueue` to pass requests over. (vLLM: `skipped_waiting_requests` in `Scheduler.schedule`.)
+    """Wraps a `RequestQueue` so that requests can be skipped.
 
-    `peek_request` calls `look` for each request in turn. If no request is ready, it returns an unready one. `is_ready`
-    is then False and the chunk policy grants no token, which ends phase 1's admission. At the end of the step,
-    `put_back` restores the requests that were passed over. vLLM 0.13.0 reverses their order (`flipped_skips`); this
-    queue keeps it.
+    (vLLM: `skipped_waiting_requests` in `Scheduler.schedule`.)
+
+    `peek_request` calls `look` for each request in turn. If no request is ready, it returns one that is not. `is_ready`
+    is then False, and the chunk policy grants no tokens, which ends phase 1's admission. At the end of the step,
+    `put_back` restores the skipped requests. vLLM 0.13.0 reverses their order (`flipped_skips`); this queue preserves
+    it.
     """
 
     def __init__(self, inner: RequestQueue, look: Callable[[Request], Look]) -> None:
@@ -30,7 +32,7 @@ class PassingQueue:
         self._passes_over = False
         self._passed: list[Request] = []
         self._ready: Request | None = None
-        self.deferred: set[str] = set()  # the waiting requests that were passed over when last looked at
+        self.deferred: set[str] = set()  # the waiting requests that were skipped when they were last considered
 
     def start_step(self) -> None:
         """Let `peek_request` search for a ready request until `put_back`. At other times a peek changes nothing."""
@@ -54,7 +56,7 @@ class PassingQueue:
         return request is self._ready
 
     def put_back(self) -> None:
-        """Put the requests that were passed over back at the front, in their old order."""
+        """Return the skipped requests to the front of the queue, in their old order."""
         for request in reversed(self._passed):
             self.inner.prepend_request(request)
         self._passes_over, self._passed, self._ready = False, [], None

@@ -17,14 +17,14 @@ class Prefill(Protocol):
         """Whether prefill has failed and delivers no more blocks."""
 
     def ask(self, token_ids: Sequence[int], block_hashes: Sequence[bytes]) -> Future[None]:
-        """Request that the blocks of a prompt be put into the store."""
+        """Ask the prefill process to put the blocks of a prompt into the store."""
 
 
 class PrefillConnector:
     """Wraps a `KVConnector` over a store into which `prefill` puts the blocks of prompts.
 
-    A request waits without blocks until its prompt's blocks are stored, for at most `timeout` seconds. After that the
-    blocks stored so far count.
+    A request waits without blocks until its prompt's blocks are stored, for at most `timeout` seconds. After that it
+    uses the blocks stored so far.
     """
 
     def __init__(self, inner: KVConnector, prefill: Prefill, block_size: int, timeout: float) -> None:
@@ -38,7 +38,8 @@ class PrefillConnector:
         num_stored, is_async = self.inner.get_num_new_matched_tokens(request, num_computed_tokens)
         num_blocks = (request.num_tokens - 1) // self.block_size
         if request.request_id not in self._asked:
-            # A different process would also need the salt and the adapter. Tokens generated here are not requested.
+            # Another process would also need the salt and the adapter. Tokens that this engine generated are not
+            # requested.
             is_plain = request.cache_salt is None and request.adapter_id is None and not request.num_output_tokens
             is_here = num_computed_tokens + (num_stored or 0) >= num_blocks * self.block_size
             if is_here or not is_plain or self.prefill.is_lost:

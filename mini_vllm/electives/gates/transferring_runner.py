@@ -9,7 +9,7 @@ from mini_vllm.electives.gates.connector import BlockStore, KVConnector, KVConne
 
 
 class TransferringRunner:
-    """Combines the runner with a connector's transfers of a step. (vLLM: `KVConnectorModelRunnerMixin`.)
+    """Combines the runner with a connector's transfers in a step. (vLLM: `KVConnectorModelRunnerMixin`.)
 
     With `results_are_late` the next step is planned before this step's lost blocks are known.
     """

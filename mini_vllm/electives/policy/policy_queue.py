@@ -9,11 +9,15 @@ from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 
 
 class PolicyQueue:
-    """A `RequestQueue` by ascending rank. Equal ranks are in order of arrival, preempted requests first."""
+    """A `RequestQueue` in ascending order of rank.
+
+    Requests with equal ranks are in order of arrival, preempted requests first.
+    """
 
     def __init__(self, policy: SchedulingPolicy) -> None:
         self.policy = policy
-        # Rank, number, request. The number decides between equal ranks, so two requests are never compared.
+        # (rank, sequence number, request) The sequence number breaks ties, so that requests themselves are never
+        # compared.
         self._entries: list[tuple[Any, int, Request]] = []
         self._first = self._last = 0
 

@@ -28,7 +28,7 @@ class PolicyScheduling:
         self.inner = inner
         self.clock = clock
         self.waiting: RequestQueue = FCFSRequestQueue()
-        # Decisions that a policy does not override are not wrapped, so they cost nothing.
+        # Only decisions that a policy overrides are wrapped; the others cost nothing.
         self._limits, self._counts = _decides(policy, "token_limit", "admits"), _decides(policy, "scheduled")
         orders = _decides(policy, "start_step", "to_preempt", "serve_order") or not policy.rank_is_fixed
         plans = orders or self._limits or self._counts
@@ -39,7 +39,7 @@ class PolicyScheduling:
         )
 
     def new_queue(self) -> RequestQueue:
-        """Return an empty waiting queue and use this queue from now on."""
+        """Return an empty waiting queue, and use this queue from now on."""
         self.waiting = PolicyQueue(self.policy) if _decides(self.policy, "rank") else FCFSRequestQueue()
         return self.waiting
 
@@ -82,7 +82,7 @@ class PolicyScheduling:
                 preemption=preemption,
                 chunks=each,
             )
-            # Limits that leave a step empty would stall the engine, so the step is planned again without them.
+            # If the limits leave a step empty, plan it again without them, because the engine would stall.
             if scheduler_output.num_scheduled_tokens or scheduler_output.preempted or preempted:
                 break
         scheduler_output.preempted[:0] = preempted
@@ -128,10 +128,10 @@ class OrderedPreemption:
     ) -> bool:
         candidates = self.policy.victims(running)[::-1]
         if not any(candidate is request for candidate in candidates):
-            candidates.insert(0, request)  # preempts itself if preempting all others was not enough
+            candidates.insert(0, request)  # preempt the request itself if preempting all others was not enough
         if not self.policy.rank_is_fixed and running[0].num_preemptions >= MAX_PREEMPTIONS:
-            # While ranks change, two requests could take each other's blocks for ever. A head of `running` that has
-            # often been preempted is the last victim, so that it can finish.
+            # While ranks change, two requests could take each other's blocks for ever. If the head of `running` has
+            # often been preempted, it becomes the last victim, so that it can finish.
             candidates = [running[0], *(each for each in candidates if each is not running[0])]
         has_room = self.inner.make_room(request, num_new_tokens, candidates, waiting, scheduler_output, kv)
         victims = {entry.victim_id for entry in scheduler_output.preempted}
@@ -140,7 +140,7 @@ class OrderedPreemption:
 
 
 class LimitedChunks(WrappedChunks):
-    """Phase 5 under a policy: limits each request to the part of the budget that the policy grants."""
+    """Phase 5 under a policy: limits each request to the policy's part of the budget."""
 
     def __init__(self, inner: ChunkPolicy, policy: SchedulingPolicy, just_preempted: set[str]) -> None:
         super().__init__(inner)

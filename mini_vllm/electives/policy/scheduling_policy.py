@@ -26,14 +26,16 @@ class StepView:
 
 
 class SchedulingPolicy:
-    """Decides the order of requests, the victims and each request's tokens. The base class is first come, first served.
+    """Decides the order of requests, the victims and each request's tokens.
 
-    A policy overrides the decisions that differ. It never sees block tables or logits, so it can change when a text's
-    tokens are computed, but not the text. (vLLM: the plug-in proposal in issue 51608; vLLM's scheduler knows
+    The base class serves first come, first served.
+
+    A policy overrides only the decisions that differ. It never sees block tables or logits, so it can change when a
+    text's tokens are computed, but not the text. (vLLM: the plug-in proposal in issue 51608; vLLM's scheduler supports
     `fcfs` and `priority`.)
     """
 
-    # Whether a waiting request keeps its rank. If not, the queue is sorted again before every step.
+    # Whether a waiting request keeps its rank. If not, the queue is re-sorted before every step.
     rank_is_fixed = True
     # Whether the rank depends on `priority`, which may change while a request lives.
     uses_priority = False
@@ -42,9 +44,9 @@ class SchedulingPolicy:
         """Inspect the engine before a step is planned."""
 
     def rank(self, request: Request) -> Any:
-        """Return the rank of a waiting request, the smallest first; ranks must be comparable.
+        """Return the rank of a waiting request, where the smallest comes first; ranks must be comparable.
 
-        Requests of equal rank keep the order of arrival, with preempted requests first.
+        Requests of equal rank stay in order of arrival, with preempted requests first.
         """
         return 0
 
@@ -53,19 +55,19 @@ class SchedulingPolicy:
         return ()
 
     def serve_order(self, running: list[Request]) -> list[Request]:
-        """Return the running requests in the order in which they take their tokens from the budget."""
+        """Return the running requests in the order in which they receive tokens from the budget."""
         return running
 
     def victims(self, running: list[Request]) -> list[Request]:
         """Return the running requests in the order in which they are preempted when blocks run out.
 
-        A request that is left out is never preempted for a different one. While ranks change, the head of `running` is
-        the last victim once it has been preempted three times, so that every request can finish.
+        A request that is missing in the list is never preempted for a different one. While ranks change, the head of
+        `running` is the last victim once it has been preempted three times, so that every request can finish.
         """
         return running[::-1]
 
     def token_limit(self, request: Request, token_budget: int) -> int:
-        """Return how many of the step's remaining tokens a request may take.
+        """Return how many of the step's remaining tokens a request may use.
 
         A running request with 0 skips the step and keeps its blocks. For a waiting request 0 ends admission.
         """
@@ -76,7 +78,7 @@ class SchedulingPolicy:
         return True
 
     def scheduled(self, shares: Sequence[tuple[Request, int]]) -> None:
-        """Receive the planned step: each request with its number of new tokens."""
+        """Receive the planned step: each request and its number of new tokens."""
 
     def sampled(self, request: Request, num_tokens: int) -> None:
         """Receive the number of a request's new output tokens. The request may already be finished."""

@@ -13,7 +13,7 @@ UNKNOWN = -1
 
 
 class NewerChunks(WrappedChunks):
-    """Phase 5 with a budget of rows, the interval between prompts, and the padding of single tokens."""
+    """Phase 5 with a limit on rows, the interval between prompts, and the padding of single tokens."""
 
     def __init__(self, inner: ChunkPolicy, step: StepState) -> None:
         super().__init__(inner)
@@ -38,7 +38,7 @@ class NewerChunks(WrappedChunks):
         padded = request.followed_by([UNKNOWN] * step.num_drafts)
         num_new_tokens = self.inner.num_new_tokens(padded, num_computed_tokens, token_budget)
         if num_new_tokens <= step.num_drafts:
-            return 0  # the request waits for room, because a shorter share would break the uniform batch
+            return 0  # the request waits until there is room, because fewer tokens would make the batch uneven
         step.padded.add(request.request_id)
         return num_new_tokens
 
@@ -69,7 +69,7 @@ class NewerPreemption:
             kv = NotInFlight(kv, step)
         try:
             has_room = self.inner.make_room(request, num_new_tokens, candidates, waiting, scheduler_output, kv)
-        except StepInFlightError:  # an empty budget ends phase 1's loop over the running requests
+        except StepInFlightError:  # a budget of 0 ends phase 1's loop over the running requests
             has_room, step.budget_kept, scheduler_output.token_budget = False, scheduler_output.token_budget, 0
         victims = {entry.victim_id for entry in scheduler_output.preempted[num_before:]}
         if victims:
@@ -78,7 +78,7 @@ class NewerPreemption:
             if step.rules.in_flight_is_forgotten:
                 forget_in_flight(victim)
             if victim is request and step.left:
-                # Until the step is planned, phase 1 treats the victim as a request that may not be preempted.
+                # Until the step is planned, phase 1 must not preempt the victim again.
                 victim.status = RequestStatus.RUNNING
                 step.gone.append(victim)
             else:
@@ -87,11 +87,11 @@ class NewerPreemption:
 
 
 class StepInFlightError(Exception):
-    """A step in flight may still write the next victim's blocks, so they cannot be freed yet."""
+    """A step in flight may still write to the next victim's blocks, so they cannot be freed yet."""
 
 
 class NotInFlight(WrappedKVCache):
-    """Phase 2 for phase 3 where frees are deferred: refuses a victim in flight before anything has changed."""
+    """Phase 2 as phase 3 sees it under deferred frees: refuses a victim in flight before it changes any state."""
 
     def __init__(self, inner: KVCacheManager, step: StepState) -> None:
         super().__init__(inner)
@@ -109,7 +109,7 @@ def forget_in_flight(victim: Request) -> None:
 
 
 class SharesCounted(WrappedKVCache):
-    """Phase 2 for phase 1: records in `step` what phase 1 has planned so far."""
+    """Phase 2 as phase 1 sees it, which records in `step` what phase 1 has planned so far."""
 
     def __init__(self, inner: KVCacheManager, step: StepState) -> None:
         super().__init__(inner)
@@ -184,7 +184,7 @@ class NewerFunctions:
             step.holders.is_paused = is_paused
         elif is_paused:
             max_num_seqs = min(max_num_seqs, len(running))
-        # Most steps only decode. In those, one more call per request and wrapper is a large part of the cost.
+        # Most steps only decode. In those, an extra call per request and wrapper is a large part of the cost.
         if isinstance(kv, SharesCounted) and isinstance(chunks, NewerChunks):
             may_admit = bool(waiting) and len(running) < max_num_seqs
             if not may_admit and step.can_skip_newer_rules(kv.num_free_blocks):
@@ -193,7 +193,7 @@ class NewerFunctions:
         scheduler_output = plan(running, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens)
         if step.budget_kept is not None:
             scheduler_output.token_budget, step.budget_kept = step.budget_kept, None
-            if not scheduler_output.preempted:  # the empty budget has closed admission; only a preemption may do so
+            if not scheduler_output.preempted:  # a budget of 0 has closed admission, but only a preemption may do that
                 self._admit(scheduler_output, running, max_num_seqs, plan)
         if step.holders is not None:
             step.holders.is_paused = False
@@ -213,7 +213,7 @@ class NewerFunctions:
         max_num_seqs: int,
         plan: Callable[..., SchedulerOutput],
     ) -> None:
-        """Let phase 1 only admit requests, within the seats and the budget that the running ones have left."""
+        """Let phase 1 only admit requests, within the seats and the budget that the running requests have left."""
         admitted: list[Request] = []
         num_seats = max_num_seqs - len(running)
         more = plan(admitted, max_num_seqs=num_seats, max_num_batched_tokens=scheduler_output.token_budget)

@@ -1,4 +1,4 @@
-"""Prefix caches that decide when a block enters and which tokens after the block its hash covers."""
+"""Prefix caches that decide when a block enters the cache, and which later tokens its hash covers."""
 
 from collections.abc import Sequence
 
@@ -42,7 +42,7 @@ class CountedEntries(WrappedPrefixCache):
 class LookaheadHashes(WrappedPrefixCache):
     """Wraps phase 4's `PrefixCache` so that a block's hash also covers the next `num_tokens` tokens.
 
-    The hash exists once they are known. A drafter reads these tokens, so every hit then holds its correct K and V.
+    The hash exists once they are known. A drafter reads these tokens, so every hit then contains its correct K and V.
     (vLLM since 0.33: `num_hash_lookahead_tokens`.)
     """
 
@@ -64,7 +64,7 @@ class LookaheadHashes(WrappedPrefixCache):
         self.update_block_hashes(request)
         num_known = len(request.block_hashes)
         hit_blocks = self.inner.find_longest_cache_hit(request)
-        del request.block_hashes[num_known:]  # phase 4 hashes a full block without the tokens after it
+        del request.block_hashes[num_known:]  # phase 4 hashes a full block and ignores the tokens after it
         return hit_blocks
 
     def cache_full_blocks(

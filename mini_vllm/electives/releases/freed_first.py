@@ -1,4 +1,4 @@
-"""A block pool that reuses freed blocks without content first. (vLLM since 0.23: `BlockPool.free_blocks`.)"""
+"""A block pool that first reuses freed blocks without cached content. (vLLM since 0.23: `BlockPool.free_blocks`.)"""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,9 +35,9 @@ class KnownContent(WrappedPrefixCache):
 
 
 class FreedFirstPool(CountedPool):
-    """Phase 2's pool with a stack of freed blocks without content, which are handed out before its free queue.
+    """Phase 2's pool with a stack of freed blocks without content, which are allocated before those of its free queue.
 
-    Phase 2 counts the blocks on the stack as held. `content` holds the ids of the cached blocks, and phase 14's
+    Phase 2 treats the blocks on the stack as allocated. `content` holds the ids of the cached blocks, and phase 14's
     `order_freed` decides which freed blocks go onto the stack.
     """
 
@@ -79,7 +79,7 @@ class FreedFirstPool(CountedPool):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Treat the calls of `free_blocks` in this context as one: the first freed block is handed out first."""
+        """Treat the calls of `free_blocks` in this context as one: the first freed block is then allocated first."""
         self._freed_together = []
         try:
             yield

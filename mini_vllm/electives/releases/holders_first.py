@@ -1,4 +1,4 @@
-"""A waiting queue that serves requests that hold blocks before all others."""
+"""A waiting queue in which requests that hold blocks precede all others."""
 
 from collections.abc import Iterator
 
@@ -7,9 +7,11 @@ from mini_vllm.core.request import Request, RequestStatus
 
 
 class HoldersFirst:
-    """A `RequestQueue` of two queues. While `is_paused` is set, only requests with blocks can be admitted.
+    """A `RequestQueue` that consists of two queues.
 
-    The other requests wait for these blocks, so a holder queued after one of them could wait for ever.
+    While `is_paused` is set, only requests with blocks can be admitted.
+
+    The other requests wait for these blocks, so a request with blocks could wait for ever if it came after one of them.
     (vLLM since 0.31: `Scheduler.kv_holding_waiting`.)
     """
 

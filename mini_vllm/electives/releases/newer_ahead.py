@@ -30,7 +30,10 @@ class NewerSpeculation:
 
 
 class NewerKVCacheAhead(KVCacheAhead):
-    """Slots for the tokens ahead. Enters blocks after each update; the prefix cache counts which it already has."""
+    """Reserves slots for the tokens ahead.
+
+    Enters blocks after each update; the prefix cache tracks which of them it already contains.
+    """
 
     num_unsettled_tokens = 0
 
@@ -42,7 +45,10 @@ class NewerKVCacheAhead(KVCacheAhead):
 
 
 class NewerTokensAhead(TokensAhead):
-    """Phases 7 and 8 under the newer rules. Keeps tokens in flight at a preemption without changing any counter."""
+    """Phases 7 and 8 under the newer rules.
+
+    Keeps the tokens that are in flight at a preemption, without changing any counter.
+    """
 
     kv: NewerKVCacheAhead
     make_kv = NewerKVCacheAhead

@@ -60,7 +60,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
                 return None
             if is_load:
                 self.step.prompts[request.request_id] = request
-        elif self.decodes_fit:  # shortcut, as in phase 2: most decode tokens leave the last block partly filled
+        elif self.decodes_fit:  # shortcut, as in phase 2: after most decode tokens the last block still has free slots
             room = self.block_size - num_new_tokens - num_lookahead_tokens
             if 0 < request.num_computed_tokens % self.block_size < room:
                 return []
@@ -76,7 +76,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
             self.retained.junctions.pop(request.request_id, None)
 
     def free_leaving(self) -> None:
-        """Free the blocks of ended requests, oldest end first, once no step in flight can write them."""
+        """Free the blocks of ended requests, oldest end first, once no step in flight can write to them."""
         for name in [name for name, last in self.step.leaving.items() if last <= self.step.num_done]:
             del self.step.leaving[name]
             blocks = [block_id for table in self.tables.pop(name, ()) for block_id in table]
@@ -94,7 +94,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
         return self.freed_first.block_ids()
 
     def _fits(self, request: Request, num_tokens: int, hit_blocks: Sequence[int], *, is_load: bool) -> bool:
-        """Return whether phase 14 finds enough blocks free for a waiting request."""
+        """Return whether phase 14 finds enough free blocks for a waiting request."""
         tables = self.tables.get(request.request_id) or self._hit_tables(request, hit_blocks)
         is_held = request.request_id in self.tables
         num_free_hits = 0 if is_held else sum(map(self.pool.num_free_among, tables))
@@ -143,10 +143,13 @@ class NewerKVCacheManager(GroupedKVCacheManager):
 def allocate_table(
     tables: Tables, num_blocks: int, pool: GroupPool, pin: Callable[[list[int]], None] | None
 ) -> list[list[int]] | None:
-    """Extend the only table of a model without windows. Returns None if blocks are short. See `AllocateGroups`."""
+    """Extend the only table of a model without windows.
+
+    Returns None if too few blocks are free. See `AllocateGroups`.
+    """
     (table,) = tables
     num_needed, num_free = max(0, num_blocks - len(table)), pool.num_free_blocks
-    # The free blocks of a hit are counted only where they decide, as in phase 2.
+    # As in phase 2, a hit's free blocks are counted only if the result depends on them.
     if num_needed > num_free:
         return None
     if pin is not None:

@@ -1,4 +1,4 @@
-"""The seam of phase 14: six rules that vLLM changed after 0.13.0, and the rules of 0.13.0 in their places."""
+"""The seam of phase 14: six rules that vLLM changed after 0.13.0, with the rules of 0.13.0 as their defaults."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from mini_vllm.release_rules import ReleaseRules
 
 @dataclass(frozen=True, slots=True)
 class RoomAsked:
-    """The blocks that a waiting request needs, and the pool's blocks. Except for the last three fields, all are blocks.
+    """The blocks that a waiting request needs, and the pool's blocks. All fields except the last three count blocks.
 
     A request needs `num_for_step` blocks for its tokens of this step, and `num_for_sequence` for all its known tokens
     (None if `scheduler_reserve_full_isl` is off). Both include prefix hits that are in the free queue. Requests that
@@ -21,9 +21,9 @@ class RoomAsked:
     num_promised: int
     num_free: int
     num_gpu_blocks: int
-    watermark: float  # share of `num_gpu_blocks`
-    is_load: bool  # whether K and V of the request are loaded and not computed
-    has_running: bool  # whether some request is running
+    watermark: float  # a fraction of `num_gpu_blocks`
+    is_load: bool  # whether the request's K and V are loaded instead of computed
+    has_running: bool  # whether any request is running
 
 
 class ReachableBlocks(Protocol):
@@ -46,12 +46,12 @@ class Pacer(Protocol):
     """Decides in which steps prompts are computed. (vLLM: `prefill_schedule_interval`.)"""
 
     def holds(self, has_decodes: bool) -> bool:
-        """Return whether the step that begins holds prompts back. The scheduler calls this once per step."""
+        """Return whether the step that now begins holds prompts back. The scheduler calls this once per step."""
 
     def planned(self, num_tokens: int, has_prompt: bool, num_left_waiting: int | None) -> None:
-        """Take note of the step that was planned: its tokens, and whether it computes a part of a prompt.
+        """Record the planned step: its tokens, and whether it computes a part of a prompt.
 
-        `num_left_waiting` requests still wait and were not passed over; None if the step did not look at the queue.
+        `num_left_waiting` requests still wait and were not skipped; it is None if the step did not look at the queue.
         """
 
 
@@ -60,9 +60,10 @@ class ReleaseFunctions:
     """Phase 14 as the layers in this folder use it.
 
     `threshold_of_step` takes the threshold, the number of unfinished requests, `max_num_batched_tokens`, and whether
-    the threshold is adaptive. `order_freed` takes the ids of freed blocks and of those with content. It returns the
-    blocks for the front and for the back of the free queue, in the order in which they are handed out. `requests_left`
-    takes the running ids, the id that has asked for room, and the victims. `make_pacer` takes the interval in steps.
+    the threshold is adaptive. `order_freed` takes the ids of freed blocks, and the ids of blocks with content. It
+    returns the blocks for the front and for the back of the free queue, in the order in which they will be allocated.
+    `requests_left` takes the running ids, the id that needs room, and the victims. `make_pacer` takes the
+    interval in steps.
     """
 
     threshold_of_step: Callable[[int, int, int, bool], int]
@@ -73,7 +74,7 @@ class ReleaseFunctions:
     reachable_blocks: ReachableBlocks
 
     def under(self, rules: ReleaseRules) -> "ReleaseFunctions":
-        """Return the functions of a release: the rule of 0.13.0 in place of each that it does not have."""
+        """Return the functions of a release; for a rule that it does not have, use the rule of 0.13.0."""
         is_newer = {
             "threshold_of_step": rules.threshold_spares_lone_request,
             "order_freed": rules.freed_without_content_first,

@@ -1,4 +1,4 @@
-"""A prefix cache that keeps only those blocks of a sliding window from which a later request can continue."""
+"""A prefix cache that stores only those blocks of a sliding window from which a later request can continue."""
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile

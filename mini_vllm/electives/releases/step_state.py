@@ -25,10 +25,10 @@ class PauseState(Enum):
 class StepState:
     """One scheduler's state for the newer rules. All ids and keys are request ids.
 
-    `shares` holds this step's tokens per request, `in_flight` the tokens in steps in flight. `in_prompt` holds requests
-    in the middle of a prompt. `prompts` holds those that still need blocks: admitted with part of their tokens, or
-    loading. `deferred` requests were passed over and still wait. `dropped` holds a request's number of preemptions at
-    its reset: tokens from steps planned with fewer preemptions are dropped.
+    `shares` contains this step's tokens per request, `in_flight` the tokens in steps in flight. `in_prompt` contains
+    requests in the middle of a prompt. `prompts` contains those that still need blocks: requests admitted with part of
+    their tokens, or loading. `deferred` requests were skipped and still wait. `dropped` contains a request's number of
+    preemptions at its reset: tokens from steps planned with fewer preemptions are dropped.
     """
 
     def __init__(self, config: EngineConfig, functions: ReleaseFunctions) -> None:
@@ -45,7 +45,7 @@ class StepState:
         self.pacer = self.functions.make_pacer(self.interval)
         self.most_tokens = config.setting("max_num_scheduled_tokens") or config.max_num_batched_tokens
         self.limits_rows = self.draft_slots > 0 or self.most_tokens > config.max_num_batched_tokens
-        self.counts_shares = self.limits_rows or self.num_drafts > 0  # image gates also need the counts
+        self.counts_shares = self.limits_rows or self.num_drafts > 0  # the image gates also need the counts
         self.follows_prompts = self.interval > 1 or self.num_drafts > 0
         self.pause_state = PauseState.UNPAUSED
         self.running: list[Request] = []
@@ -53,32 +53,33 @@ class StepState:
         self.shares: dict[str, int] = {}
         self.admitted: set[str] = set()
         self.padded: set[str] = set()
-        self.left: frozenset[str] | None = None  # running requests that a step still serves after a preemption
-        self.gone: list[Request] = []  # requests that preempted themselves; RUNNING until phase 1's loop has ended
+        self.left: frozenset[str] | None = None  # running requests that the step still serves after a preemption
+        self.gone: list[Request] = []  # requests that preempted themselves; they stay RUNNING until phase 1's loop ends
         self.in_prompt: set[str] = set()
         self.prompts: dict[str, Request] = {}
         self.deferred: set[str] = set()
         self.reset: list[Preempted] = []
         self.dropped: dict[str, int] = {}
         self.in_flight: Counter[str] = Counter()
-        # Number of non-empty steps planned, and number of them whose output has arrived.
+        # Numbers of non-empty steps: those planned, and those whose output has arrived.
         self.num_planned = self.num_done = 0
         self.last_step: dict[str, int] = {}
         self.defers_frees = False
-        self.leaving: dict[str, int] = {}  # ended request to the number of the step after which its blocks are freed
+        self.leaving: dict[str, int] = {}  # maps an ended request to the step after which its blocks are freed
         self.free_leaving: Callable[[], None] = lambda: None
         self.budget_kept: int | None = None
         self.holders: HoldersFirst | None = None
         self.drafts_are_used = False
         self.holds_prompts = False
         self.num_groups = 1  # of layers
-        self.refused_room: RoomAsked | None = None  # the last question of phase 14's `has_room` if it said no
+        # the arguments of phase 14's last `has_room` call if it returned False
+        self.refused_room: RoomAsked | None = None
         self._num_rows = 0
         self.threshold = config.long_prefill_token_threshold
         self.is_adaptive: bool = config.setting("long_prefill_token_threshold_adaptive")
 
     def start(self, running: list[Request], waiting: RequestQueue) -> None:
-        """Begin to plan a step."""
+        """Start planning a step."""
         self.running, self.waiting = running, waiting
         self.shares, self.admitted, self.padded, self.left, self.gone = {}, set(), set(), None, []
         self._num_rows = 0
@@ -94,15 +95,16 @@ class StepState:
     def can_skip_newer_rules(self, num_free_blocks: int) -> bool:
         """Return whether this step serves the running requests as 0.13.0 would.
 
-        Then nothing counts their tokens or holds them back, and none is preempted: the free blocks suffice for all.
+        If so, the new rules neither count nor limit their tokens, and no request is preempted, because enough blocks
+        are free.
         """
-        # Each request needs at most one block more than its new tokens fill.
+        # Each request needs at most one more block than its new tokens fill.
         num_blocks = (len(self.running) + self.most_tokens // self.config.block_size) * self.num_groups
         return not self.counts_shares and not self.holds_prompts and num_blocks <= num_free_blocks
 
     @property
     def num_rows_left(self) -> int:
-        """Rows of `max_num_batched_tokens` left for the next request's tokens, without its drafter's rows."""
+        """The rows of `max_num_batched_tokens` left for the next request's tokens, without its drafter's rows."""
         return self.config.max_num_batched_tokens - self._num_rows - self.draft_slots
 
     @property
@@ -141,20 +143,20 @@ class StepState:
                 self.prompts[request_id] = request
         if not self.num_drafts:
             return
-        # Its drafts are useful unless the step computes part of a prompt or surely samples the last token.
+        # Drafts are useful unless the step computes only part of a prompt or certainly samples the last token.
         num_outputs = request.num_output_tokens + 1 + (request.num_output_placeholders > 0)
         is_last = num_outputs >= request.sampling_params.max_tokens
         self.drafts_are_used |= num_after >= request.num_tokens and not is_last
 
     def leaves(self, request: Request) -> None:
-        """Record that a request has lost its slots: it was preempted or has ended."""
+        """Record that a request has lost its slots, because it was preempted or has ended."""
         self.prompts.pop(request.request_id, None)
         num_tokens = self.shares.pop(request.request_id, None)
         if num_tokens is not None:
             self._num_rows -= num_tokens + self.draft_slots
 
     def pads(self, request: Request, num_computed_tokens: int) -> bool:
-        """Return whether to pad an admission with one token to compute to the size of a decode with drafts."""
+        """Return whether to pad an admission that computes one token to the size of a decode with drafts."""
         if not self.num_drafts or request.num_tokens - num_computed_tokens != 1:
             return False
         assert self.speculative is not None
@@ -163,7 +165,7 @@ class StepState:
         if num_computed_tokens + self.num_drafts + 2 > self.config.sizes[0]:
             return False
         if self.num_drafts >= min(self.most_tokens, self.config.max_num_batched_tokens - self.draft_slots):
-            return False  # vLLM never admits it
+            return False  # vLLM never admits such a request
         served = [name for name in self.shares if name not in self.admitted]
         return not any(name in self.in_prompt for name in served) and (bool(served) or num_computed_tokens > 0)
 
@@ -205,7 +207,7 @@ class StepState:
         self.in_flight.pop(request_id, None)
 
     def is_in_flight(self, request: Request) -> bool:
-        """Return whether a step in flight may still write the request's blocks."""
+        """Return whether a step in flight may still write to the request's blocks."""
         return self.defers_frees and self.last_step.get(request.request_id, 0) > self.num_done
 
 

@@ -1,1 +1,1 @@
-"""Models with sliding windows: groups of layers that keep different blocks of one pool."""
+"""Models with sliding windows, in which groups of layers keep different blocks of one pool."""

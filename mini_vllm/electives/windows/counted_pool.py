@@ -6,7 +6,7 @@ from mini_vllm.core.interfaces import WholeBlockPool
 
 
 class CountedPool:
-    """Phase 2's `BlockPool` with reference counts and the free block ids, which are in the free queue's order."""
+    """Phase 2's `BlockPool` with reference counts, and with the free block ids in the order of the free queue."""
 
     def __init__(self, inner: WholeBlockPool, num_gpu_blocks: int) -> None:
         self.inner = inner
@@ -35,7 +35,7 @@ class CountedPool:
         self.touched([block_id])
 
     def touched(self, block_ids: Sequence[int]) -> None:
-        """Count one more holder of each block; phase 2's pool was told already."""
+        """Add a holder to each block's count; phase 2's pool has already been updated."""
         counts = self.ref_counts
         for block_id in block_ids:
             counts[block_id] += 1

@@ -1,4 +1,4 @@
-"""KV cache for groups of layers over one pool: a block table per group, and freeing outside windows."""
+"""A KV cache for layer groups over one pool, with a block table per group; frees blocks outside windows."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -36,11 +36,12 @@ class GroupedKVCacheManager:
         self.block_size = block_size
         self.num_usable_blocks = pool.num_free_blocks
         self.windows = windows
-        self.layered_cache = prefix_cache  # not phase 2's name, so that methods here cannot solve phase 2's tasks
+        # phase 2 uses a different name, so that this code cannot be copied as an answer to its tasks
+        self.layered_cache = prefix_cache
         self.grouped = grouped
         self.tables = tables
         self.num_uncertain_tokens = num_uncertain_tokens
-        self.num_unsettled_tokens = 0  # number of last tokens whose blocks must not enter the cache yet
+        self.num_unsettled_tokens = 0  # number of tokens at the end whose blocks must not be cached yet
 
     @property
     def num_free_blocks(self) -> int:
@@ -59,7 +60,7 @@ class GroupedKVCacheManager:
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
     ) -> list[int] | None:
         held = self.tables.get(request.request_id)
-        # Freed even if the request is refused below, because blocks outside the window are never read again.
+        # Free them even if the allocation fails below, because blocks outside the window are never read again.
         for table, window in zip(held or (), self.windows, strict=held is not None):
             if window is not None:
                 self._leave_window(request, table, window)
@@ -80,7 +81,7 @@ class GroupedKVCacheManager:
         return new_blocks[0]
 
     def _num_cached(self, request: Request, num_computed_tokens: int) -> int:
-        """Return how many of the request's first blocks the prefix cache has been given before this step."""
+        """Return how many of the request's first blocks had entered the prefix cache before this step."""
         return num_computed_tokens // self.block_size
 
     def _pin(self, request: Request, block_ids: list[int]) -> None:
@@ -92,7 +93,7 @@ class GroupedKVCacheManager:
         self.functions.free_outside_window(table, window, num_certain_tokens, self.block_size, self.pool)
 
     def num_wanted(self, request: Request, num_tokens: int, hit_blocks: Sequence[int]) -> int:
-        """Return how many free blocks a request takes to reach `num_tokens` tokens, those of its hit included."""
+        """Return how many free blocks a request needs to reach `num_tokens` tokens, including those of its hit."""
         held, num_blocks = self.tables.get(request.request_id), cdiv(num_tokens, self.block_size)
         tables = self._hit_tables(request, hit_blocks) if held is None else held
         num_free_hits = sum(map(self.pool.num_free_among, tables)) if held is None else 0
@@ -116,7 +117,7 @@ class GroupedKVCacheManager:
         return self.tables[request_id][0] if request_id in self.tables else []
 
     def block_tables(self, request_id: str) -> Tables:
-        """Return the request's table of each group; empty if the request holds no block."""
+        """Return the request's table of each group; empty if the request has no blocks."""
         return self.tables.get(request_id, ())
 
     def free_block_ids(self) -> list[int]:

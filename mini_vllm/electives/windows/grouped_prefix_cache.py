@@ -1,4 +1,4 @@
-"""The prefix cache of several groups of layers: phase 4's hashes for each group, and hits of all groups."""
+"""The prefix cache of several layer groups, with phase 4's hashes for each group and hits common to all."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,7 +9,7 @@ from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions
 
 
 class NamedBlocks:
-    """Remembers the block that one group's phase 4 finds for each hash.
+    """Stores the block that one group's phase 4 finds for each hash.
 
     A lookup reads one dict entry per block, which is refreshed when a block with its hash enters or leaves the cache.
     """
@@ -17,7 +17,7 @@ class NamedBlocks:
     def __init__(self, cache: PrefixCache, block_size: int) -> None:
         self.cache = cache
         # Phase 4 looks up prefixes, so a request with a single block hash finds only this block. The request has one
-        # token more than the block, because the last token of a request is never a hit.
+        # more token than the block, because a request's last token is never a hit.
         self._asking = Request("", [0] * (block_size + 1))
         self.of_hash: dict[bytes, int] = {}
         self._hash_of_block: dict[int, bytes] = {}
@@ -49,7 +49,7 @@ class NamedBlocks:
 class GroupedPrefixCache:
     """A `PrefixCache` for groups of layers. `caches` holds one of phase 4's prefix caches for each group.
 
-    `windows` holds the number of tokens that each group's attention reaches, the newest included. None is full
+    `windows` holds the number of tokens that each group's attention reaches, the newest included. None means full
     attention, and comes first. `tables` maps request ids to one block table per group; the KV cache manager updates it.
     """
 
@@ -75,7 +75,7 @@ class GroupedPrefixCache:
         return self.find_hit_of_each_group(request, request.num_tokens - 1)[0]
 
     def find_hit_of_each_group(self, request: Request, max_num_tokens: int) -> Tables:
-        """Return each group's blocks of the longest hit that all groups have, equally many per group."""
+        """Return each group's blocks of the longest hit that all groups share, equally many blocks per group."""
         self.update_block_hashes(request)
         block_hashes = request.block_hashes[: max_num_tokens // self.block_size]
         cached = [[*map(named.of_hash.get, block_hashes)] for named in self.named]

@@ -17,7 +17,7 @@ class GroupPool(WholeBlockPool, Protocol):
         """Length of the free queue."""
 
     def is_free(self, block_id: int) -> bool:
-        """Return whether a block is in the free queue. The null block never is."""
+        """Return whether a block is in the free queue. The null block is never in it."""
 
 
 class AllocateGroups(Protocol):
@@ -27,7 +27,7 @@ class AllocateGroups(Protocol):
 
 
 class SlidingAttention(Protocol):
-    """`paged_attention` of phase 6 with a window; only the runner imports torch."""
+    """Phase 6's `paged_attention` with a window; only the runner imports torch."""
 
     def __call__(self, query: Any, key_cache: Any, value_cache: Any, batch: Any, scale: float, window: int) -> Any: ...
 

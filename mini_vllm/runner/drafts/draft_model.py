@@ -20,8 +20,8 @@ class DraftModel:
     """A `Proposer` that runs a small model with the target's block tables; slots hold both models' K and V.
 
     Its first pass computes the target's latest tokens and the sampled token; each further pass computes the newest
-    draft. Wrong or missing K and V lower the acceptance rate here, but never make a token wrong. A text of more than
-    `longest` tokens, the small model's limit, gets no drafts.
+    draft. Wrong or missing K and V reduce the acceptance rate here, but never lead to a wrong token. A text of more
+    than `longest` tokens, the small model's limit, gets no drafts.
     """
 
     def __init__(self, runner: ModelRunner, block_size: int, longest: int = sys.maxsize) -> None:
@@ -32,7 +32,7 @@ class DraftModel:
         self._num_computed_tokens: dict[str, int] = {}
 
     def cost_of_a_draft(self, num_requests: int) -> float:
-        """Return the cost of one pass of the small model plus that of verifying its draft."""
+        """Return the cost of one pass of the small model plus the cost of verifying its draft."""
         return COST_OF_A_PASS + cost_of_a_row(num_requests)
 
     def propose(
@@ -55,8 +55,8 @@ class DraftModel:
             share.needs_token = bool(sampled) and limits[request_id] > 0
             if sampled and not share.needs_token:
                 share.num_scheduled_tokens -= 1  # the sampled token may have no slot yet
-            # Prompts are always computed, because other requests may share their blocks. A decode without drafts can
-            # catch up later.
+            # Prompts are always computed, because other requests may share their blocks. A decode step without drafts
+            # can catch up later.
             is_prompt = scheduled.num_scheduled_tokens - len(scheduled.draft_token_ids) > 1
             is_short = share.num_computed_tokens + share.num_scheduled_tokens <= self.longest
             is_computed = (share.needs_token or is_prompt) and is_short
@@ -79,7 +79,7 @@ class DraftModel:
     def _share(self, scheduled: ScheduledRequest, sampled: Sequence[int]) -> ScheduledRequest:
         """Return this model's share of a request: up to the sampled token, or as far as the target."""
         request = self.own_copy(scheduled.request.followed_by(sampled))
-        # This model's cache lags behind the target's after a pause and is ahead of it after a preemption.
+        # This cache is behind the target's after a pause, and ahead of it after a preemption.
         known = self._num_computed_tokens.get(request.request_id, scheduled.num_computed_tokens)
         first = min(scheduled.num_computed_tokens, known)
         end = request.num_tokens if sampled else scheduled.num_computed_tokens + scheduled.num_scheduled_tokens

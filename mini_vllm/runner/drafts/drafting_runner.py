@@ -1,4 +1,4 @@
-"""Wraps a runner to return drafts for the next step, and decides how many drafts are worthwhile."""
+"""Wraps a runner so that it returns drafts for the next step, and decides how many drafts are worthwhile."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -44,7 +44,7 @@ class DraftingRunner:
     def _num_drafts(
         self, batch: Sequence[ScheduledRequest], sampled_token_ids: Mapping[str, Sequence[int]]
     ) -> dict[str, int]:
-        """Return the number of drafts for each request of a batch. Forgets the lengths of all other requests."""
+        """Return the number of drafts for each request of a batch. The lengths of all other requests are forgotten."""
         if self.config.disable_by_batch_size is not None and len(batch) > self.config.disable_by_batch_size:
             return {}
         lengths, self._lengths = self._lengths, {}
@@ -87,7 +87,7 @@ def _legal(
 
 
 def _with_probs(scheduled: ScheduledRequest, draft_probs: Mapping[str, Any]) -> ScheduledRequest:
-    """Return a share with the distributions that its drafts were drawn from."""
+    """Return a share together with the distributions from which its drafts were drawn."""
     drafts, request_id = scheduled.draft_token_ids, scheduled.request.request_id
     if not drafts or request_id not in draft_probs:
         return scheduled
@@ -100,13 +100,13 @@ class AdaptiveDraftLength:
     Let a be the share of correct drafts so far, among those whose predecessors were correct. A step with k drafts
     yields 1 + a + ... + a^k tokens and costs 1 + k * `cost_of_a_draft` steps. The k with the best ratio is used
     (Leviathan 2023, section 3.3). Pauses last 1, 2, 4, ... up to 32 steps, until drafts are worthwhile again. vLLM
-    0.13.0 lacks this rule and always gives every request all drafts.
+    0.13.0 does not have this rule, and always gives every request all drafts.
     """
 
     def __init__(self, max_drafts: int, cost_of_a_draft: float) -> None:
         self.max_drafts = max_drafts
         self.cost_of_a_draft = cost_of_a_draft
-        # The text is still unknown, so start with drafts, but with few if they are expensive.
+        # Nothing is known about this text yet, so start with drafts, but with few if they are expensive.
         self.num_right, self.num_tried = 1.4, 2.0
         self.pause = 0
         self.next_pause = 1

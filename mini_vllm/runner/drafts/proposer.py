@@ -7,7 +7,7 @@ from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.electives.speculation import ProposeByLookup
 
-FREE_ROWS = 9  # measured with the embedded model on a CPU; far higher on a GPU
+FREE_ROWS = 9  # measured with the embedded model on a CPU; it is far higher on a GPU
 
 
 class Proposer(Protocol):
@@ -40,8 +40,8 @@ class Proposer(Protocol):
 def cost_of_a_row(num_requests: int) -> float:
     """Return the cost of one extra row per request, relative to a step without it.
 
-    Half of the time of a step with `FREE_ROWS` rows is spent on work that the rows share: planning, operators, reading
-    the weights.
+    Half of the time of a step with `FREE_ROWS` rows goes to work that the rows share: planning, operators, reading the
+    weights.
     """
     return num_requests / (num_requests + FREE_ROWS)
 

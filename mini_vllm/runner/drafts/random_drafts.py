@@ -1,4 +1,4 @@
-"""Draws drafts at random, as the target samples its tokens, so that likely tokens are proposed often."""
+"""Draws drafts at random, just as the target samples its tokens, so that likely tokens are often proposed."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ from mini_vllm.runner.paged_model_runner import PagedModelRunner
 
 
 class RandomDraftRunner(PagedModelRunner):
-    """The runner of a draft model that keeps the distribution of each draft. Greedy requests get greedy drafts."""
+    """The runner of a draft model, which stores the distribution of each draft. Greedy requests get greedy drafts."""
 
     drawn_from: dict[str, list[Tensor]]  # the distribution [vocab] of each draft in the current step, by request id
 
@@ -47,7 +47,7 @@ class RandomDraftModel(DraftModel):
         sampled_token_ids: Mapping[str, Sequence[int]],
         num_drafts: Mapping[str, int],
     ) -> dict[str, list[int]]:
-        """Return drafts by request id, and keep their distributions in `draft_probs`."""
+        """Return drafts by request id, and store their distributions in `draft_probs`."""
         self.random_runner.drawn_from = {}
         drafts = super().propose(batch, sampled_token_ids, num_drafts)
         self.draft_probs = {name: torch.stack(rows) for name, rows in self.random_runner.drawn_from.items()}

@@ -27,8 +27,8 @@ class DiskBlockStore:
 
     All blocks have the shape and the dtype of `like`. Files are written under a temporary name, then renamed, so a
     crash never leaves a partial block. A file whose content does not match its name counts as missing and is deleted.
-    Files with foreign names are left alone. Several engines may share a folder: each counts all files once a second,
-    and may exceed the limit between counts. A full disk stops the writing, with one line in the log. (vLLM:
+    Files with other names are left alone. Several engines may share a folder: each counts all files once a second, and
+    may exceed the limit between two counts. A full disk stops the writing, and adds one line to the log. (vLLM:
     `ExampleConnector`.)
     """
 
@@ -37,9 +37,9 @@ class DiskBlockStore:
         self.folder = folder
         self.max_bytes = max_bytes
         self.like = like
-        self.num_bytes_of: dict[str, int] = {}  # in order of use: the first file is deleted next
+        self.num_bytes_of: dict[str, int] = {}  # in order of last use, so the first file is deleted next
         self._unfinished = f".{token_hex(4)}{UNFINISHED}"  # unique to this store
-        self._why_not_written = ""  # logged once, not for each block
+        self._why_not_written = ""  # logged once instead of for each block
         self._next_look = 0.0
         self._make_room(0)
 
@@ -53,12 +53,12 @@ class DiskBlockStore:
     def get(self, block_hash: bytes) -> Tensor | None:
         path = self.folder / (block_hash.hex() + SUFFIX)
         try:
-            with path.open("rb") as file:  # read, not mapped, because truncating a mapped file kills its reader
+            with path.open("rb") as file:  # read instead of mapped, because truncating a mapped file kills its reader
                 content = bytearray(file.read(self.like.nbytes + MAX_HEADER))
             block = torch.frombuffer(content[-self.like.nbytes :], dtype=self.like.dtype).view(self.like.shape)
-            os.utime(path)  # later engines order the files by their times
+            os.utime(path)  # later engines sort the files by modification time
             is_whole = content == content_of(path, block)
-        except (OSError, ValueError, RuntimeError):  # torch raises the last two if a file is too short
+        except (OSError, ValueError, RuntimeError):  # torch raises the last two exceptions if a file is too short
             is_whole = False
         if is_whole:
             return block
@@ -93,7 +93,7 @@ class DiskBlockStore:
             self._delete(next(iter(self.num_bytes_of)))
 
     def _look(self) -> None:
-        """Update the list of files after other engines' changes, and delete unfinished files left by crashes."""
+        """Update the list of files after changes by other engines, and delete unfinished files left by crashes."""
         self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
         found = list[tuple[float, str, int]]()
         with suppress(OSError):  # the folder or any file may vanish between two checks
@@ -109,11 +109,11 @@ class DiskBlockStore:
 
     def _delete(self, name: str) -> None:
         self.num_bytes_of.pop(name, None)
-        with suppress(OSError):  # a file that cannot be deleted is also forgotten
+        with suppress(OSError):  # also forget a file that cannot be deleted
             (self.folder / name).unlink()
 
 
 def content_of(path: Path, block: Tensor) -> bytes:
-    """Return a block's file content. The checksum includes the name, so that swapped files are detected."""
+    """Return the content of a block's file. The checksum includes the name, so that swapped files are detected."""
     numbers = block.contiguous().view(torch.uint8).numpy().tobytes()
     return save({"kv": block}, {"crc32": str(crc32(numbers, crc32(path.name.encode())))})

@@ -25,18 +25,18 @@ class Peer:
         self.group.send([tensor.contiguous()], self.other, 0).wait(self.timeout)
 
     def receive(self, like: Tensor, timeout: timedelta | None = None) -> Tensor:
-        tensor = torch.zeros_like(like, device="cpu")  # gloo accepts a shorter message and does not change the rest
+        tensor = torch.zeros_like(like, device="cpu")  # gloo accepts a shorter message and leaves the rest unchanged
         self.group.recv([tensor], self.other, 0).wait(timeout or self.timeout)
         return tensor
 
     def send_prompt(self, token_ids: Sequence[int], block_hashes: Sequence[bytes]) -> None:
-        """Send a prompt and the hashes of its full blocks: at least one hash, all of the same length."""
+        """Send a prompt and the hashes of its full blocks: at least one hash, all with the same length."""
         self.send(torch.tensor([len(token_ids), len(block_hashes), len(block_hashes[0])]))
         self.send(torch.tensor(token_ids))
         self.send(torch.frombuffer(bytearray(b"".join(block_hashes)), dtype=torch.uint8))
 
     def receive_prompt(self) -> tuple[list[int], list[bytes]]:
-        """Wait for a prompt, practically without a time limit."""
+        """Wait for a prompt, with practically no time limit."""
         num_tokens, num_blocks, size = self.receive(torch.zeros(3, dtype=torch.int64), FOR_EVER).tolist()
         token_ids = self.receive(torch.zeros(num_tokens, dtype=torch.int64)).tolist()
         joined = bytes(self.receive(torch.zeros(num_blocks * size, dtype=torch.uint8)).tolist())
@@ -50,7 +50,9 @@ class Peer:
             self.send(block)
 
     def receive_num_blocks(self, like: Tensor, num_asked: int) -> int:
-        """Return the announced number of blocks. Raises `RuntimeError` for too many blocks or blocks unlike `like`.
+        """Return the announced number of blocks.
+
+        Raises `RuntimeError` for too many blocks, or for blocks that differ from `like`.
 
         The size is checked first, because gloo kills the receiving process if a message is too long.
         """
@@ -58,7 +60,7 @@ class Peer:
         if num_blocks and form != (wanted := [like.nbytes, *like.shape]):
             raise RuntimeError(f"blocks must have bytes and shape {wanted}, but the other process sends {form}")
         if not 0 <= num_blocks <= num_asked:
-            raise RuntimeError(f"it announces {num_blocks} blocks, but {num_asked} were requested")
+            raise RuntimeError(f"it sends {num_blocks} blocks, but {num_asked} were requested")
         return int(num_blocks)
 
 

@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 class PrefillClient:
     """Starts a prefill process and stores the blocks that it sends, on a thread, one prompt at a time.
 
-    A process that exits, does not answer within `timeout` seconds, or sends blocks unlike `like` gets no further
-    prompts. The process reads `opening` to build its engine.
+    A process that exits, does not answer within `timeout` seconds, or sends blocks that differ from `like` gets no
+    further prompts. The process reads `opening` to build its engine.
     """
 
     def __init__(self, module: str, opening: bytes, store: BlockStore, like: Tensor, timeout: float) -> None:
@@ -50,7 +50,7 @@ class PrefillClient:
         return self._is_given_up or self.process.poll() is not None
 
     def ask(self, token_ids: Sequence[int], block_hashes: Sequence[bytes]) -> Future[None]:
-        """Request the blocks of a prompt. The future is done when all blocks have arrived."""
+        """Request the blocks of a prompt. The future completes when all blocks have arrived."""
         future = Future[None]()
         self._asked.put((future, list(token_ids), list(block_hashes)))
         return future
@@ -76,7 +76,7 @@ class PrefillClient:
                     for block_hash in block_hashes[: peer.receive_num_blocks(self.like, len(block_hashes))]:
                         self.store.put(block_hash, peer.receive(self.like))
                     future.set_result(None)
-        except Exception as error:  # also the store's errors: without this thread requests would wait for ever
+        except Exception as error:  # also catches the store's errors: without this thread requests would wait for ever
             if not self._is_given_up:
                 logger.warning("the prefill process has failed, so prompts are computed here: %s", error)
             self._is_given_up = True

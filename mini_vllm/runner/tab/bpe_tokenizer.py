@@ -11,14 +11,14 @@ from unicodedata import category
 from mini_vllm.core.tokenizer import Message, Tool
 
 CONTRACTION = re.compile("'(?:s|t|re|ve|m|ll|d)")
-# GPT-2's pattern over kinds of characters: letter (a), number (0), blank, other white space (_), anything else (.).
+# GPT-2's pattern over classes of characters: letter (a), number (0), blank, other white space (_), anything else (.).
 WORD = re.compile(r" ?a+| ?0+| ?\.+|[ _]+(?![^ _])|[ _]+")
 WHITE_SPACE = {*map(chr, range(9, 14)), "\x85", "\xa0", "\u1680", *map(chr, range(0x2000, 0x200B)), "\u2028", "\u2029"}
 WHITE_SPACE |= {"\u202f", "\u205f", "\u3000"}
 
 
 class BPETokenizer:
-    """Byte-level BPE with control tokens and one word per digit; `folder` has tokenizer.json.
+    """Byte-level BPE with control tokens, in which each digit is a word; `folder` contains tokenizer.json.
 
     Raises `OSError` if tokenizer.json or generation_config.json is missing.
     """
@@ -66,7 +66,7 @@ class BPETokenizer:
         return self.encode("".join(turns) + "<|im_start|>assistant\n")
 
     def _merge(self, word: str) -> list[int]:
-        """Encode a word: repeatedly merge the pair that was learnt first."""
+        """Encode a word by repeatedly merging the pair that was learnt first."""
         parts = [self._names[byte] for byte in word.encode(errors="replace")]
         while len(parts) > 1:
             ranks = [self.ranks.get(pair, len(self.ranks)) for pair in pairwise(parts)]
@@ -84,7 +84,7 @@ def words_of(text: str) -> Iterator[str]:
         kinds, at = "".join(map(kind_of, piece)), 0
         while at < len(piece):
             found = CONTRACTION.match(piece, at) or WORD.match(kinds, at)
-            assert found is not None  # every kind begins a word
+            assert found is not None  # any class can begin a word
             yield piece[at : found.end()]
             at = found.end()
 
@@ -108,7 +108,7 @@ def kind_of(char: str) -> str:
 
 
 def byte_names() -> list[str]:
-    """Return GPT-2's names of the bytes: invisible bytes are characters from 256 on, in the order of the bytes."""
+    """Return GPT-2's names of the bytes: invisible bytes are characters from 256 on, in byte order."""
     visible = {*range(33, 127), *range(161, 173), *range(174, 256)}
     hidden = [byte for byte in range(256) if byte not in visible]
     return [chr(byte) if byte in visible else chr(256 + hidden.index(byte)) for byte in range(256)]

@@ -1,1 +1,1 @@
-"""How many threads a step on a CPU computes on, and how they wait for each other."""
+"""Decides on how many threads a CPU computes a step, and how these threads wait for each other."""

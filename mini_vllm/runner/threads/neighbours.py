@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import psutil
 
-WINDOW = 0.1  # seconds between two readings
-MAX_WINDOW = 0.5  # after a longer pause, a reading says more about the past than about now
-NOT_BUSY = ("idle", "iowait", "guest", "guest_nice")  # psutil also contains the last two in `user` and `nice`
+WINDOW = 0.1  # seconds between two measurements
+MAX_WINDOW = 0.5  # after a longer pause, a measurement mostly describes the past
+NOT_BUSY = ("idle", "iowait", "guest", "guest_nice")  # psutil also counts the last two in `user` and `nice`
 
 
 class CPUReading(NamedTuple):
-    """Seconds since a fixed moment: of the clock, of all work on our CPUs, and of this process's work."""
+    """Seconds since a fixed moment: of wall time, of all work on our CPUs, and of this process's work."""
 
     clock: float
     all_work: float
@@ -21,7 +21,7 @@ class CPUReading(NamedTuple):
 
 
 def read_now() -> CPUReading:
-    """Return a reading of the system's clocks."""
+    """Return the current readings of the system's clocks."""
     times = dict(enumerate(psutil.cpu_times(percpu=True)))
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(times)
     work = (
@@ -34,7 +34,7 @@ def read_now() -> CPUReading:
 
 
 class Neighbours:
-    """The average number of CPUs that other processes keep busy, smoothed over a few readings."""
+    """The average number of CPUs that other processes keep busy, smoothed over several readings."""
 
     def __init__(
         self, read: Callable[[], CPUReading] = read_now, clock: Callable[[], float] = time.perf_counter
@@ -43,7 +43,7 @@ class Neighbours:
         self.last, self.busy_cpus = read(), 0.0
 
     def look(self) -> bool:
-        """Take a reading if the last is old enough; return whether `busy_cpus` is new."""
+        """Take a reading if the last one is old enough; return whether `busy_cpus` has a new value."""
         if self.clock() - self.last.clock < WINDOW:
             return False
         before, self.last = self.last, self.read()

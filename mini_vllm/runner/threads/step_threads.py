@@ -13,15 +13,16 @@ from mini_vllm.runner.threads.neighbours import Neighbours
 from mini_vllm.runner.threads.team_size import TeamSize
 from mini_vllm.runner.threads.waits import ShortWaits
 
-BUSY, QUIET = 0.3, 0.15  # CPUs used by others, from which a machine is busy and below which it is quiet again
+# CPUs used by other processes: the number that makes a machine busy, and the number below which it is quiet again
+BUSY, QUIET = 0.3, 0.15
 
 
 class StepThreads:
-    """Sets the number of threads before each step, and how long they spin while waiting.
+    """Sets the number of threads before each step, and how long waiting threads spin.
 
-    On a quiet machine threads spin, because waking one costs 50 us. Next to busy processes they sleep at once, because
-    a spinning thread uses up the time in which the awaited thread could run. With several `sizes`, each kind of step
-    gets the fastest number of threads.
+    On a quiet machine threads spin, because waking one costs 50 us. Next to busy processes they sleep immediately,
+    because a spinning thread uses up the time in which the awaited thread could run. With several `sizes`, each kind of
+    step gets the number of threads that is fastest for it.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class StepThreads:
 
     @contextmanager
     def for_step(self, num_tokens: int) -> Iterator[None]:
-        """Choose the threads of a step of this many tokens, and learn from the time that it takes."""
+        """Choose the threads for a step with this many tokens, and learn from its duration."""
         if self.neighbours.look():
             self._adapt_to(self.neighbours.busy_cpus)
         num_low_bits = max(0, num_tokens.bit_length() - 2)
@@ -77,7 +78,7 @@ def use_one_thread() -> None:
     """Compute on one thread until the first step, unless `OMP_NUM_THREADS` is set.
 
     libgomp counts the threads of all teams and lets them spin only if there are no more than CPUs. Each Python thread
-    that computes on several threads has its team, so only the thread that computes the steps should have one.
+    that computes on several threads has its own team, so only the thread that computes the steps should have one.
     """
     if all_threads() > 1 and not NUM_THREADS.get():
         torch.set_num_threads(1)
@@ -86,7 +87,8 @@ def use_one_thread() -> None:
 def step_threads(*, is_small: bool, may_vary: bool) -> StepThreads | None:
     """Return the threads of an engine's steps on a CPU, or None if `OMP_NUM_THREADS` fixes them.
 
-    `may_vary`: the results do not depend on the number of threads. Otherwise it is fixed, to 1 for a small model.
+    `may_vary` means that the results do not depend on the number of threads. Otherwise the number is fixed: 1 for a
+    small model.
     """
     if NUM_THREADS.get() or all_threads() == 1:
         return None

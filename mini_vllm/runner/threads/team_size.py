@@ -1,19 +1,19 @@
-"""Chooses the number of threads for steps of about the same work, by trying them."""
+"""Chooses the number of threads for steps with about the same work, by trying several."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp
 
 SECONDS_OF_TRIAL = {False: 0.005, True: 0.1}  # on a busy machine a trial must outlast the neighbours' time slices
-MIN_PAUSE, MAX_PAUSE = 0.25, 4.0  # seconds of steps between two rounds of trials
-MEMORY = 3.0  # seconds of steps after which a measurement counts a third
-CLEARLY = 0.9  # another number is chosen if its steps take less than this share of the time
-FAR_WORSE = 1.5  # smaller teams are not tried at first after one that is this many times slower than the best
+MIN_PAUSE, MAX_PAUSE = 0.25, 4.0  # seconds of computing between two rounds of trials
+MEMORY = 3.0  # seconds of computing after which a measurement's weight has fallen to a third
+CLEARLY = 0.9  # a different number is chosen if its steps take less than this fraction of the time
+FAR_WORSE = 1.5  # in the first round, no team smaller than one that was this many times slower than the best is tried
 
 
 @dataclass(slots=True)
 class TeamCost:
-    """The seconds and tokens of steps on one number of threads; older steps count less."""
+    """The seconds and tokens of steps on one number of threads; older steps have less weight."""
 
     seconds: float = 0.0
     num_tokens: float = 0.0
@@ -33,8 +33,8 @@ class TeamCost:
 class TeamSize:
     """Tries team sizes, keeps the fastest, and tries its neighbours again after pauses.
 
-    A trial lasts for `SECONDS_OF_TRIAL` of steps, and pauses double while the answer stays the same. Steps between
-    trials count as well, because on a busy machine single steps take from 1 to 100 times as long as the others.
+    A trial lasts for `SECONDS_OF_TRIAL` of computing, and pauses double while the result stays the same. Steps between
+    trials count as well: on a busy machine single steps take from 1 to 100 times as long as the others.
     """
 
     def __init__(self, sizes: Sequence[int], *, is_busy: bool) -> None:
@@ -42,9 +42,10 @@ class TeamSize:
         self.restart(is_busy=is_busy)
 
     def restart(self, *, is_busy: bool) -> None:
-        """Forget all times, because they were measured on a machine with more or fewer neighbours.
+        """Forget all times, because the load from neighbours was different when they were measured.
 
-        On a busy machine the first trials wait for a pause, because they take long and all threads are a good guess.
+        On a busy machine the first trials wait for a pause, because they are slow and all threads are a good first
+        choice.
         """
         self.seconds_of_trial = SECONDS_OF_TRIAL[is_busy]
         self.best, self.pause, self.since_round = self.sizes[0], MIN_PAUSE, 0.0
@@ -62,7 +63,7 @@ class TeamSize:
         if len(self.sizes) == 1:
             return
         if self.skips_step and seconds < self.seconds_of_trial:
-            self.skips_step = False  # it woke the threads of a new team
+            self.skips_step = False  # that step woke the threads of a new team
             return
         self.window.add(TeamCost(seconds, num_tokens))
         if self.window.seconds < self.seconds_of_trial:

@@ -8,11 +8,12 @@ from weakref import finalize
 
 
 class ShortWaits:
-    """While on, a waiting OpenMP thread gives up its CPU after about 1 us; otherwise after `GOMP_SPINCOUNT` looks.
+    """While on, a waiting OpenMP thread gives up its CPU after about 1 us, otherwise after `GOMP_SPINCOUNT` polls.
 
-    libgomp reads that count once, when it is loaded. But it counts only to 100 while a process has more OpenMP threads
-    than CPUs (GCC's libgomp manual, "GOMP_SPINCOUNT"). So we keep a team of idle threads, one more than CPUs, which
-    costs no CPU time. `libraries` holds the path of torch's libgomp, or nothing where torch uses a different library.
+    libgomp reads that count only once, when it is loaded. But a thread polls only 100 times while a process has more
+    OpenMP threads than CPUs (GCC's libgomp manual, "GOMP_SPINCOUNT"). So we keep a team of idle threads, one more than
+    there are CPUs, which uses no CPU time. `libraries` contains the path of torch's libgomp, or is empty if torch uses
+    a different library.
     """
 
     def __init__(self, libraries: Sequence[str]) -> None:
@@ -26,12 +27,12 @@ class ShortWaits:
         if self.crowd is None:
             leave = Event()
             thread = Thread(target=self._crowd, args=(self.library, leave), name="mini-vllm-crowd", daemon=True)
-            self.crowd = finalize(self, leave.set), thread  # an engine that is gone leaves no threads
+            self.crowd = finalize(self, leave.set), thread  # an engine must not leave threads when it ends
             thread.start()
             return
         (end, thread), self.crowd = self.crowd, None
         end()
-        thread.join()  # libgomp ends its team
+        thread.join()  # libgomp ends the team of threads
 
     @staticmethod
     def _crowd(library: ctypes.CDLL, leave: Event) -> None:

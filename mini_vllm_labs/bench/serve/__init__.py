@@ -1,1 +1,1 @@
-"""Load on a server over HTTP: an open-loop client, its figures, and the servers it is compared with."""
+"""HTTP load on a server: an open-loop client, its figures, and the servers to compare."""

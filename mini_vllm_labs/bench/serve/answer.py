@@ -9,14 +9,14 @@ from typing import Any
 
 
 class BrokenAnswerError(Exception):
-    """A server's answer ended early or is malformed; the message has the details."""
+    """A server's answer ended early or is malformed; the message contains the details."""
 
 
 @dataclass(slots=True)
 class ClientAnswer:
     """Times are seconds from the start of a round; `error` is the reason of a failure, or None.
 
-    `planned` is when the request should have gone out, `sent` when it did.
+    `planned` is when the request should have been sent, `sent` when it was.
     """
 
     planned: float = 0.0
@@ -47,14 +47,14 @@ class ClientAnswer:
 
     @property
     def itls(self) -> Sequence[float]:
-        """Seconds between one part of the text and the next. A part may hold several tokens."""
+        """Seconds between one part of the text and the next part. A part may contain several tokens."""
         return [later - earlier for earlier, later in pairwise(self.token_times)]
 
 
 class EventStream:
-    """Reads server-sent events of a completion, or of a chat's, into a `ClientAnswer`.
+    """Reads the server-sent events of a completion or a chat completion into a `ClientAnswer`.
 
-    `feed` raises `BrokenAnswerError` for an event that is not a completion, or that reports an error.
+    `feed` raises `BrokenAnswerError` for an event that is not a completion or that reports an error.
     """
 
     def __init__(self, answer: ClientAnswer, start: float) -> None:
@@ -63,7 +63,7 @@ class EventStream:
         self._parts: list[str] = []
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the body."""
+        """Process the next bytes of the body."""
         now = time.perf_counter() - self.start
         *events, self._rest = (self._rest + data).replace(b"\r\n", b"\n").split(b"\n\n")
         for event in events:
@@ -72,7 +72,7 @@ class EventStream:
                     self._take(payload, now)
 
     def finish(self) -> None:
-        """Complete the answer. Raises `BrokenAnswerError` unless it has a finish reason."""
+        """Complete the answer. Raises `BrokenAnswerError` if there is no finish reason."""
         self.feed(b"\n\n")  # the last event may have no blank line after it
         answer = self.answer
         answer.text = "".join(self._parts)
@@ -98,7 +98,7 @@ class EventStream:
     def _take_choice(self, choice: dict[str, Any], now: float) -> None:
         text = choice["delta"].get("content") if "delta" in choice else choice["text"]
         reason = choice.get("finish_reason")
-        # The last token may add no text: an end token, or half a character.
+        # The last token may add no text: it may be an end token, or half a character.
         if text or (reason is not None and not self.answer.token_times):
             self.answer.token_times.append(now)
             self._parts.append(text or "")
@@ -106,6 +106,6 @@ class EventStream:
 
 
 def error_message(body: Any) -> str:
-    """Return the message of an error in OpenAI's form, or whatever is there instead."""
+    """Return the message of an error in OpenAI's format, or the body if it has a different format."""
     error = body.get("error", body) if isinstance(body, dict) else body
     return str(error.get("message", error) if isinstance(error, dict) else error)[:200]

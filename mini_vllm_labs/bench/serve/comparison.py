@@ -1,4 +1,4 @@
-"""Servers that get the same load in turns: cases of what each of them held, and the targets."""
+"""Servers that receive the same load in turns: cases with the rates that each sustained, and the targets."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,7 +21,10 @@ MAX_HTTP_COST = 0.10
 
 @dataclass(frozen=True, slots=True)
 class ServingPlan:
-    """Which servers get which load; `search` None: no rate is searched; `num_cost_rounds` 0: HTTP is not measured."""
+    """Which servers receive which load.
+
+    With `search` None no rate is searched; with `num_cost_rounds` 0 HTTP is not measured.
+    """
 
     settings: BackendSettings
     load: ServeLoad
@@ -31,9 +34,11 @@ class ServingPlan:
 
 
 def server_cases(plan: ServingPlan, facts: dict[str, Any], on_progress: progress.ProgressReport) -> Iterator[Case]:
-    """Start every server, yield their results, and end them. Raises `PeerError` if our own server cannot be measured.
+    """Start every server, yield the results, and end the servers.
 
-    `facts` gets the reports of the servers, why others are missing, and the targets.
+    Raises `PeerError` if our own server cannot be measured.
+
+    `facts` receives the servers' reports, the reasons why others are missing, and the targets.
     """
     with ExitStack() as running:
         missing: dict[str, str] = {}
@@ -46,7 +51,7 @@ def server_cases(plan: ServingPlan, facts: dict[str, Any], on_progress: progress
                 server = MeasuredServer(server_command(name, plan.settings))
                 running.callback(server.stop)  # before the warm-up, which may fail
                 plan.load.warm_up(name, server.endpoint, on_progress)
-            except (PeerError, ValueError, OSError) as error:  # OSError: its program is not there
+            except (PeerError, ValueError, OSError) as error:  # OSError means that its program does not exist
                 if name == OURS:
                     raise
                 missing[name] = str(error)
@@ -73,9 +78,9 @@ def load_cases(
     facts: dict[str, Any],
     on_progress: progress.ProgressReport,
 ) -> Iterator[Case]:
-    """Yield the throughput under the load, and the highest rate of each server if it is searched.
+    """Yield the throughput under the load, and the highest rate of each server if a search is wanted.
 
-    `facts` gets what was `sent`, `servers` (the figures as JSON), and `reports`.
+    `facts` receives what was `sent`, `servers` (the figures as JSON), and `reports`.
     """
     reports, searches = measure(endpoints, load, search, on_progress)
     found = {name: {"report": asdict(report), "rate_search": None} for name, report in reports.items()}
@@ -101,7 +106,7 @@ def latencies(report: RoundReport) -> dict[str, Quantity]:
 
 
 def search_case(bound: float, searches: Mapping[str, RateSearch], base: str) -> Case:
-    """Return the highest rate of each server that held one; every rate that was tried is a note."""
+    """Return the highest rate that each server sustained; every rate that was tried becomes a note."""
     sides, notes = {}, []
     for name, search in searches.items():
         failed = {} if search.lowest_failed is None else {"not held": Quantity(search.lowest_failed, "requests/s")}
@@ -114,7 +119,7 @@ def search_case(bound: float, searches: Mapping[str, RateSearch], base: str) -> 
 
 
 def said_of(probed: Probed) -> str:
-    """Return what became of a rate: why it did not hold, if it did not."""
+    """Return the outcome of a rate, with the reason if the server did not sustain it."""
     p99 = f"p99 {1e3 * probed.p99_ttft:.0f} ms"
     why = f"not, {p99}, {probed.left_over:.0%} left over, {probed.num_failed} failed"
     return f"{probed.rate:.2f} requests/s: " + (f"held, {p99}" if probed.holds else why)

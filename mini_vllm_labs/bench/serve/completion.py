@@ -1,6 +1,6 @@
 """The client: one request and its answer, and the open loop, which sends requests at their planned times.
 
-Whatever a server does, the answer is a `ClientAnswer`, and the next request goes out on time.
+Whatever a server does, the answer is a `ClientAnswer`, and the next request is sent on time.
 """
 
 import asyncio
@@ -16,17 +16,18 @@ from mini_vllm_labs.bench.serve.answer import BrokenAnswerError, ClientAnswer, E
 from mini_vllm_labs.bench.serve.text_requests import Endpoint, TextRequest
 
 OnBody = Callable[[bytes], None]
-MAX_REFUSAL_BYTES = 10_000  # of an error only its message is shown
+MAX_REFUSAL_BYTES = 10_000  # only the message of an error is shown
 TIMEOUT = 600.0
 
 
 class HttpExchange(asyncio.Protocol):
-    """One HTTP/1.1 request, with as little Python per chunk as possible: the server shares the cores.
+    """One HTTP/1.1 request with as little Python per chunk as possible, because the server shares the cores.
 
-    It sends `request` when connected; `on_body` is called with every part of the body of an answer with status 200.
+    It sends `request` once it is connected, and calls `on_body` with every part of the body of an answer with status
+    200.
 
-    The body of any other answer is kept in `refusal`. `finished` is set when the answer is complete; it raises
-    `BrokenAnswerError` if it never will be.
+    The body of any other answer is stored in `refusal`. `finished` is set when the answer is complete; it raises
+    `BrokenAnswerError` if the answer can no longer be completed.
     """
 
     def __init__(self, request: bytes, on_body: OnBody) -> None:
@@ -55,7 +56,7 @@ class HttpExchange(asyncio.Protocol):
             self._end(cause if isinstance(cause, BrokenAnswerError) else BrokenAnswerError(f"not HTTP: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._has_headers and not self._has_length and exc is None:  # such an answer ends with its connection
+        if self._has_headers and not self._has_length and exc is None:  # such an answer ends when its connection closes
             self._end(None)
         elif self.num_bytes == 0:
             self._end(BrokenAnswerError(f"no answer: the connection was closed{f' ({exc})' if exc else ''}"))
@@ -79,7 +80,7 @@ class HttpExchange(asyncio.Protocol):
         self._end(None)
 
     def close(self) -> None:
-        """End the connection at once; what has not arrived is lost."""
+        """Close the connection immediately; data that has not arrived is lost."""
         if self.transport is not None:
             self.transport.abort()
 
@@ -96,7 +97,8 @@ class HttpExchange(asyncio.Protocol):
 async def complete(endpoint: Endpoint, request: TextRequest, start: float, timeout: float = TIMEOUT) -> ClientAnswer:
     """Send a request now and read its answer to the end. `start` is the `time.perf_counter()` of the round.
 
-    Never raises because of a server: `ClientAnswer.error` has the reason, such as `HTTP 429: the queue is full`.
+    A server never makes it raise an error: `ClientAnswer.error` contains the reason, such as `HTTP 429: the queue is
+    full`.
     """
     answer = ClientAnswer(planned=request.arrival_time, sent=time.perf_counter() - start)
     events = EventStream(answer, start)
@@ -140,7 +142,7 @@ def refused(http: HttpExchange) -> str:
 class Round:
     """The answers in the order of their requests, and the client's own costs.
 
-    `lags` are the seconds by which the client was late to send; `cpu_seconds` is its CPU time.
+    `lags` are the delays in seconds with which the client sent; `cpu_seconds` is its CPU time.
     """
 
     answers: list[ClientAnswer]
@@ -150,7 +152,7 @@ class Round:
 
     @property
     def completed(self) -> list[ClientAnswer]:
-        """The answers that are whole."""
+        """The complete answers."""
         return [answer for answer in self.answers if answer.error is None]
 
 
@@ -161,10 +163,10 @@ def run_round(
     timeout: float = TIMEOUT,
     on_progress: OnProgress = lambda done: None,
 ) -> Round:
-    """Send every request at its time and read all answers. `on_progress` receives the number of ended requests.
+    """Send every request at its time, and read all answers. `on_progress` receives the number of ended requests.
 
-    With `max_concurrency` at most that many are under way at once. The loop is then no longer open, and a latency
-    counts from the moment at which its request may go out.
+    With `max_concurrency` at most that many requests are in progress at once. The loop is then no longer open, and a
+    latency counts from the moment at which its request may be sent.
     """
     return asyncio.run(_send_all(endpoint, requests, max_concurrency or len(requests), timeout, on_progress))
 

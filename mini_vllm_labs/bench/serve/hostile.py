@@ -1,4 +1,4 @@
-"""How long legal but costly requests of one client hold up the stream of another."""
+"""Measures how long one client's legal but costly requests delay another client's stream."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 MAX_GAP_MS = 100.0
 SECONDS_BEFORE, SECONDS_AFTER, TICK = 0.5, 0.3, 0.005
 PATIENCE = 20.0  # seconds after which the hostile client hangs up
-Sent = tuple[str, dict[str, Any]]  # path and body
+Sent = tuple[str, dict[str, Any]]  # path and body of the request
 
 
 def completion(**fields: Any) -> Sent:
@@ -41,7 +41,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 def hostile_requests() -> dict[str, Sent]:
-    """Return requests that cost much to serve or to refuse, by name."""
+    """Return requests that are costly to serve or to refuse, by name."""
     words = [f"word {number}" for number in range(15_000)]
     lark = "start: " + " | ".join(f'"{word}"' for word in words)
     optional = {f"field{number}": {"type": "string"} for number in range(1_500)}
@@ -78,9 +78,9 @@ def hostile_requests() -> dict[str, Sent]:
 
 @dataclass(slots=True)
 class Neighbour:
-    """A client that streams one text after another and notes the largest gap, in seconds, between two of its events.
+    """A client that streams one text after another and records the largest gap, in seconds, between two of its events.
 
-    The time to a text's first event does not count, because a new request may wait its turn.
+    The time to a text's first event does not count, because a new request may have to wait.
     """
 
     endpoint: Endpoint
@@ -108,7 +108,7 @@ class Neighbour:
 
 @dataclass(slots=True)
 class Tried:
-    """A neighbour's gap during one request, how late this client's own timer was, and the request's end."""
+    """A neighbour's gap during one request, the delay of this client's own timer, and the outcome of the request."""
 
     gap: float
     lateness: float
@@ -122,7 +122,7 @@ def encoded(endpoint: Endpoint, sent: Sent) -> bytes:
 
 
 async def exchange(endpoint: Endpoint, data: bytes, on_body: Callable[[bytes], None] = lambda data: None) -> str:
-    """Send a request and read its whole answer; return `answered`, or why it was refused."""
+    """Send a request and read its whole answer; return `answered`, or why the request was refused."""
     _, http = await asyncio.get_running_loop().create_connection(
         lambda: HttpExchange(data, on_body), endpoint.host, endpoint.port
     )
@@ -134,7 +134,7 @@ async def exchange(endpoint: Endpoint, data: bytes, on_body: Callable[[bytes], N
 
 
 def hostile_case(endpoint: Endpoint, report: ProgressReport) -> Iterator[Case]:
-    """Yield one case: the largest gap of a neighbour's stream during each request, in ms."""
+    """Yield one case: the largest gap in a neighbour's stream during each request, in ms."""
     requests: dict[str, Sent | None] = {"nothing": None, **hostile_requests()}
     asyncio.run(tried(endpoint, completion(n=64)))  # a warm-up
     sides, notes = dict[str, Side](), list[str]()
@@ -149,11 +149,11 @@ def hostile_case(endpoint: Endpoint, report: ProgressReport) -> Iterator[Case]:
 
 
 async def tried(endpoint: Endpoint, sent: Sent | None) -> Tried:
-    """Send a request, or wait a second, while a neighbour streams."""
+    """Send a request, or wait for a second, while a neighbour streams."""
     neighbour, lateness = Neighbour(endpoint), 0.0
-    data = None if sent is None else encoded(endpoint, sent)  # before the stream, which it would delay
+    data = None if sent is None else encoded(endpoint, sent)  # before the stream, because it would delay the stream
 
-    async def watch() -> None:  # on a busy machine the gap is not the server's alone
+    async def watch() -> None:  # on a busy machine the server is not the only cause of the gap
         nonlocal lateness
         while True:
             began = time.perf_counter()

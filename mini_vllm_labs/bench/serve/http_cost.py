@@ -1,4 +1,4 @@
-"""The cost of HTTP and streaming: the same requests offline and through the server, in turns."""
+"""Measures the cost of HTTP and streaming: the same requests offline and through the server, in turns."""
 
 import math
 import os
@@ -50,7 +50,7 @@ def http_case(
 
 
 class BothWays:
-    """Rounds of the same requests both ways. The warm-up decides how many they are from then on."""
+    """Rounds of the same requests in both ways. The warm-up decides how many requests there are from then on."""
 
     def __init__(
         self, endpoint: Endpoint, settings: BackendSettings, load: ServeLoad, process: ProcessPoolExecutor
@@ -59,7 +59,7 @@ class BothWays:
         self.load = replace(load, num_requests=MIN_REQUESTS, request_rate=math.inf, max_concurrency=None)
 
     def offline(self, number: int) -> Measured:
-        """Answer by `LLM.generate`. Raises `PeerError` if its process exits."""
+        """Answer with `LLM.generate`. Raises `PeerError` if its process exits."""
         requests = self.load.requests(1001 + number)
         try:
             texts, num_tokens, seconds = self.process.submit(answer_offline, self.settings, requests).result()
@@ -68,7 +68,10 @@ class BothWays:
         return Measured(num_tokens / seconds, answers=texts)
 
     def streamed(self, number: int) -> Measured:
-        """Answer through HTTP. Raises `ValueError` if a request failed: the two would not have done the same work."""
+        """Answer through HTTP.
+
+        Raises `ValueError` if a request failed, because the two would not have done the same work.
+        """
         requests = self.load.requests(1001 + number)
         answered = run_round(self.endpoint, requests)
         figures = report(answered)
@@ -96,7 +99,7 @@ def answer_offline(settings: BackendSettings, requests: Sequence[TextRequest]) -
 @cache
 def open_llm(settings: BackendSettings) -> "LLM":
     """Load the model, once in a process."""
-    os.environ.update(settings.environment())  # before torch is imported, as in a server
+    os.environ.update(settings.environment())  # before torch is imported, as in a server process
 
     from mini_vllm.assembly.lineup import parse_lineup
     from mini_vllm.llm import LLM

@@ -31,9 +31,10 @@ class Probed:
 
 @dataclass(slots=True)
 class RateSearch:
-    """Every rate that was tried, in order, beginning at `first`. `bound` is in seconds.
+    """Every rate that was tried, in order, starting with `first`. `bound` is in seconds.
 
-    `highest` is the highest rate that held, `lowest_failed` the lowest that did not; None if there was none.
+    `highest` is the highest rate that the server sustained, `lowest_failed` the lowest that it did not; each may be
+    None.
     """
 
     bound: float
@@ -49,9 +50,9 @@ class RateSearch:
         return min((probed.rate for probed in self.probed if not probed.holds), default=None)
 
     def next_rate(self) -> float:
-        """Return the next rate: double or half until one has passed and one failed, then the middle.
+        """Return the next rate: double or half until one has passed and one has failed, then the middle.
 
-        So no rate is tried above one that failed, or below one that held.
+        So no rate is tried above a failed one, or below a sustained one.
         """
         held, failed = self.highest, self.lowest_failed
         if held is None and failed is None:
@@ -59,12 +60,12 @@ class RateSearch:
         if failed is None:
             assert held is not None
             return 2 * held
-        return failed / 2 if held is None else math.sqrt(held * failed)  # rates are compared by ratio
+        return failed / 2 if held is None else math.sqrt(held * failed)  # rates are compared by their ratio
 
     def record(self, rate: float, figures: RoundReport) -> None:
         """Record the result at a rate.
 
-        It holds if every request was answered, p99 is at most `bound`, and the server kept up.
+        It is sustained if every request was answered, p99 is at most `bound`, and the server kept up.
         """
         num_failed, p99 = sum(figures.failed.values()), figures.ttft.p99
         holds = num_failed == 0 and p99 <= self.bound and figures.left_over <= MAX_UNFINISHED_SHARE
@@ -86,7 +87,7 @@ class ServeLoad:
     objective: Objective | None = None
 
     def as_record(self) -> dict[str, Any]:
-        """Return the load as a JSON object, which has no infinity."""
+        """Return the load as a JSON object, which cannot express infinity."""
         return {**asdict(self), "request_rate": "inf" if self.request_rate == math.inf else self.request_rate}
 
     def requests(self, round_number: int) -> list[TextRequest]:
@@ -110,13 +111,13 @@ class ServeLoad:
         return figures
 
     def warm_up(self, name: str, endpoint: Endpoint, on_progress: progress.ProgressReport) -> None:
-        """Send a few requests whose figures do not count: a server may load its model at the first of them.
+        """Send a few requests whose figures do not count, because a server may load its model at the first request.
 
-        Raises `ValueError` if none of them is answered: then there is nothing to measure.
+        Raises `ValueError` if none of them is answered, because there is nothing to measure.
         """
         first = replace(self, num_requests=1, request_rate=math.inf, objective=None)
         more = replace(first, num_requests=NUM_WARM_UPS)
-        # The words of a round with a negative number come in no later round, so no cache holds them then.
+        # Rounds with a negative number use words that no later round uses, so no cache holds them then.
         reports = [
             load.send(endpoint, -number, f"{name}, warm-up", on_progress) for number, load in ((1, first), (2, more))
         ]
@@ -129,9 +130,9 @@ class ServeLoad:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How the highest rate is searched: its bound in seconds, and how many probes of what length.
+    """How to search for the highest rate: its bound in seconds, and the number and length of the probes.
 
-    A probe lasts `probe_seconds`, and has at least `min_requests`: a 99th percentile needs a hundred.
+    A probe lasts `probe_seconds` and has at least `min_requests`, because a 99th percentile needs a hundred.
     """
 
     bound: float = 1.0
@@ -142,7 +143,7 @@ class Search:
     def probe(
         self, name: str, endpoint: Endpoint, load: ServeLoad, search: RateSearch, on_progress: progress.ProgressReport
     ) -> None:
-        """Try the next rate. Every server gets the same sequence of rounds, with the same words."""
+        """Try the next rate. Every server receives the same sequence of rounds, with the same words."""
         number, rate = len(search.probed) + 1, search.next_rate()
         count = max(self.min_requests, math.ceil(rate * self.probe_seconds))
         probing = replace(load, request_rate=rate, num_requests=count, max_concurrency=None)
@@ -153,10 +154,10 @@ class Search:
 def measure(
     endpoints: Mapping[str, Endpoint], load: ServeLoad, search: Search | None, on_progress: progress.ProgressReport
 ) -> tuple[dict[str, RoundReport], dict[str, RateSearch]]:
-    """Send the load to every server, then search the highest rate of each, from the throughput that it showed.
+    """Send the load to every server, then search for the highest rate of each, starting from its throughput.
 
-    Servers take turns, round by round, so that other work on the machine and its temperature affect all of them alike.
-    Warm them up first. Returns the reports, and the searches of the servers that answered.
+    Servers take turns, round by round, so that other work on the machine and its temperature affect all of them
+    equally. They are warmed up first. Returns the reports, and the searches of the servers that answered.
     """
     reports, searches = dict[str, RoundReport](), dict[str, RateSearch]()
     for name, endpoint in endpoints.items():

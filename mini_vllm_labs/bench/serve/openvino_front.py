@@ -1,4 +1,4 @@
-"""OpenVINO GenAI served as `/v1/completions`, streamed. Runs in `.venv-openvino`, with fastapi and uvicorn.
+"""Serves OpenVINO GenAI as `/v1/completions`, streamed. It runs in `.venv-openvino`, with fastapi and uvicorn.
 
 `python -m mini_vllm_labs.bench.serve.openvino_front SETTINGS PORT`
 """
@@ -30,7 +30,7 @@ class Stepper:
         threading.Thread(target=self._run, daemon=True).start()
 
     def add(self, prompt: str, max_tokens: int, ignore_eos: bool) -> tuple[int, Tokens]:
-        """Add a greedy request; return the number of tokens of its prompt, and the queue of its output."""
+        """Add a greedy request; return the number of its prompt tokens, and the queue of its output."""
         prompt_ids, tokens = self.tokenizer.encode(prompt).ids, Tokens()
         handle = add_request(self.pipeline, next(self._ids), prompt_ids, max_tokens, ignore_eos=ignore_eos)
         with self._lock:
@@ -54,7 +54,7 @@ class Stepper:
                         loop.call_soon_threadsafe(tokens.put_nowait, None)
                         del self._readers[handle]
                 if not self._readers:
-                    self._work.clear()  # under the lock: `add` cannot come in between
+                    self._work.clear()  # taken under the lock, so that `add` cannot run in between
 
 
 def make_app(stepper: Stepper) -> Any:
@@ -96,7 +96,7 @@ def event(choices: list[dict[str, Any]], usage: dict[str, int] | None = None) ->
 
 
 def main(settings_text: str, port: str) -> None:
-    """Export, load and serve until the process is ended."""
+    """Export, load and serve until the process ends."""
     import uvicorn
     from tokenizers import Tokenizer
 

@@ -1,4 +1,4 @@
-"""The figures of a round, in the shape of vLLM's `bench serve`."""
+"""The figures of a round, in the format of vLLM's `bench serve`."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,27 +8,30 @@ from mini_vllm_labs.bench.serve.answer import ClientAnswer
 from mini_vllm_labs.bench.serve.completion import Round
 from mini_vllm_labs.simulation.summary import Spread
 
-MIN_SPAN = 0.1  # over a shorter time a rate is the accident of a few arrivals
+MIN_SPAN = 0.1  # over a shorter time a few chance arrivals decide the rate
 NAMES = ("ttft", "tpot", "e2el")
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """Limits in milliseconds; None: no limit. A request is good if it keeps all of them. (vLLM: `--goodput`.)"""
+    """Limits in milliseconds; None means no limit. A request is good if it meets all limits. (vLLM: `--goodput`.)"""
 
     ttft: float | None = None
     tpot: float | None = None
     e2el: float | None = None
 
     def is_good(self, answer: ClientAnswer) -> bool:
-        """Return whether a completed answer kept every limit."""
+        """Return whether a completed answer met every limit."""
         measured = (answer.ttft, answer.tpot, answer.e2el)
         limits = (self.ttft, self.tpot, self.e2el)
         return all(limit is None or 1e3 * value <= limit for value, limit in zip(measured, limits, strict=True))
 
 
 def parse_objective(texts: Sequence[str]) -> Objective | None:
-    """Parse `ttft:200 tpot:50`, in one text or several; None without any. Raises `ValueError` for anything else."""
+    """Parse `ttft:200 tpot:50`, in one string or several; return None if there are none.
+
+    Raises `ValueError` for anything else.
+    """
     limits: dict[str, float] = {}
     for item in " ".join(texts).replace(",", " ").split():
         name, _, value = item.partition(":")
@@ -43,10 +46,10 @@ def parse_objective(texts: Sequence[str]) -> Objective | None:
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:
-    """Figures of the completed requests; times are seconds. `failed` counts the others by their reason.
+    """Figures of the completed requests; times are seconds. `failed` counts the other requests by reason.
 
     `request_goodput` is None without an objective. `left_over` is the share of the arriving requests that pile up (see
-    `left_over`). `cpu_share` is the client's own use of one core, and `lag` how late it sent.
+    `left_over`). `cpu_share` is the client's own use of one core, and `lag` the delay with which it sent.
     """
 
     completed: int
@@ -96,12 +99,12 @@ def report(round_: Round, objective: Objective | None = None) -> RoundReport:
 
 
 def spread(values: Iterable[float]) -> Spread:
-    """Return mean and percentiles; all are 0 without values."""
+    """Return the mean and percentiles; all are 0 without values."""
     return Spread.of([(value, 1) for value in values])
 
 
 def peak_concurrent(answers: Sequence[ClientAnswer]) -> int:
-    """Return the maximum number of requests under way at once."""
+    """Return the maximum number of requests in progress at once."""
     changes = sorted([(answer.sent, 1) for answer in answers] + [(answer.ended, -1) for answer in answers])
     peak = current = 0
     for _, change in changes:
@@ -113,9 +116,9 @@ def peak_concurrent(answers: Sequence[ClientAnswer]) -> int:
 def left_over(answers: Sequence[ClientAnswer]) -> float:
     """Return the share of the arriving requests that pile up because the server cannot answer as many.
 
-    It compares the second quarter of the arrivals with the last. It is the growth of the mean number under way, divided
-    by the number of requests that arrive between the middles of these quarters. It is about 0 at a
-    sustainable rate, and 0 for requests sent all at once.
+    It compares the second quarter of the arrivals with the last. It is the growth of the mean number in progress,
+    divided by the number of requests that arrive between the middles of these quarters. It is about 0 at a sustainable
+    rate, and 0 for requests that are all sent at once.
     """
     end = max((answer.sent for answer in answers), default=0.0)
     if end < MIN_SPAN:
@@ -125,6 +128,6 @@ def left_over(answers: Sequence[ClientAnswer]) -> float:
 
 
 def mean_under_way(answers: Sequence[ClientAnswer], begin: float, end: float) -> float:
-    """Return how many requests were under way between two moments, on average."""
+    """Return the average number of requests in progress between two moments."""
     shares = (min(answer.ended, end) - max(answer.sent, begin) for answer in answers)
     return sum(max(0.0, seconds) for seconds in shares) / (end - begin)

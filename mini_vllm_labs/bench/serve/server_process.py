@@ -34,7 +34,7 @@ POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ServerCommand:
-    """How a server is started, and where it then answers."""
+    """How to start a server, and its address."""
 
     name: str
     arguments: Sequence[str]
@@ -43,7 +43,7 @@ class ServerCommand:
 
 
 def why_missing(name: str) -> str | None:
-    """Return why a server cannot run here; None if it can. Raises `ValueError` for an unknown name."""
+    """Return why a server cannot run here, or None if it can. Raises `ValueError` for an unknown name."""
     if name == OPENVINO:
         return peer_process.why_missing(OPENVINO)
     if name not in SERVERS:
@@ -54,7 +54,7 @@ def why_missing(name: str) -> str | None:
 
 
 def server_command(name: str, settings: BackendSettings) -> ServerCommand:
-    """Return how a server is started on a free port, with the model, threads and KV cache size of `settings`."""
+    """Return how to start a server on a free port, with the model, threads and KV cache size of `settings`."""
     port = free_port()
     match name:
         case "transformers-serve":
@@ -81,7 +81,7 @@ def our_arguments(settings: BackendSettings, port: int) -> list[str]:
         "num-gpu-blocks": settings.kv_cache_tokens // BLOCK_SIZE + 1,
         "dtype": settings.dtype,
     }
-    # Without a model the lineup has no phase 6, and the fake model's letters do: nothing else is as quick.
+    # Without a model the lineup has no phase 6. The fake model's letters suffice, and nothing else is as quick.
     model = settings.model or "--fake-model"
     return [
         sys.executable,
@@ -110,13 +110,16 @@ def transformers_arguments(settings: BackendSettings, port: int) -> list[str]:
 
 
 def openvino_arguments(settings: BackendSettings, port: int) -> list[str]:
-    """Return the command line of the front of OpenVINO GenAI, in its own environment."""
+    """Return the command line of OpenVINO GenAI's front end, in its own environment."""
     front = [str(peer_process.OPENVINO_PYTHON), "-m", "mini_vllm_labs.bench.serve.openvino_front"]
     return [*front, json.dumps(asdict(settings)), str(port)]
 
 
 class MeasuredServer:
-    """A running server. Its output is kept for the message if it fails. Raises `PeerError` if it never answers."""
+    """A running server.
+
+    Its output is stored for the message in case of a failure. Raises `PeerError` if it never answers.
+    """
 
     def __init__(self, command: ServerCommand, start_timeout: float = START_TIMEOUT) -> None:
         self.name, self.endpoint = command.name, command.endpoint
@@ -124,7 +127,7 @@ class MeasuredServer:
         self.process = subprocess.Popen(
             command.arguments,
             stdin=subprocess.DEVNULL,
-            stdout=self._output,  # a file: a pipe would fill up unread
+            stdout=self._output,  # a file, because a pipe would fill up unread
             stderr=subprocess.STDOUT,
             cwd=CHECKOUT,
             env={**os.environ, "HF_HUB_OFFLINE": "1", **command.environment},
@@ -136,15 +139,18 @@ class MeasuredServer:
             raise
 
     def get(self, path: str, timeout: float = 30.0) -> str:
-        """Return the body of a GET. Raises `OSError` if there is no answer, or one with an error status."""
-        from urllib.request import urlopen  # here: it takes longer to import than `--help` to print
+        """Return the body of the answer to a GET request.
+
+        Raises `OSError` if there is no answer, or one with an error status.
+        """
+        from urllib.request import urlopen  # imported here, because the import takes longer than printing `--help`
 
         with urlopen(self.endpoint.base_url + path, timeout=timeout) as answer:
             text: str = answer.read().decode()
         return text
 
     def stop(self) -> None:
-        """End the process, by force if it does not end by itself."""
+        """End the process, by force if it does not exit by itself."""
         self.process.terminate()
         try:
             self.process.wait(STOP_TIMEOUT)
@@ -165,7 +171,7 @@ class MeasuredServer:
                 raise PeerError(f"{self.name} exited early; its last lines: {self.last_words()}")
             try:
                 self.get("/health")
-            except HTTPError as error:  # before OSError, its base class
+            except HTTPError as error:  # caught before OSError, its base class
                 raise PeerError(f"{self.name}: /health answered {error.code}: {error.reason}") from error
             except OSError:
                 time.sleep(POLL_SECONDS)
@@ -175,7 +181,7 @@ class MeasuredServer:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nothing listens on."""
+    """Return a port of this machine on which no process listens."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Text requests for any server, with words in place of token ids, because only it has its tokenizer."""
+"""Text requests for any server, in words instead of token ids, because only the server has its tokenizer."""
 
 import json
 import math
@@ -30,7 +30,7 @@ WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class TextRequest:
-    """A prompt, when it goes out (seconds from the start), and how many tokens its answer has."""
+    """A prompt, the time to send it (seconds from the start), and the number of tokens in its answer."""
 
     arrival_time: float
     prompt: str
@@ -38,11 +38,12 @@ class TextRequest:
 
 
 def arrival_times(count: int, rate: float, burstiness: float = 1.0, seed: int = 0) -> list[float]:
-    """Return `count` times in seconds, in order, `rate` per second.
+    """Return `count` times in seconds, in order, with `rate` per second.
 
-    The gaps are drawn from a gamma distribution with shape `burstiness`: 1 is a Poisson process, lower ones come in
-    bursts, higher ones are steadier. The times are scaled so that the last of them is at `count / rate`, whatever the
-    seed; at a rate of infinity all are 0. Raises `ValueError` for a count below 1 or a rate or burstiness not over 0.
+    The gaps are drawn from a gamma distribution with shape `burstiness`: 1 is a Poisson process, lower values give
+    bursts, higher values are steadier. The times are scaled so that the last one is at `count / rate`, whatever the
+    seed; at an infinite rate all are 0. Raises `ValueError` for a count below 1, or a rate or burstiness that is not
+    over 0.
     """
     if count < 1:
         raise ValueError(f"the number of requests must be at least 1, got {count}")
@@ -68,9 +69,9 @@ def text_requests(
 ) -> list[TextRequest]:
     """Return `count` requests of a workload in order of arrival; the same arguments give the same requests.
 
-    A word is about one token. `scale` multiplies all lengths. A higher rate sends the same requests closer
-    together; a different round has the same lengths and different words. Raises `ValueError` for an unknown workload,
-    or as `arrival_times` does.
+    A word has about one token. `scale` multiplies all lengths. A higher rate sends the same requests at shorter
+    intervals; a different round has the same lengths and different words. Raises `ValueError` for an unknown workload,
+    and like `arrival_times`.
     """
     times = arrival_times(count, rate, burstiness, seed)
     text_seed = f"{seed} {round_number}"
@@ -96,7 +97,7 @@ def sharegpt_requests(times: Sequence[float], scale: float, seed: int, text_seed
 
 
 def prompt_text(request: TimedRequest, text_seed: str) -> str:
-    """Return a synthetic prompt as text: two texts agree as far as the prompts do."""
+    """Return a synthetic prompt as text: two texts share a prefix as long as their prompts do."""
     prompt = prompt_of(request)
     num_shared = min(prompt.num_shared_tokens, prompt.num_tokens)
     shared = words(num_shared, f"{text_seed} shared {prompt.shared_prefix}")
@@ -105,7 +106,7 @@ def prompt_text(request: TimedRequest, text_seed: str) -> str:
 
 
 def words(count: int, seed: str) -> str:
-    """Return `count` words; more words of the same seed begin with the same ones."""
+    """Return `count` words; a larger count with the same seed starts with the same words."""
     return " ".join(random.Random(seed).choices(WORDS, k=count))
 
 
@@ -113,7 +114,7 @@ def words(count: int, seed: str) -> str:
 class Endpoint:
     """An OpenAI endpoint: `base_url` with or without `/v1`; `extra_body` is added to every request.
 
-    `is_chat` sends the prompt as one user's message to `/v1/chat/completions`. Raises `ValueError` for a URL that is
+    `is_chat` sends the prompt as a single user message to `/v1/chat/completions`. Raises `ValueError` for a URL that is
     not http or https.
     """
 
@@ -142,11 +143,11 @@ class Endpoint:
 
     @property
     def path(self) -> str:
-        """The path of completions."""
+        """The path of the endpoint for completions."""
         return "/v1/chat/completions" if self.is_chat else "/v1/completions"
 
     def body(self, request: TextRequest) -> dict[str, Any]:
-        """Return a request's body: greedy, streamed, with its usage at the end."""
+        """Return a request's body: greedy and streamed, with its usage at the end."""
         prompt: dict[str, Any] = {"prompt": request.prompt}
         if self.is_chat:
             prompt = {"messages": [{"role": "user", "content": request.prompt}]}
@@ -165,7 +166,7 @@ class Endpoint:
         return self.http("POST", self.path, json.dumps(self.body(request)).encode())
 
     def http(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """Return the bytes of an HTTP request that ends its connection."""
+        """Return the bytes of an HTTP request after which the connection closes."""
         prefix = urlsplit(self.base_url).path.rstrip("/").removesuffix("/v1")
         headers = [
             f"{method} {prefix}{path} HTTP/1.1",

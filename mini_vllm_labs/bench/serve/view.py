@@ -1,9 +1,9 @@
-"""A round's figures as vLLM's `bench serve` prints them."""
+"""Formats a round's figures as vLLM's `bench serve` prints them."""
 
 from mini_vllm_labs.bench.serve.report import RoundReport
 
 WIDTH = 50
-LATE_MS = 10.0  # later than this, the client is measured and not the server
+LATE_MS = 10.0  # if the client is later than this, the run measures the client instead of the server
 TIMES = {
     "Time to First Token": "ttft",
     "Time per Output Token (excl. 1st token)": "tpot",
@@ -13,7 +13,7 @@ TIMES = {
 
 
 def as_vllm_prints(name: str, report: RoundReport) -> str:
-    """Return the figures in vLLM's lines, then how late the client sent, its use of the processor, and what failed."""
+    """Return the figures in vLLM's lines, then the client's delay, its use of the processor, and the failures."""
     counts: dict[str, float | int | None] = {
         "Successful requests:": report.completed,
         "Failed requests:": sum(report.failed.values()),
@@ -42,7 +42,7 @@ def line(label: str, value: float) -> str:
 
 
 def client_line(report: RoundReport) -> str:
-    """Return how late the client sent, and its use of the processor."""
+    """Return the delay with which the client sent, and its use of the processor."""
     own = f"Client: sent {1e3 * report.lag.p50:.1f} ms late (median; p99 {1e3 * report.lag.p99:.1f} ms)"
     is_late = 1e3 * report.lag.p99 >= LATE_MS
     verdict = ": it fell behind, the loop was not quite open" if is_late else ""

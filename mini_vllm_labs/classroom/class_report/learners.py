@@ -1,4 +1,4 @@
-"""Reads the histories in a folder of a class, and sums up what each learner did. Their content is untrusted."""
+"""Reads the histories in a class's folder, and summarises what each learner did. Their content is untrusted."""
 
 import json
 import zipfile
@@ -18,7 +18,7 @@ PAUSE = 20 * 60  # a longer gap between two events counts as this long: the lear
 
 @dataclass
 class TaskHistory:
-    """A learner's tries up to the first pass, minutes spent, hints seen, and the rules that a try broke first."""
+    """A learner's tries up to the first pass, minutes, hints, and the rules that a try broke first."""
 
     tries: int = 0
     minutes: float = 0.0
@@ -43,12 +43,12 @@ def read_class(folder: Path) -> list[Learner]:
     entries = sorted(folder.iterdir()) if folder.is_dir() else []
     found = [learner_of(file_name(path.stem), events) for path in entries if (events := list(events_in(path, tasks)))]
     if not found:
-        raise ValueError(f"{folder} has no {NAME}: name the folder in which each learner has a folder or a zip")
+        raise ValueError(f"{folder} has no {NAME}: name a folder that contains a folder or a zip for each learner")
     return found
 
 
 def events_in(entry: Path, tasks: set[str]) -> Iterator[dict[str, Any]]:
-    """Yield the events of a learner's folder, zip or file in order of time, without what no course wrote."""
+    """Yield the events of a folder, zip or file in order of time, without events that no course wrote."""
     events = []
     for line in text_of(entry).splitlines():
         try:
@@ -62,7 +62,7 @@ def events_in(entry: Path, tasks: set[str]) -> Iterator[dict[str, Any]]:
 
 
 def text_of(entry: Path) -> str:
-    """Return the history in a folder, a zip or a file; empty if there is none that can be read."""
+    """Return the history in a folder, a zip or a file, or an empty list if none can be read."""
     try:
         if entry.is_dir():
             paths = [path for path in sorted(entry.rglob(NAME)) if path.is_file() and not path.is_symlink()]
@@ -76,13 +76,13 @@ def text_of(entry: Path) -> str:
                 content = file.read(MAX_BYTES)
         else:
             return ""
-    except Exception:  # `zipfile` raises various errors for a broken file
+    except Exception:  # `zipfile` raises various errors for a damaged file
         return ""
     return content.decode("utf-8", "replace")
 
 
 def learner_of(name: str, events: list[dict[str, Any]]) -> Learner:
-    """Sum up a learner's events, which are in order of time."""
+    """Summarise a learner's events, which are in order of time."""
     learner, before = Learner(one_line(name)), int(events[0]["at"])
     for event in events:
         if event.get("what") == "missed":

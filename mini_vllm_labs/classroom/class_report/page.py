@@ -1,4 +1,4 @@
-"""Draws the report on a class as one page: pictures, each with its text. Names are left out by default."""
+"""Draws the report on a class as one page of pictures, each with its text. Names are left out by default."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,11 +28,11 @@ def by_task(learners: Iterable[Learner]) -> dict[str, list[TaskHistory]]:
 
 
 def pictures(learners: Sequence[Learner]) -> list[Picture]:
-    """Return a picture each of tries, time, stops, broken rules and missed predictions."""
+    """Return one picture each for tries, time, stops, broken rules and missed predictions."""
     tasks = by_task(learners)
     tries = {task: median(one.tries for one in found) for task, found in tasks.items()}
     minutes = {task: round(median(one.minutes for one in found), 1) for task, found in tasks.items()}
-    # A rule is the case of a test, in brackets.
+    # A rule is a test's case, in brackets.
     broken = [(task, rule) for task, found in tasks.items() for one in found for rule in one.rules]
     rules = Counter(f"{task}: {rule.partition('[')[2].rstrip(']') or rule}" for task, rule in broken)
     missed = Counter(question for learner in learners for question in learner.missed)
@@ -61,7 +61,7 @@ def stops(learners: Iterable[Learner]) -> Counter[str]:
 
 
 def to_improve(learners: Sequence[Learner]) -> list[str]:
-    """Return a sentence on each of the three tasks where most learners stopped, then where most tries were needed."""
+    """Return one sentence each on the three tasks where most learners stopped, and on those that needed most tries."""
     stopped, tasks = stops(learners), by_task(learners)
     tries = {task: median(one.tries for one in found) for task, found in tasks.items()}
     first = sorted(tasks, key=lambda task: (-stopped[task], -tries[task]))[:3]

@@ -3,7 +3,7 @@
 Canvas puts all files in one folder: `lovelaceada_LATE_123_4567_phase1.py`, or `LATE_anon_kX3fa_4567_phase1.py` if
 graders do not see names. (Its source, `lib/content_zipper.rb`, removes `_digits_` from display names.) Moodle writes
 `Ada Lovelace_123_assignsubmission_file/...`, or appends the file's name if folders are switched off. Learners choose
-display names and file names, so an ambiguous name never takes the place of a clear one, and no name stops the sorting.
+display names and file names. So an ambiguous name never takes the place of a clear one, and no name stops the sorting.
 """
 
 import csv
@@ -61,7 +61,7 @@ class Reading(NamedTuple):
 
 @dataclass
 class Collected:
-    """The result of sorting: the platform, each learner's id by submission name, and the files left out.
+    """The result of sorting: the platform, each learner's id by submission name, and the skipped files.
 
     `warnings` concern files that the judge's Python cannot read, and ambiguous names.
     """
@@ -86,7 +86,7 @@ class Collected:
         return self._names[learner, number]
 
     def is_handed_in(self, reading: Reading) -> bool:
-        """Return whether a learner already has a file of the same phase, or either file may hold any phase."""
+        """Return whether a learner already has a file of the same phase, or either file may contain any phase."""
         return phase_or_archive(reading.file) & self._phases[reading.id] != set()
 
     def place(self, reading: Reading) -> str:
@@ -96,7 +96,7 @@ class Collected:
         parts = [self.name_of(reading.name, reading.id), *map(part_name, reading.file.parts)]
         paths = [folded("/".join(parts[:depth])) for depth in range(1, len(parts) + 1)]
         if len(parts) > MAX_DEPTH or paths[-1] in self._files | self._folders or self._files & set(paths):
-            raise SubmissionError("another file or folder has its name, or its path is too long")
+            raise SubmissionError("another file or folder has this name, or its path is too long")
         self._files.add(paths[-1])
         self._phases[reading.id] |= phase_or_archive(reading.file)
         self._folders.update(paths[:-1])
@@ -128,7 +128,7 @@ def collect(download: Path, folder: Path) -> Collected:
             try:
                 reading = first_reading(entry.filename, collected)
                 target = folder / collected.place(reading)
-                # Made even if the file cannot be read, so that the learner is in every table.
+                # Create the folder even if the file cannot be read, so that every table lists the learner.
                 target.parent.mkdir(parents=True, exist_ok=True)
                 content = content_of(archive, entry)
                 num_bytes += len(content)
@@ -146,7 +146,10 @@ def collect(download: Path, folder: Path) -> Collected:
 
 
 def platform_of(names: Sequence[str], download: Path) -> str:
-    """Return the platform that named most of the files. Raises `SubmissionError` if there is none or a tie."""
+    """Return the platform whose format most of the file names have.
+
+    Raises `SubmissionError` if there is no such platform, or a tie.
+    """
     # A file's name may contain Canvas's `_11_29_`, which display names never contain and Moodle's form never needs.
     counts = {
         platform: sum(
@@ -158,9 +161,9 @@ def platform_of(names: Sequence[str], download: Path) -> str:
         counts["Canvas"] = 0  # both match the same names, because an anonymous ID may be all digits
     most, *others = sorted(counts, key=lambda platform: -counts[platform])
     if not counts[most]:
-        raise SubmissionError(f"{one_line(download.name)} holds no file names of a Canvas or Moodle download")
+        raise SubmissionError(f"{one_line(download.name)} contains no file name from a Canvas or Moodle download")
     if any(counts[other] == counts[most] for other in others):
-        raise SubmissionError(f"the file names in {one_line(download.name)} may be those of Canvas, or of Moodle")
+        raise SubmissionError(f"the file names in {one_line(download.name)} fit both Canvas and Moodle")
     return most
 
 
@@ -185,7 +188,7 @@ def num_learners(name: str, platform: str) -> int:
 def first_reading(name: str, collected: Collected) -> Reading:
     """Return the first reading of a path, because a file's name may contain a platform's separators.
 
-    Raises `SubmissionError` if there is none, or if the path is ambiguous and that learner has already handed in such a
+    Raises `SubmissionError` if there is none, or if the path is ambiguous and that learner has already handed in this
     file. A display name can imitate a different learner's.
     """
     require_inside(name)
@@ -222,11 +225,13 @@ def content_of(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
         raise SubmissionError("it is a link, not a file: ask for the file itself")
     if entry.compress_type not in METHODS:
         method = zipfile.compressor_names.get(entry.compress_type, "an unknown method")  # type: ignore[attr-defined]
-        raise SubmissionError(f"it is packed by {method}, but the judge reads deflate: unpack it and add it by hand")
+        raise SubmissionError(
+            f"it is compressed with {method}, but the judge reads only deflate: unpack it and add it by hand"
+        )
     try:
         content = archive.open(entry).read(MAX_BYTES_EACH + 1)
-    except Exception as error:  # `zipfile` raises various errors for a broken file
-        raise SubmissionError(f"it is damaged, or has a password: {error or type(error).__name__}") from None
+    except Exception as error:  # `zipfile` raises various errors for a damaged file
+        raise SubmissionError(f"it is damaged or password-protected: {error or type(error).__name__}") from None
     if len(content) > MAX_BYTES_EACH:
         raise SubmissionError(f"it is larger than {MAX_BYTES_EACH >> 20} MiB")
     return content
@@ -238,13 +243,13 @@ def folded(name: str) -> str:
 
 
 def part_name(part: str) -> str:
-    """Make a name safe as a file name, but keep the ending that the judge looks at."""
+    """Make a name safe as a file name, but keep the extension that the judge checks."""
     ending = ENDINGS.search(part)
     return file_name(part[: ending.start()]) + ending[0] if ending and ending.start() else file_name(part)
 
 
 def unwrap(learner: Path) -> None:
-    """Replace a folder by its only file if that is an archive, because the judge reads archives itself."""
+    """Replace a folder with its only file if that is an archive, because the judge reads archives itself."""
     files = [path for path in learner.rglob("*") if path.is_file()] if learner.is_dir() else []
     ending = next((ending for ending in ARCHIVES if len(files) == 1 and files[0].name.lower().endswith(ending)), None)
     if ending is None:

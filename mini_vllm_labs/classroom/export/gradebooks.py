@@ -1,7 +1,7 @@
-"""Writes CSV files for the gradebooks of Canvas and Moodle: a line per student id, a column per phase.
+"""Writes CSV files for the gradebooks of Canvas and Moodle, with one line per student and one column per phase.
 
-They contain no names from submissions. Canvas would look for a student of that name if it did not know the id, and
-would read a line called "Points Possible" as the maxima. A teacher's CSV file, the roster, maps submissions to ids.
+They contain no names from submissions. If Canvas does not find an id, it searches for a student by name. It reads a
+line with the name "Points Possible" as the maxima. A teacher's CSV file, the roster, maps submissions to ids.
 """
 
 import csv
@@ -28,7 +28,10 @@ class Roster:
 
 
 def read_roster(path: Path) -> Roster:
-    """Read a roster. Raises `ValueError` if it is invalid, repeats a name or id, or an id looks like a formula."""
+    """Read a roster.
+
+    Raises `ValueError` if the roster is invalid or repeats a name or id, or an id looks like a formula.
+    """
     if path.exists() and not path.is_file():
         raise ValueError(f"--roster {path} is not a regular file")
     try:
@@ -49,14 +52,16 @@ def read_roster(path: Path) -> Roster:
         if name in ids or student in ids.values():
             raise ValueError(f"--roster {path}, entry {number}: {name!r} or {student!r} occurs twice")
         if student.startswith(FORMULA) or not student.isprintable():
-            raise ValueError(f"--roster {path}, entry {number}: a spreadsheet takes the id {student!r} for a formula")
+            raise ValueError(
+                f"--roster {path}, entry {number}: a spreadsheet would read the id {student!r} as a formula"
+            )
         ids[name] = student
     return Roster(rows[0][1], ids)
 
 
 @dataclass(frozen=True)
 class Gradebooks:
-    """The gradebook files to write, and the roster with the ids for them."""
+    """The gradebook files to write, and the roster that contains their ids."""
 
     roster: Roster
     canvas: Path | None
@@ -68,12 +73,12 @@ class Gradebooks:
         if roster is None and canvas is None and moodle is None:
             return None
         if roster is None:
-            raise ValueError("--canvas and --moodle need the student ids: --roster FILE")
+            raise ValueError("--canvas and --moodle need student ids: add --roster FILE")
         if canvas is None and moodle is None:
             raise ValueError("--roster alone writes nothing: add --canvas FILE or --moodle FILE")
         found = read_roster(roster)
         if canvas is not None and found.id_name not in CANVAS_IDS:
-            raise ValueError(f"the roster's second column is {found.id_name!r}; Canvas knows {', '.join(CANVAS_IDS)}")
+            raise ValueError(f"the roster's second column is {found.id_name!r}; Canvas expects {', '.join(CANVAS_IDS)}")
         return cls(found, canvas, moodle)
 
     def write(self, results: ClassResults) -> list[str]:
@@ -105,20 +110,20 @@ def as_canvas(results: ClassResults, roster: Roster) -> str:
 
 
 def as_moodle(results: ClassResults, roster: Roster) -> str:
-    """Return CSV for Moodle's grade import, in which the teacher selects the column with the user."""
+    """Return CSV for Moodle's grade import, where the teacher selects the column that identifies the user."""
     students = [[student, *points] for student, points in graded(results, roster)]
     return as_text([[roster.id_name, *assignments(results)], *students])
 
 
 def assignments(results: ClassResults) -> list[str]:
-    """Return the heading of each phase, and of viva and tests: the name of the assignment."""
+    """Return the heading of each phase, and of viva and tests, which is the name of the assignment."""
     phases = results.submissions[0]["phases"] if results.submissions else []
     names = [f"mini-vLLM phase {phase['phase']}: {ALL_NAMES[phase['phase'] - 1]}" for phase in phases]
     return [*names, *(f"mini-vLLM {name}" for name, *_ in results.extras)]
 
 
 def graded(results: ClassResults, roster: Roster) -> list[tuple[str, list[str]]]:
-    """Return id and points by phase of each submission in the roster that could be read."""
+    """Return the id, and the points by phase, of each submission in the roster that could be read."""
     return [
         (
             roster.ids[one["name"]],

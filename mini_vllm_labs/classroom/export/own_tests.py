@@ -1,4 +1,4 @@
-"""Adds the points of learners' own tests, which `mini-vllm grade-tests --sheet` wrote, to the results of a class."""
+"""Adds the points for learners' own tests, from `mini-vllm grade-tests --sheet`, to the results of a class."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,13 +11,13 @@ from mini_vllm_labs.grading.own_tests.grade import POINTS, read_points
 
 @dataclass(frozen=True)
 class OwnTests:
-    """The points by phase in each file of a folder, by the name of the file without its extension."""
+    """The points by phase in each file of a folder, by file name without extension."""
 
     points: Mapping[str, Mapping[str, int]]
 
     @classmethod
     def read(cls, folder: Path) -> "OwnTests":
-        """Read all files. Raises `ValueError` if there is none, or a file is something else."""
+        """Read all files. Raises `ValueError` if there is no file, or a file has the wrong format."""
         paths = sorted(folder.glob("*.json"))
         if not paths:
             raise ValueError(f"--tests {folder} has no results: name a folder with files such as alice.json")

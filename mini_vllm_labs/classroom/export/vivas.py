@@ -1,4 +1,4 @@
-"""Adds the points of vivas, whose sheets are files named after submissions, to the results of a class."""
+"""Adds the points from vivas to the results of a class; each sheet is named after a submission."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,13 +12,13 @@ from mini_vllm_labs.viva.sheet import Sheet
 
 @dataclass(frozen=True)
 class Vivas:
-    """The sheets of a folder, by the name of their file without its extension."""
+    """The sheets of a folder, by file name without extension."""
 
     sheets: Mapping[str, Sheet]
 
     @classmethod
     def read(cls, folder: Path) -> "Vivas":
-        """Read all sheets. Raises `ValueError` if there is none, or a file is something else."""
+        """Read all sheets. Raises `ValueError` if there is no sheet, or a file has the wrong format."""
         found = dict[str, Sheet]()
         for path in sorted(folder.glob("*.json")):
             try:
@@ -30,7 +30,7 @@ class Vivas:
         return cls(found)
 
     def added_to(self, results: ClassResults) -> tuple[ClassResults, list[str]]:
-        """Return the results with the vivas' points, and a sentence for each sheet that gives none."""
+        """Return the results with the vivas' points, and a sentence for each sheet that gives no points."""
         points, notes = dict[str, int](), list[str]()
         unused = set(self.sheets)
         for one in results.submissions:

@@ -1,4 +1,4 @@
-"""Reads starters from an untrusted zip or tar within limits, and finds the phase of each.
+"""Reads starters from an untrusted zip or tar within limits, and determines the phase of each.
 
 Only starters are unpacked, and only in memory.
 """
@@ -26,14 +26,15 @@ NUMBERS = "|".join(map(str, LABS))
 PHASE = rf"phase[_ -]?0?({NUMBERS})(?![0-9])"
 IN_FOLDER = re.compile(rf"{PHASE}(?:[_ -]\w+)?", re.IGNORECASE)
 # `phase1.py`, `starter1.py`, `alice_phase1.py`, `phase1_scheduler_step-2.py`: names that editors, browsers and learning
-# platforms produce. They also number copies: the 1 of `starter-1.py` or `starter (1).py` is not a phase.
+# platforms produce. They also number copies: the 1 in `starter-1.py` or `starter (1).py` is not a phase number.
 BY_NAME = re.compile(rf"(?:.*[_ .-])?(?:{PHASE}|starter0?({NUMBERS})(?![0-9]))[\w ().-]*\.py", re.IGNORECASE)
 COUNTER = r"[ _.-]*(?:\(\d+\)|v?\d+|copy|kopie|final|new)"
 STARTER = re.compile(rf"(?:.*[_ .-])?starter(?!\d)(?:{COUNTER})*\.py", re.IGNORECASE)
 LOOKS_LIKE_ONE = re.compile(r"phase|starter|\.(py|ipynb)$", re.IGNORECASE)
 DEFINED = re.compile(rb"^(?:async +)?(?:def|class) +(\w+)", re.MULTILINE)
 IGNORED = {"__MACOSX", "__pycache__", ".git", ".ipynb_checkpoints", ".venv", "venv", "node_modules", "tests"}
-# A phase, a path and its content. Phase 0 means that the content decides. None means that only the name was checked.
+# (phase, path, content) Phase 0 means that the content determines the phase. A content of None means that only the name
+# was checked.
 Starter = tuple[int, PurePosixPath, bytes | None]
 
 
@@ -58,7 +59,7 @@ def phase_of(path: PurePosixPath) -> int | None:
 
 
 def told_by_name(path: PurePosixPath) -> Starter | None:
-    """Return a file without its content if its name suggests that a learner meant it to be graded."""
+    """Return a file without its content if its name suggests that a learner wanted it to be graded."""
     is_ignored = IGNORED & set(path.parts) or path.name.startswith(("test_", "optional_", "._", "conftest"))
     return (0, path, None) if LOOKS_LIKE_ONE.search(path.name) and not is_ignored else None
 
@@ -74,14 +75,14 @@ def names_by_phase() -> dict[int, set[bytes]]:
 
 
 def phase_of_content(content: bytes) -> int:
-    """Return the phase whose functions and classes a file defines; 0 if there is none or several."""
+    """Return the phase whose functions and classes a file defines; 0 if there are none or several."""
     defined = set(DEFINED.findall(content))
     phases = [phase for phase, names in names_by_phase().items() if names & defined]
     return phases[0] if len(phases) == 1 else 0
 
 
 def one_per_phase(found: Iterable[Starter]) -> tuple[dict[int, bytes], list[str]]:
-    """Return phase to content, and notes on file names; stop at a phase's second file.
+    """Return the content by phase, and notes on file names; stop at a phase's second file.
 
     Raises `SubmissionError` if there is no starter, or a phase has two.
     """
@@ -106,7 +107,7 @@ def one_per_phase(found: Iterable[Starter]) -> tuple[dict[int, bytes], list[str]
 
 
 def limited(content: bytes, shown: str) -> bytes:
-    """Return the content unchanged. Raises `SubmissionError` if it is too long."""
+    """Return the content unchanged. Raises `SubmissionError` if the content is too long."""
     if len(content) > MAX_FILE_BYTES:
         raise SubmissionError(f"{one_line(shown)} is larger than {MAX_FILE_BYTES >> 20} MiB")
     return content
@@ -116,14 +117,14 @@ def require_inside(name: str) -> PurePosixPath:
     """Return the path of an archive's entry. Raises `SubmissionError` if it points outside the archive."""
     inner = PurePosixPath(name.replace("\\", "/"))
     if inner.is_absolute() or ".." in inner.parts or re.match(r"[A-Za-z]:", name):
-        raise SubmissionError(f"the archive has a path that leads out of it: {one_line(name)}")
+        raise SubmissionError(f"the archive has a path that points outside it: {one_line(name)}")
     return inner
 
 
 MAX_ARCHIVE_BYTES = 200 * 2**20
 MAX_DIRECTORY_BYTES = 8 * 2**20
 MAX_TAR_BYTES = 200 * 2**20
-# Other methods unpack a block of any size at once, so a zip of a thousand bytes could take gigabytes.
+# Other methods unpack a block of any size in one call, so a zip of a thousand bytes could need gigabytes.
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 LOCATOR_64, NUM_LOCATOR_BYTES = b"PK\x06\x07", 20
 END_OF_DIRECTORY_64, NUM_END_64_BYTES = b"PK\x06\x06", 56
@@ -131,7 +132,7 @@ END_OF_DIRECTORY, NUM_END_BYTES, MAX_COMMENT_BYTES = b"PK\x05\x06", 22, 2**16
 
 
 def files_of_archive(path: Path) -> Iterator[Starter]:
-    """Yield the starters in a zip or a gzipped tar; the first bytes tell which it is."""
+    """Yield the starters in a zip or a gzipped tar; the first bytes distinguish them."""
     if not path.is_file():
         raise SubmissionError(f"{one_line(str(path))} is neither a folder nor a zip, a .tar.gz or a starter")
     if path.stat().st_size > MAX_ARCHIVE_BYTES:
@@ -141,7 +142,7 @@ def files_of_archive(path: Path) -> Iterator[Starter]:
 
 
 def files_of_zip(path: Path) -> Iterator[Starter]:
-    """Yield the starters in a zip. Raises `SubmissionError`, and `zipfile`'s errors for a broken file."""
+    """Yield the starters in a zip. Raises `SubmissionError`, and `zipfile`'s errors for a damaged file."""
     require_short_directory(path)
     with zipfile.ZipFile(path) as archive:
         for entry in entries_of(archive):
@@ -154,9 +155,9 @@ def files_of_zip(path: Path) -> Iterator[Starter]:
             if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
                 raise SubmissionError(f"{shown} is a link: hand in the file")
             if entry.flag_bits & 1:
-                raise SubmissionError("the zip has a password")
+                raise SubmissionError("the zip is password-protected")
             if entry.compress_type not in METHODS:
-                raise SubmissionError(f"{shown} is packed by a method other than deflate: make the zip again")
+                raise SubmissionError(f"{shown} is compressed with a method other than deflate: make the zip again")
             with archive.open(entry) as file:
                 yield phase, inner, limited(file.read(MAX_FILE_BYTES + 1), shown)
 
@@ -171,9 +172,10 @@ def require_short_directory(path: Path) -> None:
     if at < 0 and is_zip_begun(path):
         raise SubmissionError("the zip is truncated: hand it in again")
     if at < 0 or len(tail) < at + NUM_END_BYTES:
-        raise SubmissionError("it cannot be read: not a zip, not a .tar.gz, and not named like a starter")
+        raise SubmissionError("it cannot be read: it is not a zip or .tar.gz, and its name is not that of a starter")
     num_entries, num_bytes = struct.unpack("<HL", tail[at + 10 : at + 16])
-    if tail[max(0, at - NUM_LOCATOR_BYTES) : at].startswith(LOCATOR_64):  # some programs also write it for small zips
+    if tail[max(0, at - NUM_LOCATOR_BYTES) : at].startswith(LOCATOR_64):
+        # some programs write this record for small zips too
         record = tail[max(0, at - NUM_LOCATOR_BYTES - NUM_END_64_BYTES) : at - NUM_LOCATOR_BYTES]
         if not record.startswith(END_OF_DIRECTORY_64) or len(record) < NUM_END_64_BYTES:
             raise SubmissionError("the end of the zip is damaged: make it again")
@@ -190,7 +192,10 @@ def is_zip_begun(path: Path) -> bool:
 
 
 def entries_of(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """Return the entries of a zip. Raises `SubmissionError` if there are too many, whatever its end states."""
+    """Return all entries of a zip.
+
+    Raises `SubmissionError` if there are too many, whatever number the zip itself states.
+    """
     if len(archive.infolist()) > MAX_ENTRIES:
         raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in the zip")
     return archive.infolist()
@@ -213,7 +218,7 @@ def files_of_tar(path: Path) -> Iterator[Starter]:
                 raise SubmissionError(f"{one_line(str(inner))} is a link: hand in the file")
             yield phase, inner, limited(file.read(MAX_FILE_BYTES + 1), str(inner))
         while unpacked.read(2**16):
-            pass  # reads on to the checksum at the end
+            pass  # reads up to the checksum at the end
 
 
 class Unpacked(io.RawIOBase):
@@ -226,7 +231,7 @@ class Unpacked(io.RawIOBase):
         self._left = MAX_TAR_BYTES
 
     def read(self, num_bytes: int = -1, /) -> bytes:
-        """Return up to `num_bytes`. Raises `SubmissionError` when the total is too long."""
+        """Return up to `num_bytes` bytes. Raises `SubmissionError` when the total is too long."""
         chunks: list[bytes] = []
         while num_bytes and not self._unzip.eof:
             packed = self._unzip.unconsumed_tail or self._packed.read(2**16)

@@ -1,6 +1,6 @@
-"""Grades a class with several processes at once; one that dies or hangs loses only its current submission.
+"""Grades a class with several processes at once; if one dies or hangs, only its current submission is lost.
 
-The record of a run has a line per submission, written once it is graded, so an interruption loses no results.
+The record of a run has a line per submission, written as soon as it is graded, so an interruption loses no results.
 """
 
 import base64
@@ -30,7 +30,7 @@ VERSION = 1
 
 
 class RecordedResult(TypedDict):
-    """The result of a graded submission. `digests` holds the SHA-256 of its files, by phase."""
+    """The result of a graded submission. `digests` contains the SHA-256 of its files, by phase."""
 
     summary: SubmissionResult
     feedback: str
@@ -43,7 +43,7 @@ class RecordError(ValueError):
 
 
 class Record:
-    """Keeps results by name in memory and, given a path, in a file with the settings of its run."""
+    """Stores results by name in memory and, given a path, in a file with the settings of its run."""
 
     def __init__(self, settings: JudgeSettings, path: Path | None = None) -> None:
         self._path = path
@@ -54,7 +54,7 @@ class Record:
             write_whole(path, json.dumps({"version": VERSION, "settings": asdict(settings)}) + "\n")
 
     def add(self, name: str, result: RecordedResult) -> None:
-        """Keep a result; when this returns, it is on disk."""
+        """Store a result; when this returns, it is on disk."""
         self.results[name] = result
         if self._path is not None:
             with self._path.open("ab", buffering=0) as file:
@@ -73,7 +73,7 @@ class Record:
 
     def _read(self, path: Path) -> None:
         lines = path.read_bytes().split(b"\n")
-        cut_short = lines.pop()  # empty, unless the run was killed while it wrote
+        cut_short = lines.pop()  # empty unless the run was killed while it wrote
         for number, line in enumerate(lines[1:], start=2):
             try:
                 entry = json.loads(line)
@@ -99,7 +99,7 @@ def recorded_settings(path: Path) -> JudgeSettings:
         raise RecordError(f"{path} is not a record of the judge: {error}") from None
 
 
-GRACE_SECONDS = 300.0  # on top of a submission's budget: to read it, draw situations and write feedback
+GRACE_SECONDS = 300.0  # added to a submission's budget for reading it, drawing situations and writing feedback
 NUM_TRIES = 2
 
 
@@ -139,7 +139,7 @@ class GradingProcess:
         return found
 
     def answer(self, task: Message) -> Any:
-        """Return what the process makes of a task. Raises `GraderError` if it fails repeatedly."""
+        """Return the grading process's answer to a task. Raises `GraderError` if it fails repeatedly."""
         reason = ""
         for _ in range(NUM_TRIES):
             try:
@@ -162,7 +162,7 @@ class GradingProcess:
 
     def _ask(self, task: Message) -> Any:
         if self._is_ended:
-            raise ChannelError("closed", "the class is no longer graded")
+            raise ChannelError("closed", "the class run has ended")
         if self._worker is None:
             self._worker = WorkerProcess(
                 [sys.executable, "-m", "mini_vllm_labs.classroom.judge.grader"], max_bytes=MAX_MESSAGE_BYTES
@@ -184,7 +184,7 @@ class GradingProcess:
 
 
 def task_of(handed_in: HandedIn, known: RecordedResult | None) -> Message:
-    """Return the message that asks a grading process for a submission on this machine."""
+    """Return the message that tells a grading process to grade a submission on this machine."""
     path = base64.b64encode(os.fsencode(handed_in.path.absolute())).decode()
     return {"name": handed_in.name, "path": path, "known": known and known["digests"]}
 
@@ -219,7 +219,7 @@ class ClassRun:
         try:
             result = grader.grade(handed_in, known)
         except GraderError as error:  # not recorded, so that the next run tries again
-            from mini_vllm_labs.classroom.judge.judge import Judge  # loads the graded tests' cases, and pytest
+            from mini_vllm_labs.classroom.judge.judge import Judge  # loads pytest and the cases of the graded tests
 
             ungraded = Judge(self._settings, Jail()).grade(Submission(handed_in.name, error=str(error)))
             text = f"{handed_in.name}: {error}\n"

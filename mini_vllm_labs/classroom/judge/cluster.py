@@ -1,4 +1,4 @@
-"""Grades a class on a Dask cluster: files are read here, and graded by workers whose jail works."""
+"""Grades a class on a Dask cluster: this process reads the files, and workers with a working jail grade them."""
 
 import os
 import threading
@@ -14,19 +14,19 @@ from mini_vllm_labs.classroom.judge.submission import HandedIn
 from mini_vllm_labs.runs.dask_client import dask_client
 from mini_vllm_labs.runs.sandbox.channel import Message
 
-LEAST_AT_ONCE = 16  # so that a cluster that grows with its load sees that there is work
+LEAST_AT_ONCE = 16  # so that an autoscaling cluster sees that there is work
 POLL_SECONDS = 2.0
 
 
 class ClusterError(ValueError):
-    """The cluster cannot go on; finished results are in the record."""
+    """The cluster cannot continue; finished results are in the record."""
 
 
 class ClusterGrader:
     """Grades submissions on the cluster whose scheduler is at `address`; safe to call from several threads.
 
-    Dask sends a submission to another worker if its worker dies. A worker that refuses work gets none in this run;
-    `on_refusal` receives its address and reason. Raises `ValueError` like `dask_client`.
+    Dask sends a submission to another worker if its worker dies. A worker that refuses work gets no more work in this
+    run; `on_refusal` receives its address and reason. Raises `ValueError` like `dask_client`.
     """
 
     def __init__(self, address: str, settings: JudgeSettings, on_refusal: Callable[[str], None]) -> None:
@@ -37,7 +37,8 @@ class ClusterGrader:
         self._course = course_digest()
         self._refused: dict[str, str] = {}
         self._lock = threading.Lock()
-        # The last reader is used first, so that only as many start as are busy at once. They load no learner's code.
+        # The last reader is used first, so that no more readers start than are busy at the same time. They load no
+        # learner's code.
         self._readers = [GradingProcess(replace(settings, jailed=False)) for _ in range(os.cpu_count() or 1)]
         self._idle: LifoQueue[GradingProcess] = LifoQueue()
         for reader in self._readers:
@@ -49,9 +50,9 @@ class ClusterGrader:
         return max(LEAST_AT_ONCE, 2 * sum(threads.values()))
 
     def grade(self, handed_in: HandedIn, known: RecordedResult | None = None) -> RecordedResult:
-        """Read a submission here and have it graded; return the known result if the files are unchanged.
+        """Read a submission here and send it for grading; return the known result if the files are unchanged.
 
-        Raises `GraderError` if several workers die with it, and `ClusterError` if no worker can grade.
+        Raises `GraderError` if several workers die while they grade it, and `ClusterError` if no worker can grade.
         """
         reader = self._idle.get()
         try:
@@ -70,13 +71,13 @@ class ClusterGrader:
         return result
 
     def end(self) -> None:
-        """Forget all submissions that are not graded yet. Workers finish what they have begun."""
+        """Forget all submissions that are not graded yet. Workers finish the submissions that they have started."""
         for reader in self._readers:
             reader.end()
         self._client.close()
 
     def _graded(self, task: Message) -> dict[str, Any] | None:
-        """Return a worker's answer, or None if it refused or if all workers that were named are gone."""
+        """Return a worker's answer, or None if it refused or if all named workers are gone."""
         from distributed import CancelledError, KilledWorker
 
         able = self._able()
@@ -92,9 +93,11 @@ class ClusterGrader:
                         future.cancel()
                         return None
         except KilledWorker as error:
-            raise GraderError(f"it could not be graded: {1 + error.allowed_failures} workers died with it") from None
+            raise GraderError(
+                f"it could not be graded: {1 + error.allowed_failures} workers died while they graded it"
+            ) from None
         except (Exception, CancelledError) as error:
-            raise ClusterError(f"the cluster at {self._address}: {error or type(error).__name__}") from error
+            raise ClusterError(f"the cluster at {self._address} failed: {error or type(error).__name__}") from error
         if "refused" not in answer:
             return answer
         with self._lock:
@@ -115,9 +118,11 @@ class ClusterGrader:
 
 
 def call_on_worker() -> Callable[[dict[str, Any], str, Message], dict[str, Any]]:
-    """Return the function to send. It travels by value, because it is local, and its arguments are plain.
+    """Return the function that is sent to workers.
 
-    A worker that lacks the course can therefore refuse. Dask closes one that cannot unpickle what it is sent.
+    It is pickled by value, because it is local, and its arguments are plain.
+
+    So a worker without the course can refuse. Dask would close a worker that cannot unpickle what it receives.
     """
 
     def grade(settings: dict[str, Any], course: str, task: Message) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a worker of a Dask cluster does for the judge: it checks its jail, then grades."""
+"""Runs on a worker of a Dask cluster: checks the jail, then grades."""
 
 import hashlib
 import sys
@@ -19,7 +19,7 @@ DECIDES_POINTS = ("mini_vllm", "mini_vllm_labs", "solutions")
 
 
 def grade_here(settings: dict[str, Any], course: str, task: Message) -> dict[str, Any]:
-    """Return the `result` of a task, why this worker `refused` it, or why its grading process `failed`."""
+    """Return the `result` of a task, or why this worker `refused` it, or why its grading process `failed`."""
     desk = desk_for(JudgeSettings.from_json(settings), course)
     if reason := desk.refusal():
         return {"refused": reason}
@@ -37,7 +37,7 @@ def desk_for(settings: JudgeSettings, course: str) -> "Desk":
 class Desk:
     """The grading processes of one run on this machine. A process ends after a minute without work.
 
-    So nothing remains here when the judge ends, however it ends.
+    So no process remains here after the judge ends, however it ends.
     """
 
     def __init__(self, settings: JudgeSettings, course: str) -> None:
@@ -48,7 +48,7 @@ class Desk:
         self._idle: dict[GradingProcess, threading.Timer] = {}
 
     def refusal(self) -> str:
-        """Return why this worker must not grade, or an empty text, which is checked once."""
+        """Return why this worker must not grade, or an empty string; checked only once."""
         with self._lock:
             if self._is_checked:
                 return ""
@@ -63,7 +63,7 @@ class Desk:
             return ""
 
     def answer(self, task: Message) -> Any:
-        """Return what an idle grading process, or a new one, makes of a task. Raises `GraderError`."""
+        """Return the answer of an idle or new grading process to a task. Raises `GraderError`."""
         with self._lock:
             process, timer = self._idle.popitem() if self._idle else (GradingProcess(self._settings), None)
         if timer is not None:
@@ -79,7 +79,7 @@ class Desk:
 
     def _end(self, process: GradingProcess) -> None:
         with self._lock:
-            is_idle = self._idle.get(process) is threading.current_thread()  # otherwise it was taken just now
+            is_idle = self._idle.get(process) is threading.current_thread()  # otherwise it was taken just before
             if is_idle:
                 del self._idle[process]
         if is_idle:
@@ -87,7 +87,7 @@ class Desk:
 
 
 def course_digest() -> str:
-    """Return a digest of everything that decides points: the course's code, Python, torch and numpy."""
+    """Return a digest of everything that affects points: the course's code, Python, torch and numpy."""
     versions = [*map(str, sys.version_info[:2]), metadata.version("torch"), metadata.version("numpy")]
     digest = hashlib.sha256(" ".join(versions).encode())
     for folder in DECIDES_POINTS:

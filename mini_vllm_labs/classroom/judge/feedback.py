@@ -57,7 +57,7 @@ def show_phase(page: Console, phase: PhaseResult, failures: Mapping[tuple[int, s
 
 
 def show_together(page: Console, grade: SubmissionGrade) -> None:
-    """Print whether the phases work in one engine, which gives no points: each mistake has already cost some."""
+    """Print whether the phases work together in one engine, without points: each mistake has already cost some."""
     if not grade.together:
         return
     page.print()
@@ -83,7 +83,7 @@ def show_outcome(page: Console, outcome: Outcome) -> None:
 
 
 def show_text(page: Console, text: str) -> None:
-    """Print a text from the learner's code without control characters, cut if long."""
+    """Print text from the learner's code without control characters, shortened if it is long."""
     lines = [one_line(line) for line in text.splitlines()]
     if len(lines) > MAX_LINES:
         lines = [*lines[:MAX_LINES], "..."]

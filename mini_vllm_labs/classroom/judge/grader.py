@@ -2,7 +2,7 @@
 
 It runs as `python -m mini_vllm_labs.classroom.judge.grader`.
 
-It is the judge's own code, but it reads strangers' files. It therefore runs with limits, and if it fails, only the
+It is the judge's own code, but it reads untrusted files. It therefore runs with limits, and if it fails, only the
 current submission is lost.
 """
 
@@ -32,7 +32,7 @@ MAX_FEEDBACK = 500_000
 
 
 def main() -> None:
-    """Answer tasks until the channel is closed. The first message holds the settings."""
+    """Answer tasks until the channel is closed. The first message contains the settings."""
     channel = take_stdio(MAX_MESSAGE_BYTES)
     limit_resources(LIMITS)
     settings = JudgeSettings.from_json(channel.receive())
@@ -45,10 +45,10 @@ def main() -> None:
 
 
 def result_of(judge: Judge, task: dict[str, Any]) -> dict[str, Any] | None:
-    """Read and grade the submission of a task; return None if its digests are the known ones.
+    """Read and grade the submission of a task; return None if its digests are unchanged.
 
-    A task names a path, or has a submission that was read on another machine. With `only_read` the result is the task
-    for that other machine.
+    A task either names a path or contains a submission that was read on another machine. With `only_read` the result is
+    the task for that other machine.
     """
     submission = read_in_time(lambda: submission_of(task), task["name"])
     digests = digests_of(submission)
@@ -74,7 +74,7 @@ def as_json(submission: Submission) -> dict[str, Any]:
 
 
 def read_in_time(read: Callable[[], Submission], name: str) -> Submission:
-    """Read a submission and check its imports, which is slow for a few files; allow two tries with different limits."""
+    """Read a submission and check its imports, in two tries with different limits, because a few files are slow."""
     for seconds in READ_SECONDS:
         with suppress(TimeoutError), interrupted_after(seconds):
             submission = read()
@@ -85,7 +85,7 @@ def read_in_time(read: Callable[[], Submission], name: str) -> Submission:
 
 
 def feedback_in_time(grade: SubmissionGrade, *, jailed: bool) -> str:
-    """Return the feedback, or only the points if writing it failed or took too long."""
+    """Return the feedback, or only the points if writing the feedback failed or took too long."""
     try:
         with interrupted_after(FEEDBACK_SECONDS):
             return feedback(grade, jailed=jailed)[:MAX_FEEDBACK]
@@ -97,10 +97,10 @@ def feedback_in_time(grade: SubmissionGrade, *, jailed: bool) -> str:
 
 @contextmanager
 def interrupted_after(seconds: float) -> Iterator[None]:
-    """Raise `TimeoutError` in the block after `seconds`, because a stranger's file may keep the judge busy."""
+    """Raise `TimeoutError` in the block after `seconds`, because an untrusted file may keep the judge busy."""
 
     def interrupt(number: int, frame: object) -> None:
-        raise TimeoutError("the judge was still busy with it when the time ran out")
+        raise TimeoutError("the judge was still grading it when the time ran out")
 
     before = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, seconds)

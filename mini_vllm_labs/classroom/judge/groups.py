@@ -1,4 +1,4 @@
-"""Defines the test groups of each phase. A group tests one property in random situations, for its points.
+"""Defines the test groups of each phase. A group tests one property in random situations, and gives points for it.
 
 A mistake only costs the points of the groups that it breaks. To add a group, add a line to `SITUATIONS`.
 """
@@ -22,11 +22,11 @@ class TestGroup:
 
 
 def tensors(name: str, module: str = "tensors") -> Draw:
-    """Return a function that draws a question with tensors and imports its module, and so torch, only then."""
+    """Return a function that draws a question with tensors, and only then imports its module and torch."""
     return lambda rng: getattr(importlib.import_module(f"mini_vllm_labs.classroom.judge.questions.{module}"), name)(rng)
 
 
-# Phase -> title of the group -> function that draws its situations.
+# Maps a phase to its groups: each title with the function that draws its situations.
 SITUATIONS: dict[int, dict[str, Draw]] = {
     1: {
         "clamp": Cases(1, 1),

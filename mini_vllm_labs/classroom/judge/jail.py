@@ -1,4 +1,4 @@
-"""The jail: bubblewrap around a worker, without network or other processes, and only with the files it needs.
+"""The jail: bubblewrap around a worker, without network or other processes, and with only the files that it needs.
 
 It has no writable files, because no limit counts the memory of an in-memory file system.
 """
@@ -26,7 +26,7 @@ ENVIRONMENT = {
     "LANG": "C",  # so that `locale.setlocale(LC_ALL, "")` works: other locales need files, which are absent
     "PYTHONUTF8": "1",
     "PYTHONHASHSEED": "0",
-    "PYTHONBREAKPOINT": "0",  # as in `mini-vllm grade`, which names a forgotten breakpoint
+    "PYTHONBREAKPOINT": "0",  # as in `mini-vllm grade`, which reports a forgotten breakpoint
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
     "TORCHINDUCTOR_CACHE_DIR": "/tmp",  # otherwise torch looks for a writable folder, which does not exist
@@ -69,7 +69,7 @@ class Jail:
     def command(self, course: Path, arguments: list[str], inherited: Sequence[int] = ()) -> list[str]:
         """Return the command that runs Python with `arguments` on the modules and starters in `course`.
 
-        `inherited` holds the descriptors from `open_filter`.
+        `inherited` contains the descriptors from `open_filter`.
         """
         python = [sys.executable, "-P", "-s", "-B", "-X", "utf8", *arguments]
         if self.program is None:
@@ -117,7 +117,7 @@ def find_jail() -> Jail:
 def compile_course() -> None:
     """Compile the modules that workers see, because workers cannot write and would each compile them again.
 
-    A read-only checkout stays as it is.
+    A read-only checkout is left unchanged.
     """
     for path in (CHECKOUT / name for name in SEEN):
         compile_one = compileall.compile_dir if path.is_dir() else compileall.compile_file

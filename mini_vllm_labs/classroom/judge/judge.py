@@ -1,4 +1,4 @@
-"""Grades every submission on the same situations, drawn from one secret seed."""
+"""Grades every submission on the same situations, which are drawn from one secret seed."""
 
 import hashlib
 from collections.abc import Callable, Container
@@ -27,7 +27,7 @@ from mini_vllm_labs.runs.sandbox.channel import ChannelError
 
 LOAD_SECONDS = 60.0
 PHASE_SECONDS = 300.0
-MORE_TIME = 4  # factor for the second try of a late situation, because the machine may have been busy
+MORE_TIME = 4  # multiplies the time of a late situation's second try, because the machine may have been busy
 NEARLY_ALL = 0.8
 MAX_TIMEOUTS = 2
 LAST_WITHOUT_MODEL = 5
@@ -36,7 +36,7 @@ NO_TIME = Outcome("not played", "Not played: earlier situations used up the time
 
 
 class Judge:
-    """Grades submissions. `on_progress` receives the current activity and the number of situations played."""
+    """Grades submissions. `on_progress` receives the current activity, and the number of situations played so far."""
 
     def __init__(
         self, settings: JudgeSettings, jail: Jail, on_progress: Callable[[str, int], None] = lambda what, done: None
@@ -51,7 +51,7 @@ class Judge:
     def grade(self, submission: Submission) -> SubmissionGrade:
         """Grade one submission: each phase alone, then all written phases together."""
         self.on_progress("drawing situations", 0)
-        self.draw(submission.starters)  # before the clock starts, so that drawing does not count
+        self.draw(submission.starters)  # before the clock starts, so that drawing is not timed
         start = monotonic()
         self._deadline = start + 60 * self.settings.minutes
         grade = SubmissionGrade(submission.name, submission.error, submission.notes)
@@ -81,7 +81,7 @@ class Judge:
         grade.phases.append(phase_result(number, groups, digest, session.error))
 
     def grade_group(self, group: TestGroup, session: "PhaseSession", grade: SubmissionGrade) -> GroupResult:
-        """Play the situations of a group, unless the file does not load or time is up."""
+        """Play the situations of a group, unless the file cannot be loaded or time is up."""
         outcomes = list[Outcome]()
         for number in range(self.settings.situations):
             done = self.groups.index(group) * self.settings.situations + number
@@ -99,7 +99,7 @@ class Judge:
         return group_result(group, outcomes)
 
     def play_together(self, number: int, up_to: int, workers: Workers) -> Outcome:
-        """Play a situation with phases 1 to `up_to` in one engine, with a second chance if it is late."""
+        """Play a situation with phases 1 to `up_to` in one engine, with a second try if it is late."""
         if monotonic() > self._deadline:
             return NO_TIME
         asked = self._draw((0, f"together up to {up_to}", number), together(TOGETHER[number], up_to))
@@ -120,7 +120,7 @@ class Judge:
                 self.situation(group, number)
 
     def situation(self, group: TestGroup, number: int) -> JudgeQuestion:
-        """Return a situation of a group: the same for every submission."""
+        """Return a situation of a group, which is the same for every submission."""
         return self._draw((group.phase, group.title, number), group.draw)
 
     def _draw(self, key: tuple[int, str, int], draw: Draw) -> JudgeQuestion:
@@ -148,7 +148,7 @@ class PhaseSession:
         worker = self.workers.fresh(self.phase, with_torch=self.phase in PHASES_WITH_TENSORS, until=self.deadline)
         if failed := load(worker, self.phase):
             if failed.status == "late" and seconds <= self.judge.settings.seconds:
-                return failed  # the caller gives it a second chance
+                return failed  # the caller tries it again
             self.error = f"The file cannot be loaded. {failed.message}"
             return Outcome("not played", self.error)
         return play(situation, worker, seconds)
@@ -159,8 +159,8 @@ def with_second_chance(
 ) -> Outcome:
     """Return the outcome of `play_in` under a time limit; if it is late, call it again with more time.
 
-    A worker that had a processor for nearly all of its time gets no second try: more time helps where the machine was
-    busy. If the overall deadline ends the first try, the outcome is `NO_TIME`.
+    A worker that had a processor for nearly all of its time gets no second try, because more time helps only if the
+    machine was busy. If the overall deadline ends the first try, the outcome is `NO_TIME`.
     """
     outcome = play_in(seconds)
     is_late = outcome.status == "late" and workers.last_cpu_seconds < NEARLY_ALL * seconds

@@ -1,4 +1,4 @@
-"""What a worker's processes use: the CPU time, and the memory that they really hold, including page tables."""
+"""Measures the CPU time of a worker's processes, and the memory that they really use, including page tables."""
 
 import os
 import threading
@@ -11,9 +11,9 @@ COUNTED = ("VmRSS:", "VmPTE:")
 
 
 class MemoryWatch:
-    """Calls `end` once when a process and its descendants hold more than `MAX_HELD_BYTES`.
+    """Calls `end` once when a process and its descendants use more than `MAX_HELD_BYTES`.
 
-    The limits inside a worker count mapped memory, but neither its page tables nor the pages of files.
+    The limits inside a worker count mapped memory, but not its page tables or the pages of files.
     """
 
     def __init__(self, pid: int, end: Callable[[], None]) -> None:
@@ -40,13 +40,13 @@ def family(pid: int) -> Iterator[int]:
 
 
 def held_bytes(pid: int) -> int:
-    """Return the bytes that a process holds in memory; 0 if it has ended."""
+    """Return the bytes of memory that a process uses, or 0 if it has ended."""
     lines = [line.split() for line in read(f"/proc/{pid}/status").splitlines()]
     return sum(1024 * int(line[1]) for line in lines if line and line[0] in COUNTED)
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU seconds of a process and its running descendants; 0 where there is no `/proc`."""
+    """Return the CPU seconds of a process and its running descendants, or 0 on systems without `/proc`."""
     stats = [read(f"/proc/{one}/stat").rpartition(") ")[2].split() for one in family(pid)]
     return sum(int(fields[11]) + int(fields[12]) for fields in stats if fields) / os.sysconf("SC_CLK_TCK")
 

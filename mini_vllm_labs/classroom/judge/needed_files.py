@@ -19,9 +19,9 @@ SEEN = (
     "mini_vllm_labs/runs/sandbox",
     "mini_vllm_labs/classroom/__init__.py",
     "mini_vllm_labs/classroom/worker",
-    "mini_vllm_labs/grading/plays",  # public by definition: nothing in it knows a right answer
+    "mini_vllm_labs/grading/plays",  # public by definition, because this folder contains no right answers
 )
-WHOLE_ENGINE = 0  # for phases 1 to 5 in one engine, without points: the whole engine
+WHOLE_ENGINE = 0  # stands for the check of phases 1 to 5 in one engine, which gives no points
 ONLY_TOGETHER = "mini_vllm_labs/classroom/worker/scenario.py"
 ALWAYS = (  # what learners may use, and what the worker imports by name
     "mini_vllm/core/cdiv.py",
@@ -37,7 +37,7 @@ def copy_course(phase: int, target: Path) -> None:
             if source.exists():
                 copy = target / source.relative_to(CHECKOUT)
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, copy)  # with its time, by which Python knows what is compiled
+                shutil.copy2(source, copy)  # with its modification time, which Python compares with the bytecode's
 
 
 @cache
@@ -62,7 +62,7 @@ def needed_files(phase: int) -> frozenset[str]:
 
 
 def modules_in_jails() -> dict[str, list[str]]:
-    """Return the engine's modules in every phase's jail, and by number those that one phase's jail has in addition."""
+    """Return the engine's modules in every phase's jail, and, by number, those that a single phase's jail adds."""
     modules = {phase: {module_of(name) for name in needed_files(phase) if name.startswith(ENGINE)} for phase in LABS}
     everywhere = set.intersection(*modules.values())
     more = {str(phase): sorted(own - everywhere) for phase, own in modules.items() if own > everywhere}
@@ -88,7 +88,7 @@ def imported(path: Path, *, is_engine: bool) -> Iterator[str]:
 
 
 def files_of(modules: Iterable[str]) -> Iterator[str]:
-    """Yield the files that define modules of the course, with those of the packages around them."""
+    """Yield the files that define modules of the course, and those of the packages that contain them."""
     for module in modules:
         parts = module.split(".")
         for path in ("/".join(parts[:number]) for number in range(1, len(parts) + 1)):

@@ -1,4 +1,4 @@
-"""Puts one question to a learner's file in a worker and compares the answers with the reference's."""
+"""Puts one question to a learner's file in a worker, and compares the answers with the reference's."""
 
 from itertools import islice
 from typing import Any
@@ -32,7 +32,10 @@ def play(asked: JudgeQuestion, worker: JailedWorker, seconds: float) -> Outcome:
 
 
 def answers_of(asked: JudgeQuestion, worker: JailedWorker) -> Json:
-    """Return the worker's answers. It receives each call of a script when it has answered the one before it."""
+    """Return the worker's answers.
+
+    The worker receives each call of a script only after it has answered the previous one.
+    """
     if not asked.calls:
         return worker.ask({"driver": asked.driver, "arguments": asked.arguments})
     worker.process.send({"driver": asked.driver, "arguments": asked.arguments, "num_calls": len(asked.calls)})
@@ -75,7 +78,7 @@ def compare_traces(asked: JudgeQuestion, found: list[Json]) -> Outcome:
 
 
 def text_of_error(answer: Json) -> str:
-    """Return the explanation if an answer is an exception; otherwise return an empty text."""
+    """Return the explanation if an answer is an exception; otherwise return an empty string."""
     return str(answer.get("text", "")) if isinstance(answer, dict) and "raises" in answer else ""
 
 
@@ -84,7 +87,7 @@ def status_of(text: str) -> Status:
 
 
 def bounded(value: Any) -> Any:
-    """Cut lists and texts in a worker's trace to a readable length."""
+    """Shorten lists and texts in a worker's trace to a readable length."""
     match value:
         case dict():
             return {bounded(key): bounded(item) for key, item in islice(value.items(), MAX_ITEMS)}
@@ -96,7 +99,7 @@ def bounded(value: Any) -> Any:
 
 
 def outcome_of_error(error: ChannelError, seconds: float, worker: JailedWorker, asked: JudgeQuestion | None) -> Outcome:
-    """End the worker and return the outcome of a failed channel."""
+    """End the worker and return the outcome of a broken channel."""
     worker.close()
     scenario = asked.scenario if asked else None
     if error.reason == "timeout":

@@ -88,13 +88,13 @@ def require_jail(jail: Jail) -> None:
             raise JailError(f"the jail does not start: {error}. {WITHOUT}") from error
     if possible is None:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise JailError(f"the jail does not start here: {reason}. {advice(reason)}{WITHOUT}")
+        raise JailError(f"the jail does not start on this machine: {reason}. {advice(reason)}{WITHOUT}")
     if possible:
         raise JailError(f"the jail leaks; a submission could {', '.join(possible)}. {WITHOUT}")
 
 
 def advice(reason: str) -> str:
-    """Return the usual remedy; empty if there is none."""
+    """Return the usual remedy, or an empty string if there is none."""
     if "namespace" in reason or "Permission" in reason or "permitted" in reason:
         return (
             "The system forbids user namespaces: containers need an option for them, and Ubuntu 24.04 an AppArmor "

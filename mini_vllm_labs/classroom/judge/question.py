@@ -1,4 +1,4 @@
-"""Makes questions to a learner's file: a call for the worker, and the reference's answer, which the judge keeps."""
+"""Makes questions to a learner's file: a call for the worker, and the reference's answer for the judge alone."""
 
 import base64
 import importlib
@@ -21,9 +21,10 @@ MAX_CHARACTERS = 600
 
 @dataclass(frozen=True)
 class JudgeQuestion:
-    """A driver with packed arguments for the worker, the right answers, and each question as a text.
+    """A driver with packed arguments for the worker, the right answers, and each question as text.
 
-    The `calls` of a script are packed one by one, because the state of a later call tells the answer to an earlier one.
+    The `calls` of a script are packed one by one, because the state of a later call reveals the answer to an earlier
+    one.
     """
 
     phase: int
@@ -48,14 +49,14 @@ def question(
 
 
 def packed(arguments: tuple[Any, ...]) -> str:
-    """Pack the arguments of a driver into a text. They are pickled, because the worker trusts the judge."""
+    """Pack the arguments of a driver into a string. They are pickled, because the worker trusts the judge."""
     return base64.b64encode(zlib.compress(pickle.dumps(arguments), 1)).decode()
 
 
 def same(expected: Json, found: Json) -> bool:
-    """Return whether an answer is right: floats up to rounding, entries in order, any truthy value for True.
+    """Return whether an answer is right: floats up to rounding, entries in order, and any truthy value for True.
 
-    A text is not a truth value, because it describes how two answers to the same question differ.
+    A string is not a truth value, because it describes how two answers to the same question differ.
     """
     if isinstance(expected, bool):
         return not isinstance(found, str | None) and expected is bool(found)
@@ -107,7 +108,7 @@ def differing_parts(label: str, expected: Json, found: Json) -> list[tuple[str, 
 
 
 def names_of(value: Json) -> Json:
-    """Replace requests by their ids, also in lists."""
+    """Replace requests with their ids, also in lists."""
     if isinstance(value, list):
         return [names_of(one) for one in value]
     return value["request"] if isinstance(value, dict) and "request" in value else value

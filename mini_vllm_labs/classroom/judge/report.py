@@ -42,7 +42,7 @@ def class_table(report: ClassResults) -> Table:
 
 
 def phase_cell(phase: PhaseResult) -> Text:
-    """Return the points of a phase, a dash if it is missing, or `error` if it does not load."""
+    """Return the points of a phase, a dash if it is missing, or `error` if it cannot be loaded."""
     if phase["error"]:
         return Text("-", "dim") if not phase["sha256"] else Text("error", "bold red")
     if not is_written(phase):
@@ -52,7 +52,7 @@ def phase_cell(phase: PhaseResult) -> Text:
 
 
 def missed_table(report: ClassResults) -> Table | None:
-    """Return the groups that a class missed most, without names; None for one learner or no misses."""
+    """Return the groups that a class missed most, without names; None if there is only one learner or no misses."""
     groups: defaultdict[tuple[int, str], list[GroupResult]] = defaultdict(list)
     for phase in (phase for summary in report.submissions for phase in summary["phases"] if is_written(phase)):
         for group in phase["groups"]:
@@ -94,20 +94,20 @@ def as_csv(report: ClassResults) -> str:
 
 
 def extra_cells(report: ClassResults, name: str) -> list[int | str]:
-    """Return the cells of viva and tests, each empty for a learner without points, for the columns there are."""
+    """Return the cells of those of viva and tests that exist; a learner without points gets an empty cell."""
     return [points.get(name, "") for *_, points in report.extras]
 
 
 def safe_cell(text: str) -> str:
-    """Return a text that no spreadsheet reads as a formula."""
+    """Return text that no spreadsheet reads as a formula."""
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def require_writable(files: Iterable[Path | None], folder: Path | None = None) -> None:
-    """Raise `ValueError` if a file cannot be written, before hours of work and not after."""
+    """Raise `ValueError` if a file cannot be written, so that this shows before hours of work instead of after."""
     named = list(filter(None, files))
     if len({file.resolve() for file in named}) < len(named):
-        raise ValueError("several results need several files: name one for each")
+        raise ValueError("several results need several files: give a name for each")
     for file in named:
         if file.is_dir():
             raise ValueError(f"{file} is a folder: name a file")
@@ -153,7 +153,10 @@ def file_name(name: str) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file atomically: under a temporary name first, then renamed. Raises `ValueError` if it cannot."""
+    """Write a file atomically: under a temporary name first, then renamed.
+
+    Raises `ValueError` if that is impossible.
+    """
     partial = path.with_name(f".{path.name}.partial")
     try:
         partial.write_text(text, encoding="utf-8", errors="replace")

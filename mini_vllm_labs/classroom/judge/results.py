@@ -70,7 +70,7 @@ class SubmissionResult(TypedDict):
 class ClassResults:
     """The results of a run. `jailed` is true if submissions were isolated from the machine.
 
-    `vivas` and `tests` have points by name, of at most `MAX_VIVA` and `max_tests`; each is None if the run has none.
+    `vivas` and `tests` contain points by name, out of `MAX_VIVA` and `max_tests`; each is None if the run has none.
     """
 
     seed: str
@@ -83,7 +83,7 @@ class ClassResults:
 
     @property
     def extras(self) -> list[tuple[str, int, dict[str, int]]]:
-        """The name, the maximum and the points of each column next to those of the phases."""
+        """The name, the maximum and the points of each column in addition to those of the phases."""
         columns = (("viva", MAX_VIVA, self.vivas), ("tests", self.max_tests, self.tests))
         return [(name, most, points) for name, most, points in columns if points is not None]
 
@@ -100,10 +100,10 @@ class ClassResults:
 
 @dataclass
 class SubmissionGrade:
-    """One submission while it is graded, with the data for its feedback.
+    """One submission during grading, with the data for its feedback.
 
-    `failures` holds a group's first outcome that is not right, by phase and title. `together` holds the outcomes of all
-    written phases up to `together_up_to` in one engine.
+    `failures` contains the first outcome of a group that is not right, by phase and title. `together` contains the
+    outcomes of all written phases up to `together_up_to` in one engine.
     """
 
     name: str
@@ -165,6 +165,6 @@ def is_played(phase: PhaseResult) -> bool:
 
 
 def is_written(phase: PhaseResult) -> bool:
-    """Return whether the phase loads and at least one situation met written code."""
+    """Return whether the phase can be loaded, and at least one situation used written code."""
     statuses = {status for group in phase["groups"] for status in group["situations"]}
     return not phase["error"] and statuses != {"not written"}

@@ -104,11 +104,11 @@ class ArgumentWriter(TensorWriter):
         kind = thing if isinstance(thing, type | FunctionType) else type(thing)
         if not kind.__module__.startswith(("solutions.", "mini_vllm_labs.grading.")):
             return super().reducer_override(thing)
-        raise TypeError(f"{kind.__name__} of the reference must not enter a worker")
+        raise TypeError(f"a worker must not receive {kind.__name__} of the reference")
 
 
 def shown(value: Any) -> str:
-    """Return an argument in a readable form for the learner."""
+    """Return an argument in a form that the learner can read."""
     match value:
         case Request():
             counted = f"{value.num_computed_tokens} of {value.num_tokens} tokens computed"

@@ -1,11 +1,11 @@
-"""The settings of a judge's run, in a module that loads no graded tests."""
+"""The settings of a judge's run, in a module that does not load graded tests."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from mini_vllm.assembly.lineup import PHASE_NAMES
 
-MAX_MESSAGE_BYTES = 32 * 2**20  # between the command and a grading process, in one direction
+MAX_MESSAGE_BYTES = 32 * 2**20  # from the command to a grading process, in one direction
 
 
 @dataclass(frozen=True)

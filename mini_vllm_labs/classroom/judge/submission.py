@@ -36,14 +36,14 @@ class Submission:
 
 @dataclass(frozen=True)
 class HandedIn:
-    """A file, folder or archive that has not been read yet, and the learner's name in all tables."""
+    """A file, folder or archive that has not been read yet, with the learner's name in all tables."""
 
     name: str
     path: Path
 
 
 def name_submissions(paths: Iterable[Path]) -> list[HandedIn]:
-    """Name submissions after their files or folders; prefix equal names with their folders' names.
+    """Name submissions after their files or folders; prefix equal names with the names of their folders.
 
     Raises `SubmissionError` if two names are still equal.
     """
@@ -64,10 +64,10 @@ def read_submission(path: Path, name: str) -> Submission:
         starters, notes = one_per_phase(files_of(path))
         return Submission(name, starters, notes=list(map(printable, notes)))
     except TimeoutError:
-        raise  # it is not the file's fault
+        raise  # the file is not at fault
     except SubmissionError as error:
         return Submission(name, error=printable(str(error)))
-    except Exception as error:  # readers of archives raise various errors for broken ones
+    except Exception as error:  # archive readers raise various errors for damaged files
         return Submission(name, error=printable(f"{path.name} cannot be read: {error or type(error).__name__}"))
 
 
@@ -82,7 +82,7 @@ def files_of(path: Path) -> Iterator[Starter]:
 
 
 def files_of_folder(folder: Path) -> Iterator[Starter]:
-    """Yield the starters in a folder. Links are refused, not followed."""
+    """Yield the starters in a folder. Links are rejected instead of followed."""
     num_entries = 0
     for parent, folders, files in os.walk(folder, followlinks=False):
         folders[:] = sorted(set(folders) - IGNORED)

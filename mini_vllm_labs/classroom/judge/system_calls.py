@@ -14,7 +14,7 @@ NO_MORE_PROCESSES = ("fork", "vfork")
 NEW_NAMESPACES = ("unshare", "setns", "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "fsopen")
 KEYS = ("keyctl", "add_key", "request_key")
 OTHER_PROCESSES = ("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd", "pidfd_open")
-# Calls that take kernel memory or pages that no limit of a process counts.
+# Calls that use kernel memory or pages that no process limit counts.
 SHARED_MEMORY = ("memfd_create", "memfd_secret", "shmget", "shmat", "msgget", "semget", "mq_open")
 SOCKETS = ("socket", "socketpair")
 PINNED_PAGES = ("splice", "vmsplice", "tee", "sendfile", "io_setup", "mlock", "mlock2", "mlockall")
@@ -29,7 +29,7 @@ KERNEL = (
 DENIED: tuple[str, ...] = NEW_NAMESPACES + KEYS + OTHER_PROCESSES + SHARED_MEMORY
 DENIED += KERNEL + SOCKETS + PINNED_PAGES + KEPT_BY_THE_KERNEL
 CLONE_THREAD = 0x10000
-LOW_HALF = 0xFFFFFFFF  # the kernel ignores the other half of an int argument
+LOW_HALF = 0xFFFFFFFF  # the kernel ignores the upper half of an int argument
 
 
 class NoFilterError(ValueError):
@@ -45,15 +45,16 @@ def filter_programs() -> tuple[bytes, bytes]:
         import pyseccomp
     except (ImportError, RuntimeError, OSError) as error:
         raise NoFilterError(
-            f"system calls cannot be filtered: {error}; it needs libseccomp2 and pyseccomp, "
-            "which mini_vllm_labs/upkeep/install_jail.sh and the extra 'judge' install"
+            f"system calls cannot be filtered: {error}; install libseccomp2 and "
+            f"pyseccomp (mini_vllm_labs/upkeep/install_jail.sh "
+            "and the extra 'judge')"
         ) from None
     deny, masked = pyseccomp.ERRNO(errno.EPERM), pyseccomp.MASKED_EQ
     rules, no_processes = pyseccomp.SyscallFilter(pyseccomp.ALLOW), pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     for filter, names in ((rules, DENIED), (no_processes, NO_MORE_PROCESSES)):
         for name in names:
             number = pyseccomp.resolve_syscall(pyseccomp.system_arch(), name)
-            if number >= 0:  # otherwise this libseccomp or processor lacks the call
+            if number >= 0:  # otherwise this version of libseccomp or this processor lacks the call
                 filter.add_rule(deny, number)
     no_processes.add_rule(deny, "clone", pyseccomp.Arg(0, masked, CLONE_THREAD, 0))
     rules.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")  # libc then uses `clone`, whose flags a filter can read

@@ -1,4 +1,4 @@
-"""Finds the files that a worker needs: Python, its packages, and the shared libraries they link to."""
+"""Finds the files that a worker needs: Python, its packages, and the shared libraries that they use."""
 
 import os
 import re
@@ -13,12 +13,12 @@ from pathlib import Path
 
 from mini_vllm_labs.classroom.packages import top_level
 
-SYSTEM_LINKS = ("/bin", "/lib", "/lib32", "/lib64")  # into /usr, on most systems
+SYSTEM_LINKS = ("/bin", "/lib", "/lib32", "/lib64")  # points into /usr on most systems
 LINKER_CACHE = "/etc/ld.so.cache"
 LINKED = re.compile(r"(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
-# Binaries that Python (without `_tkinter`, which needs a screen), numpy and torch load.
+# Binaries that numpy, torch and Python load (without `_tkinter`, which needs a screen).
 BINARIES = ("lib-dynload/[!_]*.so", "lib-dynload/_[!t]*.so", "numpy/**/*.so", "torch/_C*.so", "torch/lib/*.so*")
-UNWINDER = "libgcc_s.so.1"  # glibc loads it when a thread exits
+UNWINDER = "libgcc_s.so.1"  # glibc loads this library when a thread exits
 
 
 @cache
@@ -62,7 +62,7 @@ def outer(paths: Iterable[str]) -> list[str]:
 
 
 def folders_above(path: str) -> list[str]:
-    """Return options that create the folders above a path, searchable by every user."""
+    """Return options that create the folders above a path, which every user can search."""
     options = []
     for folder in list(Path(path).parents)[-2::-1]:
         options += ["--perms", "0755", "--dir", str(folder)]

@@ -1,4 +1,4 @@
-"""The judge's side of a worker process: a sandbox worker in a jail that answers one question at a time."""
+"""The judge's side of a worker process: a jailed sandbox worker that answers one question at a time."""
 
 import itertools
 import os
@@ -70,15 +70,15 @@ def loadable(content: bytes) -> bytes:
 
 
 class StarterRaisedError(Exception):
-    """The learner's code raised an exception; the text explains it to the author."""
+    """The learner's code raised an exception, which the text explains to its author."""
 
 
 class JailedWorker:
-    """A worker that loads starters of a submission and answers questions, each before its deadline.
+    """A worker that loads starters of a submission and answers each question before a deadline.
 
     No deadline is later than `until` (on `time.monotonic`).
 
-    In a jail, when its first process exits, every process that it started is killed.
+    In a jail, when its first process exits, all processes that it started are killed.
     """
 
     def __init__(self, submission: SubmissionDir, jail: Jail, phase: int, *, with_torch: bool = False) -> None:
@@ -100,16 +100,17 @@ class JailedWorker:
         self.close()
 
     def load(self, phase: int) -> None:
-        """Import the file of a phase. Raises like `ask`."""
+        """Import the file of a phase. Raises the same errors as `ask`."""
         self.ask({"load": phase, "folder": lab_folder(phase)})
 
     def start_afresh(self) -> bool:
-        """Replace the process by a fresh one without loaded files; return whether that worked.
+        """Replace the process with a fresh one without loaded files; return whether that worked.
 
-        A file could answer for its successor. In a jail, therefore, the last process must be a different one.
+        A file could answer in place of its successor. In a jail, therefore, the process must be a different one from
+        the last.
         """
         self.set_deadline(FRESH_SECONDS)
-        word = secrets.token_hex(8)  # rules out an answer that the old process left in the pipe
+        word = secrets.token_hex(8)  # excludes an answer that the old process left in the pipe
         *_, old = family(self.process.pid)
         with suppress(ChannelError, StarterRaisedError):
             if self.ask({"fresh": True}) is True and self.ask({"echo": word}) == word:
@@ -126,7 +127,7 @@ class JailedWorker:
         return self.receive()
 
     def receive(self) -> Json:
-        """Return the next answer. Raises like `ask`."""
+        """Return the next answer. Raises the same errors as `ask`."""
         answer = self.process.receive()
         if isinstance(answer.get("error"), str):
             raise StarterRaisedError(printable(answer["error"]))
@@ -143,14 +144,14 @@ class JailedWorker:
         self._cpu_at_start = cpu_seconds(self.process.pid)
 
     def close(self) -> None:
-        """Kill the worker, and note in `cpu_seconds` what it has used since its last deadline was set."""
+        """Kill the worker, and record in `cpu_seconds` how much it has used since its last deadline was set."""
         self.cpu_seconds = max(self.cpu_seconds, cpu_seconds(self.process.pid) - self._cpu_at_start)
         self._watch.stop()
         self.process.close()
 
 
 class Workers:
-    """The workers of one submission: each situation gets a fresh process, but Python starts once for each phase."""
+    """The workers of one submission: each situation gets a fresh process, but Python starts once per phase."""
 
     def __init__(self, submission: SubmissionDir, jail: Jail) -> None:
         self._submission = submission
@@ -167,7 +168,7 @@ class Workers:
 
     @property
     def last_cpu_seconds(self) -> float:
-        """The CPU seconds that the last worker used after its last deadline was set, if it was closed."""
+        """The CPU seconds that the last worker used after its last deadline was set, if that worker was closed."""
         return 0.0 if self._kept is None else self._kept.cpu_seconds
 
     def fresh(self, phase: int, *, with_torch: bool = False, until: float) -> JailedWorker:

@@ -40,7 +40,7 @@ def write(folder: Path) -> Path:
 
 
 def compose(template: str) -> str:
-    """Replace the marks of a template, and `{lines}` by the number of lines."""
+    """Replace the marks of a template, and `{lines}` with the number of lines."""
     text = MARK.sub(lambda mark: definitions(CHECKOUT / mark[1], (mark[2] or "").split()), template)
     for name, new_name in RENAMED.items():
         text = re.sub(rf"\b{name}\b", new_name, text)

@@ -18,7 +18,7 @@ MAX_IN_A_FILE = 5
 
 
 def secret_lines(checkout: Path) -> set[str]:
-    """Return the long lines of solutions, mutants and alternatives that neither starters nor seams contain."""
+    """Return the long lines of solutions, mutants and alternatives that occur neither in starters nor in seams."""
     public = set[str]()
     for path in (*checkout.glob("labs/*/starter*.*"), *(checkout / "mini_vllm" / name for name in SEAMS)):
         public |= set(long_lines(path.read_text(encoding="utf-8")))
@@ -30,9 +30,9 @@ def secret_lines(checkout: Path) -> set[str]:
 
 
 def leaks(edition: Mapping[str, bytes], secret: Iterable[str]) -> list[str]:
-    """Return the files with more than two secret lines in a row, or more than five in all.
+    """Return the files with more than two secret lines in a row, or more than five in total.
 
-    One or two are coincidence, because the engine and the tests use the same names.
+    One or two can be a coincidence, because the engine and the tests use the same names.
     """
     secret, found = set(secret), []
     for path, content in edition.items():
@@ -46,7 +46,7 @@ def leaks(edition: Mapping[str, bytes], secret: Iterable[str]) -> list[str]:
 
 
 def long_lines(text: str) -> Iterator[str]:
-    """Yield the lines that are long enough to be distinctive, without indentation, comment and diff marks."""
+    """Yield the lines that are long enough to be distinctive, without indentation, comments and diff marks."""
     for line in text.splitlines():
         normal = " ".join(line.lstrip("+-# \t").split())
         if len(normal) >= MIN_SECRET_CHARACTERS:
@@ -67,7 +67,10 @@ CACHES = ("__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache", "
 
 
 def compose(checkout: Path = CHECKOUT) -> dict[str, bytes]:
-    """Return the student edition, path to content. Raises `ReleaseError` if it would contain a solution."""
+    """Return the student edition as a mapping from path to content.
+
+    Raises `ReleaseError` if it would contain a solution.
+    """
     if not (checkout / "solutions").is_dir():
         raise ReleaseError("this checkout has no solutions/: it is a student edition already")
     require_untouched_starters(checkout)
@@ -81,7 +84,7 @@ def compose(checkout: Path = CHECKOUT) -> dict[str, bytes]:
     for template in sorted(path for path in templates.rglob("*") if path.is_file()):
         edition[template.relative_to(templates).as_posix()] = template.read_bytes()
     if found := leaks(edition, secret_lines(checkout)):
-        raise ReleaseError(f"nothing was written: code of a solution is in {', '.join(found)}")
+        raise ReleaseError(f"nothing was written, because {', '.join(found)} has code of a solution")
     return edition
 
 
@@ -91,7 +94,7 @@ def is_shared(path: str) -> bool:
 
 
 def write(edition: Mapping[str, bytes], folder: Path) -> None:
-    """Write the edition into a folder that is new or empty. Raises `ReleaseError` if it is neither."""
+    """Write the edition into a new or empty folder. Raises `ReleaseError` if the folder is neither."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ReleaseError(f"{folder} exists and is not empty: nothing was written; name a new or an empty folder")
     if folder.resolve().is_relative_to(CHECKOUT):
@@ -132,7 +135,7 @@ def require_tracked_code(checkout: Path = CHECKOUT) -> None:
 
 
 def files_of(checkout: Path) -> list[str]:
-    """Return tracked files and new ones that are not ignored; without git, all files except caches."""
+    """Return tracked files and new ones that are not ignored; without git, return all files except caches."""
     paths = _git(checkout, "-co")
     if paths is None:
         paths = [path.relative_to(checkout).as_posix() for path in checkout.rglob("*")]

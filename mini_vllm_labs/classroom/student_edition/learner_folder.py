@@ -1,7 +1,7 @@
-"""Arranges the student edition as `mini-vllm start` writes it: few visible entries, among them a README to begin with.
+"""Arranges the student edition as `mini-vllm start` writes it: few visible entries, including a README to start with.
 
-pip has installed the course for whoever has such a folder. What installs it elsewhere, such as for the workflow that
-grades every push, is in `.setup/`.
+pip has installed the course for everybody who has such a folder. The files that install it elsewhere, such as for the
+workflow that grades every push, are in `.setup/`.
 """
 
 import re
@@ -13,13 +13,13 @@ IN_A_REPOSITORY = re.compile(r"<!-- in a repository -->\n.*?<!-- end -->\n", re.
 
 
 def arranged(edition: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the learner's folder, path to content, from the edition's files."""
+    """Return the learner's folder as a mapping from path to content, made from the edition's files."""
     kept = {path: content for path, content in edition.items() if path not in LEFT_OUT}
     return {MOVED.get(path, path): adapted(path, content) for path, content in kept.items()}
 
 
 def adapted(path: str, content: bytes) -> bytes:
-    """Return a text without what is for a repository, and with the new places of files."""
+    """Return a text without the parts for a repository, and with the new locations of files."""
     if not path.endswith((".md", ".yml")):
         return content
     text = IN_A_REPOSITORY.sub("", content.decode())

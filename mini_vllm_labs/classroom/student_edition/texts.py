@@ -1,4 +1,4 @@
-"""Adapts texts for the student edition, which must not mention folders that it lacks."""
+"""Adapts texts for the student edition, which must not mention folders that it does not contain."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from typing import Any
 
 EDITS_FILE = Path(__file__).with_name("edits.toml")
 EDITS: Mapping[str, Sequence[tuple[str, str]]] = tomllib.loads(EDITS_FILE.read_text(encoding="utf-8"))
-# Marks of paragraphs of handouts to remove. Checks of their numbers are also removed: they need the solutions.
+# Marks of the handout paragraphs to remove. Checks of their numbers are also removed: they need the solutions.
 WITH_SOLUTIONS_TAG = "with-solutions"
 LAUNCH_LINKS = re.compile(r'(<!-- launch links -->\\n",\n).*?( *"<!-- end of launch links -->)', re.DOTALL)
 ADDRESS = re.compile(r'REPOSITORY = \\"[^"\\]*\\"')
@@ -40,7 +40,7 @@ def adapted(path: str, content: bytes) -> bytes:
     if path.endswith(".md"):
         text = WITH_SOLUTIONS.sub("", text)
         if "<!-- with solutions -->" in text or "<!-- end -->" in text:
-            raise ReleaseError(f"{path} has a '<!-- with solutions -->' without '<!-- end -->', or the reverse")
+            raise ReleaseError(f"{path} has '<!-- with solutions -->' without '<!-- end -->', or the reverse")
         text = CHECKS_IN_LINES.sub("", LINES_OF_CHECKS.sub("", text))
         text = re.sub(r"(?:solutions/)?(phase\d+_[a-z_]+)\.py", r"labs/\1/starter.py", text)
     return text.encode() if text else content

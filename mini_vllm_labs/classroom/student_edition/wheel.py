@@ -17,13 +17,13 @@ from mini_vllm_labs.classroom.student_edition.texts import ReleaseError
 
 KERNEL = "mini_vllm_labs/notebook/kernel/"
 SETTINGS = Path(__file__).with_name("wheel.toml")
-TESTED = Path(__file__).with_name("tested.txt")  # what every platform needs, directly or indirectly
+TESTED = Path(__file__).with_name("tested.txt")  # packages that every platform needs, directly or indirectly
 GRADES = ("pytest", "pytest-timeout")  # the part of the extra `test` that `mini-vllm grade` and `pytest labs` need
 BUILD = "import sys; from setuptools.build_meta import build_wheel; print(build_wheel(sys.argv[1]))"
 
 
 def build(edition: Mapping[str, bytes], folder: Path) -> Path:
-    """Build the wheel into a folder, created if missing, and return its path. Needs no network.
+    """Build the wheel into a folder, which is created if missing, and return its path. This needs no network.
 
     Raises `ReleaseError` with setuptools' last output if the build fails.
     """
@@ -36,7 +36,7 @@ def build(edition: Mapping[str, bytes], folder: Path) -> Path:
         command = [sys.executable, "-c", BUILD, str(folder.resolve())]
         done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ReleaseError(f"setuptools built no wheel: {done.stderr.strip()[-500:]}")
+        raise ReleaseError(f"setuptools did not build a wheel: {done.stderr.strip()[-500:]}")
     return folder / done.stdout.split()[-1]
 
 
@@ -47,7 +47,7 @@ def lay_out(edition: Mapping[str, bytes], tree: Path) -> None:
     shutil.copy(CHECKOUT / COURSE / "__init__.py", package)
     with ZipFile(package / "edition.zip", "w", ZIP_DEFLATED) as archive:
         for path in sorted(folder):
-            archive.writestr(ZipInfo(path), folder[path], ZIP_DEFLATED)  # always with the same date
+            archive.writestr(ZipInfo(path), folder[path], ZIP_DEFLATED)  # the date is always the same
     for path in (path for path in folder if path.startswith("mini_vllm/")):
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).write_bytes(folder[path])
@@ -67,7 +67,7 @@ def lay_out(edition: Mapping[str, bytes], tree: Path) -> None:
 
 
 def needed_by_learners(project: Mapping[str, Any]) -> list[str]:
-    """Return the requirements of the wheel: those of the project, and of its tests what grading needs."""
+    """Return the wheel's requirements: those of the project, and those of its tests that grading needs."""
     graded_with = tuple(f"{name}>" for name in GRADES)
     tools = (need for need in project["optional-dependencies"]["test"] if need.startswith(graded_with))
     return [*tools, *project["dependencies"]]

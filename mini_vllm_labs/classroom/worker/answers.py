@@ -71,7 +71,7 @@ class Describer:
             return self(sorted(value), depth)
         if isinstance(value, float):
             return value if isfinite(value) else str(value)
-        if hasattr(value, "tolist"):  # numbers and arrays of numpy
+        if hasattr(value, "tolist"):  # numbers and arrays from numpy
             return self(value.tolist(), depth + 1)
         if isinstance(value, Iterable):
             items = list(islice(value, MAX_ITEMS + 1))
@@ -92,14 +92,17 @@ def raised(error: BaseException) -> Json:
 
 
 def checked(value: Json, depth: int = 0) -> Json:
-    """Make the texts in a worker's JSON printable. Raises `AnswerError` if a value is too deep, long or large."""
+    """Make the texts in a worker's JSON printable.
+
+    Raises `AnswerError` if a value is nested too deep, too long or too large.
+    """
     if depth > MAX_DEPTH:
         raise AnswerError(f"a value is nested more than {MAX_DEPTH} deep")
     if isinstance(value, int) and not -MAX_INTEGER < value < MAX_INTEGER:
         raise AnswerError("a number is out of range")
     if isinstance(value, str):
         if len(value) > MAX_TEXT:
-            raise AnswerError(f"a text of {len(value):,} characters; at most {MAX_TEXT:,} are read")
+            raise AnswerError(f"a text has {len(value):,} characters, but at most {MAX_TEXT:,} are read")
         return printable(value)
     if isinstance(value, list):
         is_plain = depth < MAX_DEPTH and set(map(type, value)) == {int}

@@ -18,10 +18,10 @@ from mini_vllm_labs.runs.sandbox.errors import UnusableAnswerError
 def rejection_sample(
     files: Mapping[int, Any], cases: list[tuple[Sequence[int], list[Any], list[Any], list[float], int, int]]
 ) -> list[Json]:
-    """Count how often each case returns each list of tokens, over an even grid of draws for the last token.
+    """Count how often each case returns each list of tokens, over an even grid of numbers for the last token.
 
     A grid is needed because tokens may divide the interval from 0 to 1 in any order. Only the row of the last token
-    receives the grid's draws. The smallest and the largest draw may return any token that the grid returns.
+    receives the grid's numbers. The smallest and the largest number may return any token that the grid returns.
     """
     import torch
 
@@ -36,7 +36,7 @@ def rejection_sample(
             draws = [(keep, choice if row == last_row else 0.5) for row, keep in enumerate(keeps)]
             tokens = list(on_a_device(files[7].rejection_sample, drafts, *tensors, draws))
             if any(isinstance(token, torch.Tensor) for token in tokens):
-                raise UnusableAnswerError("Your code returned tensors, but token ids are plain numbers.")
+                raise UnusableAnswerError("Your code returned tensors, but token ids must be plain numbers.")
             found = tuple(map(operator.index, tokens))
             if 0 < choice < 1 - 2**-53:
                 counts[found] += 1
@@ -50,7 +50,8 @@ def rejection_sample(
 
 def table(files: Mapping[int, Any], phase: int, cases: list[tuple[str, Sequence[Any]]]) -> list[Json]:
     """Return the observations of each case, (play, its arguments), as in the graded tests of a phase."""
-    # Imported here, because phase 9's plays load numpy, a third of a worker's start, and few workers need it.
+    # Imported here, because phase 9's plays load numpy, which few workers need and which takes a third of a worker's
+    # start.
     plays = importlib.import_module(f"mini_vllm_labs.grading.plays.phase{phase}_plays")
     return [described(getattr(plays, play)(files[phase], *given)) for play, given in cases]
 
@@ -63,7 +64,7 @@ def play_together(files: Mapping[int, Any], *arguments: Any) -> list[Json]:
 
 
 def described(played: Json | Iterator[str | dict[str, Json]]) -> Json:
-    """Return the observations of a play; those of a play with several calls by the number of the call."""
+    """Return the observations of a play; a play with several calls has them by the number of the call."""
     if not isinstance(played, Iterator):
         return played
     steps = filter(lambda step: isinstance(step, dict), played)

@@ -1,7 +1,7 @@
-"""The worker's program: load the learner's files and answer the judge's questions.
+"""The worker's program, which loads the learner's files and answers the judge's questions.
 
 Everything here runs in the same process as the learner's code, which may change it, so the judge does not trust it.
-A worker only sends answers, and the judge compares them with its own. The worker does not know the right answers,
+A worker only sends answers, which the judge compares with its own. The worker does not know the right answers,
 except that a call should cost little and leave nothing behind (`grading/plays/work.py`).
 """
 
@@ -25,20 +25,20 @@ from mini_vllm_labs.runs.sandbox.explain import explain
 from mini_vllm_labs.runs.sandbox.limits import Limits, limit_resources
 from mini_vllm_labs.runs.sandbox.source_text import newer_syntax
 
-MEMORY_BYTES = 1536 * 2**20  # in addition to the memory already mapped for Python, its libraries and torch
+MEMORY_BYTES = 1536 * 2**20  # on top of the memory that Python, its libraries and torch have already mapped
 LIMITS = Limits(2 * 2**30, stack_bytes=2**23, file_bytes=2**20, num_open_files=64, cpu_seconds=300, num_signals=64)
 MAX_PROCESSES = 32
-CAN_FORK = sys.platform == "linux"  # on macOS, system libraries that torch uses do not survive a fork
-FRESH = 75  # exit status of a process that a fresh one replaces
+CAN_FORK = sys.platform == "linux"  # on macOS, torch uses system libraries that do not survive a fork
+FRESH = 75  # exit status of a process that must be replaced with a fresh one
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 
 
 def main() -> None:
     """Answer the judge's questions on stdin and stdout, in a fresh process whenever the judge requests one.
 
-    The first process loads shared modules but no learner's code; it forks the others and waits for them, one at a time.
-    `sys.argv` holds the module to import (may be empty), the filter against new processes in hexadecimal, and the uid
-    to use in a jail (0 without a jail).
+    The first process loads shared modules but no learner's code; it forks the others one at a time, and waits for each.
+    `sys.argv` contains the module to import (may be empty), the filter against new processes in hexadecimal, and the
+    uid to use in a jail (0 without a jail).
     """
     channel, (module, no_processes, user) = take_stdio(), sys.argv[1:]
     sys.modules["solutions"] = None  # type: ignore[assignment]  # only against accidents; the jail is the barrier
@@ -55,7 +55,7 @@ def main() -> None:
 
 def confine(user: int, no_processes: bytes) -> None:
     """Permanently give up the rights and resources that no starter needs."""
-    # Only in a jail is the uid, and so the process count, exclusive to this worker.
+    # Only in a jail does the worker have a uid, and so a process count, to itself.
     limit_resources(replace(LIMITS, num_processes=MAX_PROCESSES) if user else LIMITS)
     give_up_root(user)
     if no_processes:
@@ -63,20 +63,20 @@ def confine(user: int, no_processes: bytes) -> None:
 
 
 def install_filter(program: bytes) -> None:
-    """Install a BPF program that filters system calls. Raises `OSError` if the system refuses it."""
+    """Install a BPF program that filters system calls. Raises `OSError` if the system rejects it."""
 
     class Program(ctypes.Structure):
         _fields_ = (("num_instructions", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(Program(len(program) // 8, program)), 0, 0):
-        raise OSError(ctypes.get_errno(), "the filter of system calls is refused")
+        raise OSError(ctypes.get_errno(), "the filter of system calls cannot be installed")
 
 
 def answer_all(channel: Channel, *, stays: bool) -> NoReturn:
     """Answer questions until the judge requests a fresh process or closes the channel.
 
-    With `stays` this process continues on such a request, because loading torch again takes too long.
+    With `stays` this process continues after such a request, because loading torch again takes too long.
     """
     files: dict[int, Any] = {}
     try:
@@ -97,7 +97,7 @@ def send(channel: Channel, message: Message) -> None:
 
 
 def end_like(status: int) -> None:
-    """End with the status of a child, unless a fresh process replaces it."""
+    """Exit with the status of a child, unless a fresh process replaces it."""
     if os.WIFSIGNALED(status):
         os.kill(os.getpid(), os.WTERMSIG(status))
     if (code := os.waitstatus_to_exitcode(status)) != FRESH:
@@ -107,7 +107,7 @@ def end_like(status: int) -> None:
 def answer(files: dict[int, Any], message: Message, channel: Channel | None = None) -> Message:
     """Load a file or answer a question; return the answer, or an explanation of the exception.
 
-    The calls of a script follow on the channel, each after the answer to the one before it.
+    The calls of a script follow on the channel, each after the answer to the previous one.
     An echo returns the message itself, to show that the process responds and has no other output.
     """
     try:

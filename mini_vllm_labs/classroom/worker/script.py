@@ -13,7 +13,7 @@ from mini_vllm_labs.classroom.worker.answers import BY_CONTRACT, Describer, Json
 from mini_vllm_labs.classroom.worker.device import device_tensors, on_a_device
 from mini_vllm_labs.classroom.worker.leeway import tokens_drawn
 
-Call = tuple[str, bytes]  # the name and the arguments
+Call = tuple[str, bytes]  # the method's name and its arguments
 CALLED_BY: Mapping[str, Callable[..., Any]] = {
     "paged_attention": on_a_device,
     "write_kv": on_a_device,
@@ -22,7 +22,7 @@ CALLED_BY: Mapping[str, Callable[..., Any]] = {
 
 
 class ScriptReplay:
-    """Makes the calls of a script, and keeps the requests and batches that several calls share."""
+    """Makes the calls of a script, and stores the requests and batches that several calls share."""
 
     def __init__(self, file: Any) -> None:
         self.file = file
@@ -36,7 +36,7 @@ class ScriptReplay:
         function = getattr(self.file, name)
         found = CALLED_BY[name](function, *positional, **named) if name in CALLED_BY else function(*positional, **named)
         observed = [*positional, *named.values()]
-        if name == "paged_attention":  # it may change the query, but not the caches
+        if name == "paged_attention":  # the call may change the query but not the caches
             observed = [float(cache.sum()) for cache in positional[1:3]]
         return {
             "returns": "an iterator" if isinstance(found, Iterator) else self.describe(found),
@@ -44,7 +44,7 @@ class ScriptReplay:
         }
 
     def number_of(self, request: Request) -> int:
-        """Return the number of a request of the script, -1 for any other."""
+        """Return the number of a request in the script, or -1 for any other request."""
         return next((number for number, one in self.requests.items() if one is request), -1)
 
 
@@ -77,7 +77,7 @@ class ArgumentReader(pickle.Unpickler):
 def replay(
     files: Mapping[int, Any], phase: int, calls: Iterable[Call], send: Callable[[Json], None] = lambda answer: None
 ) -> list[Json]:
-    """Make all calls, and send each answer before the next call is read. An exception is also an answer."""
+    """Make all calls, sending each answer before the next call is read. An exception is also an answer."""
     played, answers = ScriptReplay(files[phase]), list[Json]()
     for name, arguments in calls:
         try:

@@ -14,5 +14,5 @@ def printable(text: str, limit: int = MAX_TEXT) -> str:
 
 
 def one_line(text: str, limit: int = 200) -> str:
-    """Return a printable text without line breaks."""
+    """Return printable text without line breaks."""
     return printable(text.replace("\n", "?"), limit)

@@ -50,7 +50,7 @@ def bench_busy(
     """
     team = lineup_to_run(lineup, make_console(stderr=as_json))
     if team.runner == "absent":
-        raise ValueError(f"lineup {team}: busy needs phase 6, which runs the real model")
+        raise ValueError(f"lineup {team}: bench busy needs phase 6, which runs the real model")
     chosen = models.split(",")
     if unknown := [name for name in chosen if name not in NUM_TOKENS]:
         raise ValueError(f"--models {unknown[0]}: choose from {', '.join(NUM_TOKENS)}")
@@ -79,7 +79,7 @@ def bench_busy(
 
 
 def summary(cases: Sequence[Case]) -> Table:
-    """Return one row per case: tokens/s of each side, and the default over the best fixed choice."""
+    """Return one row per case: tokens/s of each side, and the ratio of the default to the best fixed choice."""
     names = list(cases[0].sides) if cases else []
     table = Table("Tokens/s", *names, f"{DEFAULT} / best of {len(FIXED)}", box=None)
     for case in cases:

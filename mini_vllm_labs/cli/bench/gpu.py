@@ -21,18 +21,18 @@ def bench_gpu(
     """Go through a checklist on a GPU.
 
     Six parts of at most eight minutes each: equal, graphs, bandwidth, workload, in-flight, peer. The table at the end
-    has all parts done so far.
+    contains all parts done so far.
     """
     from mini_vllm_labs.bench.gpu import LIMIT_SECONDS, PARTS, chosen_parts, rows, run_part
 
     console = make_console()
     team, chosen = lineup_to_run(lineup, console, reference="solution:1-8"), chosen_parts(parts or [], out)
     if team.runner == "absent":
-        raise ValueError(f"lineup {team}: a GPU needs phase 6")
+        raise ValueError(f"lineup {team}: bench gpu needs phase 6, which runs the real model")
     import torch
 
     if not torch.cuda.is_available():
-        raise ValueError("bench gpu needs an NVIDIA GPU, and torch finds none on this machine")
+        raise ValueError("bench gpu needs an NVIDIA GPU, but torch finds none on this machine")
     console.print(whose_code(team), markup=False)
     console.print(f"{len(chosen)} parts of at most {LIMIT_SECONDS // 60} minutes each.", style=FAINT)
     for name in chosen:

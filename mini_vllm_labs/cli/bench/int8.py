@@ -1,4 +1,4 @@
-"""`mini-vllm bench int8`: what weights in int8 bring, and what they cost."""
+"""`mini-vllm bench int8`: the benefits and costs of weights in int8."""
 
 import tempfile
 from collections.abc import Iterator
@@ -37,12 +37,12 @@ def bench_int8(
 ) -> None:
     """Decode with weights in int8 and in float32, on one thread, and compare memory and texts.
 
-    Rates are tokens per second of CPU. Both models then read stories that the embedded model wrote in float32, and
+    Rates are tokens per CPU second. Both models then read stories that the embedded model wrote in float32, and
     choose a token after each.
     """
     team = lineup_to_run(lineup, make_console(stderr=as_json))
     if team.runner == "absent":
-        raise ValueError(f"lineup {team}: int8 needs phase 6, which runs the real model")
+        raise ValueError(f"lineup {team}: bench int8 needs phase 6, which runs the real model")
     batch_sizes = [int(size) for size in numbers("--batch", batch, 1, is_whole=True)]
     chosen, facts, closing = chosen_peers(peers, PEERS), dict[str, Any](), list[str | Table]()
 
@@ -72,7 +72,7 @@ def bench_int8(
 
 
 def memory_table(weights: dict[str, int], resident: dict[str, int]) -> Table:
-    """Return one row for each side: MiB of its weights, of the whole process, and the share of float32's weights."""
+    """Return one row per side: MiB of its weights, of the whole process, and the share of float32's weights."""
     table = Table("Memory", "weights", "of float32's", "whole process", box=None)
     whole = next(iter(weights.values()))
     for name, size in resident.items():

@@ -1,4 +1,4 @@
-"""`mini-vllm bench`: its commands."""
+"""`mini-vllm bench` and its commands."""
 
 from mini_vllm_labs.pictures.terminal.lazy_commands import lazy_app
 

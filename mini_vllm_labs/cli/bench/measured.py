@@ -1,4 +1,4 @@
-"""Runs a benchmark: announces its length, shows each case once it is ready, then the machine's load."""
+"""Runs a benchmark: announces its length, shows each case as soon as it is ready, then the machine's load."""
 
 import json
 import os
@@ -32,7 +32,7 @@ ModelsThreads = Annotated[
 
 @contextmanager
 def measuring(text: str, seconds: float) -> Iterator[ProgressReport]:
-    """Print on stderr how long the block takes on two quiet cores, then show its progress like `reported`."""
+    """Print on stderr how long the block takes on two idle cores, then show its progress like `reported`."""
     amount = f"{10 * round(seconds / 10) or 10} seconds" if seconds < 90 else f"{round(seconds / 60)} minutes"
     console = make_console(stderr=True)
     console.print(f"About {amount} on two quiet cores. Each result is shown once it is ready.", style=FAINT)
@@ -52,8 +52,8 @@ def run_cases(
 ) -> None:
     """Measure the cases one after another; print JSON, or bars for each case and then the `closing` texts.
 
-    `facts` go into the JSON object. `cases` may add to both. With --json the bars go to stderr.
-    If a required peer fails, its last output ends the benchmark.
+    `facts` become part of the JSON object. `cases` may add to both. With --json the bars go to stderr.
+    If a required peer fails, the benchmark ends with that peer's last output.
     """
     console, found, before = make_console(stderr=as_json), [], load()
     if lineup is not None:
@@ -77,17 +77,17 @@ def run_cases(
 
 
 def load() -> float | None:
-    """Return how many processes wanted a CPU in the last minute, on average; None where the system does not say."""
+    """Return how many processes wanted a CPU in the last minute, on average; None if the system cannot say."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 def load_line(before: float | None) -> str:
-    """Return the load of the machine before a benchmark and now: other programs slow the sides, rarely all alike."""
+    """Return the machine's load before a benchmark and now, because other programs rarely slow all sides equally."""
     return f"Load of the machine: {before} before, {load()} at the end; CPUs: {os.cpu_count()}."
 
 
 def show_case(console: Console, case: Case) -> None:
-    """Print a bar for each side: median, range, and ratio to the base; then print other figures and notes."""
+    """Print a bar for each side with median, range and ratio to the base; then other figures and notes."""
     console.print(f"\n{case.heading}", style=STRONG, markup=False)
     scale = max((side.median for side in case.sides.values()), default=0.0) or 1.0
     for name, side in case.sides.items():

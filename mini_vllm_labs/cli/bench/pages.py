@@ -21,7 +21,7 @@ def bench_pages(
 ) -> None:
     """Measure the delay from a slider or a knob to its picture.
 
-    A headless Chromium draws them. Final pictures follow once a knob rests. Bytes are the code, style and state
+    A headless Chromium draws them. Final pictures follow when a knob stops moving. Bytes are the code, style and state
     of a widget, and what a browser loads for the live page.
     """
     from mini_vllm_labs.bench.pages import measure_pages

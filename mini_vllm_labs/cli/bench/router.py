@@ -1,4 +1,4 @@
-"""`mini-vllm bench router`: three routers on the same requests in simulated time."""
+"""`mini-vllm bench router` compares three routers on the same requests in simulated time."""
 
 from collections.abc import Callable, Iterator
 from typing import Annotated
@@ -27,7 +27,7 @@ WHY = (
     "one text, over all replicas: each computes the same prefix. Time is simulated: a run with the same seed gives the "
     "same figures."
 )
-LOAD = 2.1  # times the rate that the replicas sustain without cache hits, so caches have to help
+LOAD = 2.1  # this multiple of the rate that the replicas sustain without cache hits, so caches have to help
 
 
 @friendly

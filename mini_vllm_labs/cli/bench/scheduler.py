@@ -1,4 +1,4 @@
-"""`mini-vllm bench scheduler`: the CPU time of scheduling, with `--peer vllm` next to vLLM's own."""
+"""`mini-vllm bench scheduler`: the CPU time of scheduling, and with `--peer vllm` also that of vLLM's scheduler."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -35,7 +35,7 @@ def bench_scheduler(
 ) -> None:
     """Measure the CPU time of scheduling, per request.
 
-    It covers schedule() and update_from_output().
+    The time covers schedule() and update_from_output().
     """
     team = replace(lineup_to_run(lineup, make_console(stderr=as_json)), runner="absent")
     num_rounds, num_admissions = (2, 100) if quick else (NUM_ROUNDS, NUM_ADMISSIONS)
@@ -53,7 +53,7 @@ def bench_scheduler(
         if (reason := peer_process.why_missing(peer_process.VLLM, peer_version)) is not None:
             raise ValueError(reason)
         if peer_version != RELEASES[0] and team.year == "absent":
-            team = replace(team, year="solution" if solutions_exist() else "starter")  # its rules are phase 14
+            team = replace(team, year="solution" if solutions_exist() else "starter")  # phase 14 implements its rules
         if team.kv_cache == "absent":
             raise ValueError(f"lineup {team}: --peer vllm needs phase 2, because vLLM's memory also comes in blocks")
         why = (

@@ -131,12 +131,12 @@ def bench_serve(
 ) -> None:
     """Send requests at their planned times, without waiting for answers.
 
-    Prints what vLLM's `bench serve` prints.
+    Prints the same figures as vLLM's `bench serve`.
 
-    Without --base-url, start our server and its peers one after another. Find the highest request rate of each within
-    a bound on the time to the first token, and measure the cost of HTTP on top of LLM.generate.
+    Without --base-url, start our server and its peers one after another. Find the highest request rate of each that
+    keeps the time to the first token within a bound, and measure the cost of HTTP on top of LLM.generate.
     """
-    # Imported here, for a quick `--help`.
+    # Imported here to keep `--help` quick.
     from mini_vllm_labs.bench.serve.comparison import ServingPlan, load_cases, server_cases
     from mini_vllm_labs.bench.serve.http_cost import NUM_STREAMS
     from mini_vllm_labs.bench.serve.load import Search
@@ -148,7 +148,7 @@ def bench_serve(
     search = Search(searched.max_p99_ttft / 1e3, searched.probes, searched.probe_seconds)
     if quick:
         load, search, rounds = replace(load, **QUICK_LOAD), Search(**QUICK_SEARCH), min(rounds, 1)
-    load.requests(0)  # refuses illegal values before anything starts
+    load.requests(0)  # rejects illegal values before anything starts
     base_url, model = where.base_url, where.model
     wanted = search if (base_url is None if searched.find_rate is None else searched.find_rate) else None
     facts: dict[str, Any] = {"model": model}
@@ -177,7 +177,7 @@ def bench_serve(
 
 def bench_hostile(where: EndpointOptions, lineup: str | None, threads: int | None, *, as_json: bool) -> None:
     """Run `--hostile` against an endpoint or against our own server."""
-    # Imported here, for a quick `--help`.
+    # Imported here to keep `--help` quick.
     from mini_vllm_labs.bench.serve.hostile import MAX_GAP_MS, hostile_case
 
     team = None if where.base_url else lineup_to_run(lineup, make_console(stderr=as_json), WHOLE_REFERENCE)
@@ -220,7 +220,7 @@ def closing_of(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def expected_seconds(load: "ServeLoad", search: "Search | None", num_servers: int, num_rounds: int) -> float:
-    """Return roughly how long the embedded model takes; a larger one cannot answer a probe in that time."""
+    """Return roughly how long this takes with the embedded model; a larger model cannot answer a probe in that time."""
     sending = 5.0 if load.request_rate == math.inf else load.num_requests / load.request_rate
     probing = search.num_probes * search.probe_seconds if search is not None else 0.0
     return num_servers * (10 + sending + probing) + (20 * (num_rounds + 1) if num_rounds else 0)

@@ -1,4 +1,4 @@
-"""`mini-vllm bench throughput`: whole workloads, next to the backends a user would run instead."""
+"""`mini-vllm bench throughput`: whole workloads, compared with the backends that a user would run instead."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -48,17 +48,18 @@ def bench_throughput(
     """Serve chats and documents on mini-vLLM and its peers.
 
     Many short chats and a few long documents arrive at once, then as a stream. One round of questions about one
-    document follows, then batches of equal lengths: the best case for transformers' `generate`. A table at the end says
-    where we are slower.
+    document follows, then batches of equal lengths, which are the best case for transformers' `generate`. A table at
+    the end shows where we are slower.
 
-    Each backend has its own process and the same requests, threads and KV cache size; rounds are taken in turns.
+    Each backend has its own process, and all have the same requests, threads and KV cache size; rounds are taken in
+    turns.
     """
     names = (OURS, *chosen_peers(peers, BACKENDS[1:]))
     temperatures = numbers("--temperature", temperature, 0, is_whole=False)
     batch_sizes = [int(size) for size in numbers("--batch", batch, 1, is_whole=True)]
     team = lineup_to_run(lineup, make_console(stderr=as_json))
     if team.runner == "absent":
-        raise ValueError(f"lineup {team}: throughput needs phase 6, which runs the real model")
+        raise ValueError(f"lineup {team}: bench throughput needs phase 6, which runs the real model")
     facts: dict[str, Any] = {"model": model}
     closing: list[str | Table] = []
 
@@ -98,7 +99,7 @@ def bench_throughput(
 
 
 def numbers(option: str, text: str, minimum: int, *, is_whole: bool) -> list[float]:
-    """Return the distinct numbers of an option; empty for 'none'. Raises `ValueError`."""
+    """Return the distinct numbers of an option, or an empty tuple for 'none'. Raises `ValueError`."""
     try:
         found = [float(part) for part in text.split(",")] if text != "none" else []
     except ValueError:

@@ -16,14 +16,14 @@ def collect(
     download: Annotated[Path, typer.Argument(metavar="ZIP", help="The platform's download.", show_default=False)],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or an empty folder.", show_default=False)],
 ) -> None:
-    """Give each learner of a bulk download a folder.
+    """Sort a bulk download into one folder per learner.
 
     Also writes the roster with their ids.
 
-    Exit code 0: all files are sorted. 1: some were left out. 2: bad usage, or an unknown kind of download.
+    Exit code 0: all files are sorted. 1: some were skipped. 2: bad usage, or an unknown kind of download.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} must be a new or an empty folder")
+        raise ValueError(f"{folder} must be a new or empty folder")
     handed_in, roster = folder / "handed_in", folder / "roster.csv"
     try:
         handed_in.mkdir(parents=True)

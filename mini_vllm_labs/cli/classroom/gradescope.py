@@ -1,4 +1,4 @@
-"""`mini-vllm gradescope`: packs the judge as a Gradescope autograder."""
+"""`mini-vllm gradescope` packs the judge as a Gradescope autograder."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +42,7 @@ def gradescope(
     settings = options.settings()
     visibility = next((value for value in get_args(Visibility) if value == shown), None)
     if visibility is None:
-        raise ValueError(f"--shown {shown}: one of {', '.join(get_args(Visibility))}")
+        raise ValueError(f"--shown {shown}: choose one of {', '.join(get_args(Visibility))}")
     require_writable([target])
     files = compose(settings, visibility, None if viva is None else Vivas.read(viva))
     write_zip(files, target)

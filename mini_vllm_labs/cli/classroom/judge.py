@@ -1,4 +1,4 @@
-"""`mini-vllm judge`: grades a class in isolation, by the same rules for all. Not in the student edition."""
+"""`mini-vllm judge` grades a class in isolation, with the same rules for all. It is missing in the student edition."""
 
 import os
 import threading
@@ -44,7 +44,7 @@ from mini_vllm_labs.pictures.terminal.option_groups import with_option_groups
 
 
 class ClassProgress:
-    """Moves a bar in a terminal; elsewhere prints a line per finished submission."""
+    """Moves a bar in a terminal; otherwise prints a line per finished submission."""
 
     def __init__(self, console: Console, bars: Progress | None, total: int) -> None:
         self._console = console
@@ -57,7 +57,7 @@ class ClassProgress:
         self._rows: dict[str, TaskID] = {}
 
     def situation(self, name: str, what: str, done: int) -> None:
-        """Show which task of a submission is graded. Called from several threads."""
+        """Show which task of which submission is being graded. Several threads call this."""
         if self._bars is None:
             return
         with self._lock:
@@ -107,7 +107,7 @@ class ResultFiles:
     reveal: Annotated[bool, typer.Option("--reveal", help="Include the seed in the feedback.")] = False
 
     def extras(self) -> list[Vivas | OwnTests]:
-        """Read the points that come from other commands. Raises `ValueError` for a folder without them."""
+        """Read the points that come from other commands. Raises `ValueError` for a folder that contains none."""
         vivas = [] if self.viva is None else [Vivas.read(self.viva)]
         return [*vivas, *([] if self.tests is None else [OwnTests.read(self.tests)])]
 
@@ -192,7 +192,7 @@ def judge(
 def graders_for(
     settings: JudgeSettings, progress: ClassProgress, jobs: int | None, dask: str | None
 ) -> Sequence[SubmissionGrader]:
-    """Return a grader for each submission that is graded at once, by default as many as there are processors."""
+    """Return a grader for each submission that is graded at the same time, by default one per processor."""
     if dask is None:
         return [GradingProcess(settings, progress.situation) for _ in range(jobs or os.cpu_count() or 1)]
     cluster = ClusterGrader(dask, settings, progress.told)
@@ -202,9 +202,10 @@ def graders_for(
 def run(
     class_run: ClassRun, handed_in: list[HandedIn], progress: ClassProgress, folder: Path | None, note: str
 ) -> tuple[dict[str, RecordedResult], list[str]]:
-    """Grade all submissions and write the feedback of each, with `note`, as soon as it is done.
+    """Grade all submissions, and write the feedback for each, with `note`, as soon as it is ready.
 
-    Returns the results by name, and why some feedback could not be written; such an error does not end the run.
+    Returns the results by name, and the reasons why some feedback could not be written; such an error does not end the
+    run.
     """
     results: dict[str, RecordedResult] = {}
     unwritten = list[str]()
@@ -240,12 +241,12 @@ def continued(path: Path, asked: JudgeSettings, given: Collection[str]) -> Judge
 
 
 def seed_note(settings: JudgeSettings) -> str:
-    """Return the line of a feedback that tells how to replay a learner's situations."""
+    """Return the feedback's line on how to replay a learner's situations."""
     return f"Seed: {settings.seed}, {settings.situations} situations in each group.\n"
 
 
 def show(console: Console, report: ClassResults) -> None:
-    """Print the class table, how to repeat the run, and what could not be read."""
+    """Print the class table, how to repeat the run, and which submissions could not be read."""
     console.print(class_table(report))
     if (missed := missed_table(report)) is not None:
         console.print(missed)

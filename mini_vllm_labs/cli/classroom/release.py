@@ -25,9 +25,9 @@ def release(
 ) -> None:
     """Write the student edition.
 
-    It leaves out the solutions, their tests, and the history.
+    It omits the solutions, their tests, and the history.
 
-    Starters are copied as they are, and must be untouched.
+    Starters are copied unchanged, and must be unwritten.
     """
     require_tracked_code()
     edition = compose()
@@ -54,7 +54,7 @@ def release(
 def one_file(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or an empty folder.", show_default=False)],
 ) -> None:
-    """Write the reference engine as one file that runs by itself.
+    """Write the reference engine as one file that runs on its own.
 
     It has at most 1,200 lines: phases 1 to 6, and an engine around them.
     """

@@ -1,4 +1,4 @@
-"""Reports calls into a learner's code that do not end in a server, with line and variables."""
+"""Reports calls into a learner's code that never return in a server, with line and variables."""
 
 import os
 import sys
@@ -16,12 +16,12 @@ from mini_vllm_labs.runs.sandbox.frames import is_learners
 
 LIMIT, PAUSE = 8.0, 0.25  # seconds that a call may take, and seconds between two checks
 NOTICE = 4.0  # wall-clock seconds until a call is reported, doubled each time, because the machine may be slow
-IDLE, WAITING_FACTOR = 0.1, 10  # a call with less CPU time has only waited; one that polls may take longer
+IDLE, WAITING_FACTOR = 0.1, 10  # a call that used less CPU time has only waited; one that polls may use more
 
 
 @dataclass(eq=False)
 class WatchedCall:
-    """A call into a starter, its outermost frame, since it was first seen."""
+    """A call into a starter (its outermost frame), and the time since it was first seen."""
 
     outermost: FrameType
     cpu_start: float
@@ -30,7 +30,7 @@ class WatchedCall:
     next_notice: float = field(default_factory=lambda: NOTICE)
 
     def notice(self, thread: int) -> str:
-        """Return a report on a call that takes long; empty if none is due."""
+        """Return a report about a slow call, or an empty string if no report is due."""
         seconds = time.monotonic() - self.began
         if seconds < self.next_notice:
             return ""
@@ -41,23 +41,23 @@ class WatchedCall:
         )
 
     def verdict(self, thread: int) -> tuple[str, str] | None:
-        """Check the call again; return what is wrong with it and a hint, or None."""
+        """Check the call again; return the problem and a hint, or None."""
         self.num_looks += 1
         cpu_seconds = cpu_time(thread) - self.cpu_start
         if cpu_seconds >= LIMIT:
             words = f"Your code was still running after {LIMIT:g} seconds of CPU time in one call:"
             return words, hint_for(OutOfTime())
         limit = LIMIT if cpu_seconds < IDLE else WAITING_FACTOR * LIMIT
-        # Checks are counted, not seconds: while the machine sleeps, no code can run.
+        # Count checks instead of seconds, because no code runs while the machine sleeps.
         if self.num_looks * PAUSE >= limit:
             return f"Your code has waited for {limit:g} seconds in one call:", "what does it wait for?"
         return None
 
 
 def watch_calls(give_up: Callable[[str], None], notify: Callable[[str], None]) -> None:
-    """Start a thread that calls `give_up` with an explanation once a call does not end.
+    """Start a thread that calls `give_up` with an explanation if a call does not return.
 
-    Before that, `notify` gets a report on a call that takes long, and an empty text if it ends after all.
+    Before that, `notify` receives a report about a slow call, and an empty string if the call returns after all.
     """
     threading.Thread(target=_watch, args=(give_up, notify), name="mini-vllm-calls", daemon=True).start()
 
@@ -89,7 +89,7 @@ def _watch(give_up: Callable[[str], None], notify: Callable[[str], None]) -> Non
 
 
 def cpu_time(thread: int) -> float:
-    """Return the CPU time of a thread, or of the whole process where the system does not tell them apart."""
+    """Return the CPU time of a thread, or of the whole process if the system does not distinguish them."""
     numbers = {each.ident: each.native_id for each in threading.enumerate()}
     try:
         fields = Path(f"/proc/self/task/{numbers.get(thread)}/stat").read_text().rpartition(")")[2].split()

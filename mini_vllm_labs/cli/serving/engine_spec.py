@@ -21,7 +21,10 @@ class EngineSpec:
     adapters: Mapping[str, str] | None = None
 
     def open(self) -> LLMEngine:
-        """Return the engine. Raises like `build_engine`; `EngineDeadError` if a learner's part does not end."""
+        """Build and return the engine.
+
+        Raises the errors of `build_engine`, and `EngineDeadError` if a learner's part never returns.
+        """
         try:
             with limited_calls():
                 return build_engine(self.config, self.lineup, self.model, dense=self.dense, adapters=self.adapters)

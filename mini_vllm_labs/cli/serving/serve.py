@@ -136,7 +136,7 @@ def run_front(settings: ServerSettings, engine: "EngineSpec", size: int) -> None
 
 
 def listen(settings: ServerSettings, open_server: Callable[[], "Server"]) -> None:
-    """Serve until a signal comes. The port is bound first, because opening the engine takes long."""
+    """Serve until a signal arrives. The port is bound first, because opening the engine is slow."""
     from mini_vllm_labs.serving.server import address_of, bound_socket
 
     allow_many_connections()

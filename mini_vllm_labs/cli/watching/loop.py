@@ -25,7 +25,7 @@ NEXT = {"scheduler": "mini-vllm watch --finish engine", "engine": "mini-vllm ben
 
 
 class Watch(Watched):
-    """A session of some phases. `name` is its finish, or `run` if the phases were chosen otherwise."""
+    """A session of some phases. `name` is the name of its finish, or `run` if the phases were chosen in another way."""
 
     keys = "h hint  n next task  l list  o engine step  a other ways  s share  q quit"
     at_the_end = "This is your engine"
@@ -70,7 +70,7 @@ class Watch(Watched):
         self.grade_next()
 
     def grade_next(self, *, after_a_pass: bool = False) -> None:
-        """Grade the current task; only name it if its file is untouched or it follows a pass unwritten."""
+        """Grade the current task; only name it if its file is untouched, or if it is unwritten after a pass."""
         if (tasks := self.session.to_grade()) and not (after_a_pass and self.session.is_unwritten(tasks[0])):
             self.grade(tasks)
         elif (task := self.session.current) is not None:
@@ -84,7 +84,7 @@ class Watch(Watched):
         def work(stop: Event) -> PhaseGrade:
             try:
                 return grade_tests(phase, stop, spare=self.spare)
-            except OSError as error:  # the file was deleted in between
+            except OSError as error:  # the file was deleted in the meantime
                 return PhaseGrade(phase, "", [], f"{phase.starter} cannot be read: {error.strerror}.")
             finally:
                 self.spare.prepare(phase.number)
@@ -153,7 +153,7 @@ class Watch(Watched):
             self.say(f"  {how}: {len(self.approaches)} other ways to write it, and what each costs", "dim")
 
     def unfold(self) -> None:
-        """Print the next approach to the task that passed last; start again after the last one."""
+        """Print the next approach to the task that passed last; after the last one start again."""
         if self.approaches:
             screen.show_approach(self.console, str(self.passed), self.approaches, self.num_unfolded)
             self.num_unfolded = (self.num_unfolded + 1) % len(self.approaches)

@@ -1,4 +1,4 @@
-"""The observer's finish: answering the questions of the tour and the claims in two notebooks."""
+"""The observer's finish, which consists of answering the questions of the tour and the claims in two notebooks."""
 
 import json
 import tomllib
@@ -21,7 +21,7 @@ def answers_file(notebook: str) -> Path:
 
 
 def progress(notebook: str) -> tuple[int, int]:
-    """Return the numbers of answered and of all questions of a notebook."""
+    """Return how many questions a notebook has, and how many are answered."""
     asked = tomllib.loads((CHECKOUT / "mini_vllm_labs" / "notebook" / ASKED[notebook]).read_text(encoding="utf-8"))
     total = sum(len(group) for name, group in asked.items() if name not in ("engine", "requests"))
     try:
@@ -31,7 +31,7 @@ def progress(notebook: str) -> tuple[int, int]:
 
 
 class Observer(Watched):
-    """Counts the notebooks' kept answers; ends with a recorded run, because the observer writes no code."""
+    """Counts the notebooks' saved answers; ends with a recorded run, because the observer writes no code."""
 
     keys = "l list  o engine step  s share  q quit"
     at_the_end = "You have seen what the engine decides"

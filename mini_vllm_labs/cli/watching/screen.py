@@ -22,7 +22,7 @@ from mini_vllm_labs.grading.results import EngineCheck, PhaseGrade, TaskGrade
 from mini_vllm_labs.grading.view import handout, heading, show_check, show_failure, show_text, why_not_graded
 from mini_vllm_labs.pictures.terminal.step_view import FAINT, STRONG, render_step
 
-ESCAPE = "\x1b"  # arrows and function keys begin with it
+ESCAPE = "\x1b"  # the codes of arrows and function keys begin with it
 Read = Callable[[float], str]
 HEADING = re.compile(r"^### Task (\d+\.\d)[ ,:]*(.*)$", re.MULTILINE)
 STYLES = {"passed": "green", "stale": "yellow", "open": "dim"}
@@ -32,8 +32,8 @@ STYLES = {"passed": "green", "stale": "yellow", "open": "dim"}
 def keys() -> Iterator[Read | None]:
     """Yield a function that returns the keys pressed within some seconds; None if no keys can be read.
 
-    That is so without a terminal, in its background, and on Windows. Ctrl-C and Ctrl-Z do what they always do; SIGTERM
-    and a terminal that is closed end the block like Ctrl-C.
+    The latter applies without a terminal, in its background, and on Windows. Ctrl-C and Ctrl-Z work as usual; SIGTERM
+    and the closing of a terminal end the block like Ctrl-C.
     """
     if sys.platform == "win32":
         yield None
@@ -53,7 +53,7 @@ def keys() -> Iterator[Read | None]:
     before = termios.tcgetattr(0)
     try:
         tty.setcbreak(0)
-        # A shell gives its own settings to a program that continues after Ctrl-Z.
+        # A shell restores its own settings for a program that continues after Ctrl-Z.
         signal.signal(signal.SIGCONT, lambda *_: tty.setcbreak(0))
         yield pressed
     finally:
@@ -69,7 +69,7 @@ def pressed(seconds: float) -> str:
     if not select.select([0], [], [], seconds)[0]:
         return ""
     read = os.read(0, 64).decode(errors="ignore")
-    return "" if read.startswith(ESCAPE) else read or "q"  # nothing to read: the terminal is gone
+    return "" if read.startswith(ESCAPE) else read or "q"  # nothing can be read, because the terminal is gone
 
 
 def title(phase: PlannedPhase, number: int) -> str:
@@ -83,13 +83,13 @@ def title(phase: PlannedPhase, number: int) -> str:
 
 
 def mark(console: Console, state: str) -> str:
-    """Return the sign of a state: a tick, an outdated tick, or none yet."""
+    """Return the sign of a state: a tick, an outdated tick, or a dot."""
     signs = {"passed": "✓", "stale": "~", "open": "·"} if "utf" in console.encoding else {"passed": "+", "stale": "~"}
     return signs.get(state, ".")
 
 
 def show_verdict(console: Console, grade: PhaseGrade, seconds: float | None = None) -> None:
-    """Print whose file was graded, its cost, the verdict of each task, and the first failure with its reason."""
+    """Print whose file was graded, its cost, the verdict on each task, and the first failure with its reason."""
     console.print(Rule(Text(f"{datetime.now():%H:%M:%S}", FAINT), align="left", style=FAINT))
     cost = "" if seconds is None else f", in {seconds:.1f} CPU s"
     console.print(f"Graded: your {grade.plan.starter}{cost}", style=FAINT, markup=False)
@@ -145,7 +145,7 @@ def tick_line(console: Console, session: WatchSession) -> str:
 
 
 def show_stack(console: Console, phase: int, check: EngineCheck, seconds: float) -> None:
-    """Print the verdict on a phase in one engine with the learner's phases before it."""
+    """Print the verdict on a phase in one engine together with the learner's phases before it."""
     known = {"passed": ("runs", "green"), "failed": ("fails", "red")}
     words, style = known.get(check.status, ("is not tried yet", "dim"))
     with_others = "in an engine" if phase == 1 else "in one engine with your phases before it"

@@ -19,7 +19,7 @@ FINISHES: dict[str, range] = {"observer": range(0), "scheduler": range(1, 4), "e
 
 
 def kept() -> dict[str, Any]:
-    """Return the finish, and the version on which each task passed. A damaged file counts as missing."""
+    """Return the finish, and the version in which each task passed. A damaged file counts as missing."""
     try:
         found = json.loads(SETTINGS.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -42,7 +42,7 @@ class TaskNumber(NamedTuple):
 
 
 class WatchSession:
-    """The tasks of some phases in their order. `current` is None once all of them have passed."""
+    """The tasks of some phases in order. `current` is None once all of them have passed."""
 
     def __init__(self, phases: Sequence[int]) -> None:
         self.phases = {phase.number: phase for phase in load_whole_plan() if phase.number in phases}
@@ -68,9 +68,9 @@ class WatchSession:
         return bool(line_of(self.phases[task.phase], task.number))
 
     def saved(self, phase: int) -> None:
-        """Turn to a saved phase: to its first open task, or to one that must pass again.
+        """Switch to a saved phase: to its first open task, or to one that must pass again.
 
-        Within the phase, turn back from an unwritten task to one before it that was skipped and is written now.
+        Within the phase, go back from an unwritten task to an earlier one that was skipped and is now written.
         """
         if self.current is None or self.current.phase != phase:
             left = sorted(self.unfinished(phase), key=lambda task: self.state(task) != "open")
@@ -80,7 +80,7 @@ class WatchSession:
             self.current = next(skipped, self.current)
 
     def skip(self) -> None:
-        """Turn to the next task that has not passed, and from the last one to the first."""
+        """Go to the next task that has not passed, and from the last one to the first."""
         left = self.unfinished()
         at = left.index(self.current) + 1 if self.current in left else 0
         self.current = next(iter(left[at:] + left[:at]), None)
@@ -98,9 +98,11 @@ class WatchSession:
         return replace(phase, tasks=[one for one in phase.tasks if TaskNumber(phase.number, one.number) in tasks])
 
     def take(self, grade: PhaseGrade) -> list[TaskNumber]:
-        """Note the result. Return tasks of the same file that passed before it was changed: they are graded next.
+        """Record the result of a task.
 
-        The first task that fails becomes the current one; if none does, the next one that has not passed.
+        Return tasks of the same file that passed before it was changed, because they are graded next.
+
+        The first task that fails becomes the current one; otherwise the next one that has not passed.
         """
         phase = grade.plan.number
         for task in grade.tasks:
@@ -120,7 +122,7 @@ class WatchSession:
 
 
 def line_of(phase: PlannedPhase, task: int) -> str:
-    """Return the line of a starter's unwritten task, such as ":14"; empty if not found."""
+    """Return the line of a starter's unwritten task, such as ":14", or an empty string if it is not found."""
     ours = re.compile(rf'NotImplementedError\("Phase {phase.number}, tasks?[\d, and]* {task}\b')
     try:
         lines = (CHECKOUT / phase.starter).read_text(encoding="utf-8").splitlines()
@@ -130,5 +132,5 @@ def line_of(phase: PlannedPhase, task: int) -> str:
 
 
 def version(file_sha256: str) -> str:
-    """Return the version that a tick belongs to: digests of the learner's file and of the test plan."""
+    """Return the version to which a tick belongs: digests of the learner's file and of the test plan."""
     return f"{file_sha256[:16]} {sha256(PLAN_FILE)[:16]}"

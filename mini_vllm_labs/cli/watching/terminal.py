@@ -18,7 +18,7 @@ from mini_vllm_labs.pictures.terminal.step_table import totals
 from mini_vllm_labs.pictures.terminal.step_view import FAINT
 
 QUIET_SECONDS = 0.15
-MISSING_SECONDS = 1.0  # after this the file is really deleted, not between two steps of a save
+MISSING_SECONDS = 1.0  # after this time the file was really deleted, and is not between two steps of a save
 Stamp = tuple[int, int, int] | None
 TICK_SECONDS = 0.1
 
@@ -28,11 +28,11 @@ class Job(NamedTuple):
 
     work: Callable[[Event], Any]
     show: Callable[[Any, float], None]
-    is_verdict: bool  # about one version of a file, so a new version makes it worthless
+    is_verdict: bool  # describes one version of a file, so a new version makes it useless
 
 
 class Jobs:
-    """A queue of jobs. `poll` is called again and again by the one thread that prints."""
+    """A queue of jobs. The one thread that prints calls `poll` again and again."""
 
     def __init__(self) -> None:
         self._pool, self._waiting, self._stop = ThreadPoolExecutor(1), list[Job](), Event()
@@ -58,7 +58,7 @@ class Jobs:
             self._running = job, self._pool.submit(timed, job.work, self._stop)
 
     def close(self) -> None:
-        """Stop everything, and wait for what is running."""
+        """Stop all work, and wait for what is running."""
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
 
@@ -79,7 +79,7 @@ def stamp(path: Path) -> Stamp:
 
 
 class Saves:
-    """Watches some files: their times, sizes and places on the disk. A moment is in seconds of any clock.
+    """Watches some files: their times, sizes and inodes. A moment is in seconds of any clock.
 
     While an editor saves, the file may be missing or half written. So a change counts once the file has been
     quiet for a while.
@@ -90,7 +90,7 @@ class Saves:
         self._changing: dict[Path, tuple[Stamp, float]] = {}
 
     def poll(self, moment: float) -> list[Path]:
-        """Return the files that were saved or deleted since the last call and have been quiet since then."""
+        """Return the files that were saved or deleted since the last call and have not changed since then."""
         saved = []
         for path, known in self._known.items():
             now = stamp(path)
@@ -107,7 +107,7 @@ class Saves:
 
 
 class Watched:
-    """Watches files at a terminal, or without one (`read` is None): then it only prints and reads no keys."""
+    """Watches files at a terminal; without one (`read` is None) it only prints, and reads no keys."""
 
     keys = at_the_end = after = ""
 
@@ -124,7 +124,7 @@ class Watched:
         """React to a save."""
 
     def engine(self, *, real: bool) -> ShownRun:
-        """Return a run to show; `real`: on the real model, which may take seconds."""
+        """Return a run to show; with `real` it runs on the real model, which may take seconds."""
         raise NotImplementedError
 
     def actions(self) -> dict[str, Callable[[], None]]:
@@ -150,7 +150,7 @@ class Watched:
             self.close()
 
     def close(self) -> None:
-        """Stop everything, and wait for what is running."""
+        """Stop all work, and wait for what is running."""
         self.jobs.close()
 
     def say(self, text: str, style: str | None = None) -> None:
@@ -161,7 +161,7 @@ class Watched:
             self.console.print(self.keys, style=FAINT, markup=False)
 
     def ask(self, show: Callable[[ShownRun], None], *, real: bool) -> None:
-        """Run the engine and `show` its run; print why it cannot run."""
+        """Run the engine and `show` its run, or print why it cannot run."""
 
         def work(stop: Event) -> ShownRun | str:
             try:
@@ -172,7 +172,7 @@ class Watched:
         self.jobs.add(work, lambda run, seconds: self.say(run) if isinstance(run, str) else show(run), is_verdict=False)
 
     def show_step(self) -> None:
-        """Print a step of the engine: first the most eventful one, then the steps after it."""
+        """Print a step of the engine: first the most eventful one, then the following ones."""
 
         def show(run: ShownRun) -> None:
             self.step = run.first if self.run is None else (self.step + 1) % max(1, len(run.recording.steps))
@@ -198,7 +198,7 @@ class Watched:
         self.show_keys()
 
     def write(self, run: ShownRun) -> None:
-        """Write the page of a run under a name that is free."""
+        """Write the page of a run under an unused name."""
         file = free_name(page_name(self.name))
         try:
             write_page(file, page_of(run).encode())

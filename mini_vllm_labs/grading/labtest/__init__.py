@@ -1,1 +1,1 @@
-"""What the graded tests of `labs/` share."""
+"""Code that the graded tests of `labs/` share."""

@@ -1,4 +1,4 @@
-"""Finds the last value that the learner's code returned, by running a test once more. No task is in this file."""
+"""Finds the last value that the learner's code returned, by running a test once more. This file contains no task."""
 
 import inspect
 import re
@@ -13,7 +13,7 @@ from mini_vllm_labs.runs.sandbox.frames import call_of, is_learners, learners_fr
 
 
 class Listener:
-    """A profile function that keeps the last value returned from the learner's file to other code."""
+    """A profile function that stores the last value that the learner's file returned to other code."""
 
     def __init__(self) -> None:
         self.answer = ""
@@ -28,7 +28,7 @@ class Listener:
 
 
 def promised(frame: FrameType) -> str:
-    """Return the annotated return type of a running function; empty if there is none."""
+    """Return the annotated return type of a running function, or an empty string if there is none."""
     found: Any = frame.f_globals
     for name in frame.f_code.co_qualname.split("."):
         found = found.get(name) if isinstance(found, dict) else inspect.getattr_static(found, name, None)
@@ -45,7 +45,7 @@ def unusable_answer(error: Exception, run_again: Callable[[], object]) -> Unusab
     if learners_frames(error.__traceback__) or missing_name(error):
         return None
     if isinstance(error, TypeError) and SIGNATURE_WORDS.match(str(error)):
-        return None  # wrong signatures have a better explanation
+        return None  # wrong signatures get a better explanation elsewhere
     listener = Listener()
     sys.setprofile(listener)
     try:

@@ -1,11 +1,11 @@
 """Runs graded tests from tables: the cases of a phase are in `phaseN.toml`, and random ones are drawn.
 
 A task is one table or several; later tables inherit missing keys from the first. `given` names the play's arguments; by
-default they have the names of the play's parameters.
-A play either returns all its observations, or makes call after call: it yields each call as a text, then observations.
-`about` maps patterns to different rules and questions. A pattern is matched against a text of three lines: the first
-difference ("what: yours, not expected"), the names of all differences, and the call. For an exception the first line
-is "KeyError in free, evict: its text". A top-level `about` applies to each task without one.
+default they have the names of the play's parameters. A play either returns all its observations, or makes one call
+after another: it yields each call as text, then observations. `about` maps patterns to different rules and questions. A
+pattern is matched against a text of three lines: the first difference ("what: yours, not expected"), the names of all
+differences, and the call. For an exception the first line is "KeyError in free, evict: its text". A top-level `about`
+applies to each task without one.
 """
 
 import re
@@ -64,7 +64,7 @@ def check(plays: ModuleType, yours: ModuleType, answers: Answers, number: int, n
 def report_of(
     plays: ModuleType, yours: ModuleType, answers: Answers, told: dict[str, Any], given: Sequence[Any]
 ) -> Report:
-    """Play a case; return the report of the first call with a difference, or an empty text."""
+    """Play a case; return the report of the first call with a difference, or an empty string."""
     play = getattr(plays, told["play"])
     in_steps = isgeneratorfunction(play)
     calls = [] if in_steps else situation_of(plays, told, given)
@@ -98,7 +98,7 @@ def steps_of(played: Iterable[str | Seen] | Seen, calls: list[str]) -> Iterator[
 
 
 def about_difference(told: dict[str, Any], seen: Seen, expected: Mapping[str, Any], calls: Sequence[str]) -> Told:
-    """Return the rule and the question that fit the differences."""
+    """Return the rule and the question that match the differences."""
     wrong = [label for label, right in expected.items() if seen.get(label) != right]
     first = [f"{one}: {seen.get(one)}, not {expected[one]}{arrangement(seen.get(one), expected[one])}" for one in wrong]
     sign = "\n".join([*first[:1], ", ".join(wrong), *calls[-1:]])
@@ -136,14 +136,14 @@ def arrangement(yours: object, right: object) -> str:
 
 
 def about_error(told: dict[str, Any], error: Exception, calls: Sequence[str]) -> str:
-    """Return the question that fits an exception of the learner's code, or an empty text."""
+    """Return the question that matches an exception of the learner's code, or an empty string."""
     functions = ", ".join(frame.f_code.co_name for frame, _ in learners_frames(error.__traceback__))
     sign = "\n".join([f"{type(error).__name__} in {functions}: {error}", "", *calls[-1:]])
     return next((about["hint"] for pattern, about in told["about"].items() if re.search(pattern, sign)), "")
 
 
 def situation_of(plays: ModuleType, told: dict[str, Any], given: Sequence[Any]) -> list[str]:
-    """Return the arguments of a case by name. Calls that `given` leaves out are named with their answers."""
+    """Return the arguments of a case by name. Calls that `given` omits are described together with their answers."""
     names = told["given"] or list(signature(getattr(plays, told["play"])).parameters)[1:]
     values = (*given, *getattr(plays, "ALSO_GIVEN", ()))  # arguments shared by all cases, if `given` names them
     return [f"{name}: {QUOTED_KEY.sub(KEY, str(value))}" for name, value in zip(names, values, strict=False)]

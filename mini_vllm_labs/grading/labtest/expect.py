@@ -14,7 +14,7 @@ MAX_LINES = 12
 MAX_COLUMNS = 120
 MAX_ENTRIES = 60
 MAX_CHARACTERS = 600
-MAX_CALL, ENDING = 400, 40  # characters of one call: its beginning and its answer
+MAX_CALL, ENDING = 400, 40  # maximum characters of one call: its beginning and its answer
 MAX_CALLS, LAST_CALLS = 40, 10
 QUEUE = "StrictQueue"
 QUEUE_METHODS = "the methods of `RequestQueue` (mini_vllm/core/interfaces.py) and nothing else."
@@ -35,14 +35,14 @@ class Told(TypedDict):
 
 
 def expect_equal(yours: object, expected: object, **told: Unpack[Told]) -> None:
-    """Fail the test with the report of `difference_report` unless both values are equal."""
+    """Unless both values are equal, fail the test with the report of `difference_report`."""
     report = difference_report(yours, expected, **told)
     if report:
         raise Failed(report, report.parts)
 
 
 def difference_report(yours: object, expected: object, **told: Unpack[Told]) -> Report:
-    """Compare two values; return a report for the learner, empty if they are equal.
+    """Compare two values; return a report for the learner, or an empty string if they are equal.
 
     Two mappings are shown as a table with one row per entry.
     """
@@ -74,7 +74,7 @@ def _length(report: str) -> int:
 
 @contextmanager
 def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "", *, rule: str = "") -> Iterator[None]:
-    """Add the rule, the situation and any hint to an exception of the learner's code.
+    """Add the rule, the situation and, if there is one, a hint to an exception of the learner's code.
 
     The hint is only for `ValueError`, `IndexError` and `KeyError`; other exceptions have different hints.
     """
@@ -99,7 +99,7 @@ def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "
 
 
 def _shortened(yours: object, expected: object) -> tuple[object, object]:
-    """Cut long lists and texts in both values to the part around the first difference."""
+    """Shorten long lists and texts in both values to the part around the first difference."""
     if isinstance(yours, Mapping) and isinstance(expected, Mapping):
         pairs = {key: _shortened(yours.get(key, "-"), value) for key, value in expected.items()}
         return {**yours, **{key: pair[0] for key, pair in pairs.items()}}, {key: pair[1] for key, pair in pairs.items()}
@@ -133,7 +133,8 @@ def _report(yours: object, expected: object, **told: Unpack[Told]) -> Report:
     parts = [told["rule"], "", *(f"  {line}" for line in lines), "", *comparison]
     if calls:
         parts += ["", "  your calls, in order:", *(f"    {call}" for call in _without_the_middle(calls))]
-    text = "\n".join([*parts, f"Hint: {told['hint']}"]).replace("\u0301", "\\u0301")  # a combining accent is invisible
+    # a combining accent alone is invisible
+    text = "\n".join([*parts, f"Hint: {told['hint']}"]).replace("\u0301", "\\u0301")
     text = text.replace(LONG_START, "x...x")
     return Report.of(text, Failure(told["rule"], list(lines), rows, list(calls), told["hint"], told.get("shares")))
 
@@ -161,7 +162,7 @@ def _table(expected: Mapping[object, object], yours: Mapping[object, object]) ->
 
 
 def _stack(expected: Mapping[object, object], yours: Mapping[object, object]) -> list[str]:
-    """Return the same as `_table`, with expected and yours below each other, for long values."""
+    """Return the same as `_table`, with the expected value above yours, for long values."""
     keys = [*expected, *(key for key in yours if key not in expected)]
     width = max(len(str(key)) for key in keys)
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Holds a graded test's failure as parts, from which terminal and notebook make their reports."""
+"""Stores a graded test's failure in parts, from which terminal and notebook make their reports."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Failure:
 
 
 class Report(str):
-    """The text of a failure with its parts; empty without a failure."""
+    """The text of a failure together with its parts; empty without a failure."""
 
     parts: Failure | None = None
 
@@ -53,5 +53,5 @@ class Failed(TestFailed):
 
 
 def parts_of(error: BaseException) -> Failure | None:
-    """Return the parts of a graded test's failure, None for other errors."""
+    """Return the parts of a graded test's failure, or None for other errors."""
     return error.parts if isinstance(error, Failed) else None

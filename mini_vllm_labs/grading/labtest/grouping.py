@@ -1,6 +1,6 @@
 """Orders the failures on the screen: one message per mistake, with the first failure printed last.
 
-Tests count as "alike" if they fail with the same rule and question, or with the same exception at the same line.
+Tests count as "alike" if they fail with the same rule and question, or with the same exception on the same line.
 Random cases of a phase are shown only if none of its named tests fails.
 """
 
@@ -72,14 +72,14 @@ def arrange(reporter: pytest.TerminalReporter) -> None:
     first = {phase_of(report.nodeid): report for report in reversed(shown)}
     for report in shown:
         before, hint = first[phase_of(report.nodeid)], getattr(report, "hint", "")
-        # Different tests may fail for the same mistake, so a later question is marked as such.
+        # Different tests may fail because of the same mistake, so later questions are marked.
         if report is not before and not (hint and hint == getattr(before, "hint", "")):
             retell_as(report, str(report.longrepr).rstrip().replace(HINT, LATER))
     reporter.stats["failed"] = [report for report in failures if report not in graded] + shown[::-1]
     _count(reporter, FAILED[1], [report for group in groups.values() for report in group[1:]])
     _count(reporter, FAILED[2], later)
     if reporter.config.getoption("reportchars") == "fE":
-        reporter.reportchars = "E"  # the list of failures would push the first one off the screen
+        reporter.reportchars = "E"  # the list of failures would scroll the first one off the screen
 
 
 def _task(report: Any) -> str:

@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def leave_out_untouched_electives(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect electives that are not begun if `LAB_IMPL=starter`, unless the command names them."""
+    """If `LAB_IMPL=starter`, deselect electives that the learner has not begun, unless the command names them."""
     words = " ".join(config.invocation_params.args)
     quiet = {
         phase
@@ -90,7 +90,7 @@ def late_tests(item: pytest.Item) -> LateTests:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
-    """Replace the timer of pytest-timeout, which would show all stacks."""
+    """Replace the timer of pytest-timeout, which would print the stacks of all threads."""
     if not phase_of(item.nodeid):
         return None
     from pytest_timeout import is_debugging
@@ -114,7 +114,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_timeout_cancel_timer(item: pytest.Item) -> bool | None:
-    """Stop the time limit of a test, if it has one."""
+    """Stop the time limit of a test if it has one."""
     limit = item.stash.get(time_limit_key, None)
     if limit is None:
         return None
@@ -124,9 +124,9 @@ def pytest_timeout_cancel_timer(item: pytest.Item) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Run a graded test within its memory limit; explain its errors by the last answer of the learner's code.
+    """Run a graded test within its memory limit, and explain its errors by the last answer of the learner's code.
 
-    If a call changed an earlier answer, that is reported instead of the consequences.
+    If a call changed an earlier answer, report that instead of the consequences.
     """
     try:
         with limited_memory(phase_of(pyfuncitem.nodeid)), all_kept(pyfuncitem):
@@ -134,7 +134,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     except Exception as error:
         arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
         if isinstance(answers := arguments.get("answers"), Answers):
-            answers.restart()  # the second run begins with the first case
+            answers.restart()  # the second run starts with the first case
         explanation = unusable_answer(error, lambda: pyfuncitem.obj(**arguments))
         if explanation is None:
             raise
@@ -149,7 +149,8 @@ def all_kept(item: pytest.Function) -> Iterator[None]:
         [getattr(one, "__name__", "") for one in item.funcargs.values()],
     )
     earlier = next((every[name] for name in names if name in every), None)
-    if earlier is None or item.path.name.endswith("_in_an_engine.py"):  # the engine may change answers that it received
+    if earlier is None or item.path.name.endswith("_in_an_engine.py"):
+        # the engine may change the answers that it received
         yield
         return
     try:
@@ -213,7 +214,7 @@ def runs_a_test(frame: FrameType | None) -> bool:
     """Return whether a graded test is on the stack of `frame`."""
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(FOLDER) and file != str(Path(FOLDER, "conftest.py")):  # conftest has fixtures and hooks
+        if file.startswith(FOLDER) and file != str(Path(FOLDER, "conftest.py")):  # conftest contains fixtures and hooks
             return True
         frame = frame.f_back
     return False
@@ -243,7 +244,7 @@ def limited_memory(phase: int) -> Iterator[None]:
 
 
 def bytes_in_use() -> int | None:
-    """Return the size of the process's data segment; None if `/proc` does not show it."""
+    """Return the size of the process's data segment, or None if `/proc` does not show it."""
     try:
         lines = VM_STATUS.read_text(encoding="ascii").splitlines()
     except OSError:

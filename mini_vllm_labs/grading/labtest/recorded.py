@@ -27,7 +27,10 @@ class Answers:
         self._left = iter(unpacked(recorded(file_of(self.test)).get(self.test, [])))
 
     def __call__(self, yours: object) -> Any:
-        """Return the right answer to the next case. Recording uses `yours`: an answer or a function returning one."""
+        """Return the right answer to the next case.
+
+        Recording uses `yours`, which is an answer or a function that returns one.
+        """
         for answer in self._left:
             return answer
         raise LookupError(f"{self.test} has more cases than were recorded: python -m tests.mutants.answers")
@@ -49,7 +52,7 @@ def recorded(file: str) -> dict[str, list[Any] | str]:
 
 
 def packed(cases: list[Any]) -> list[Any] | str:
-    """Return the answers of a test in the format of the file; long ones, which nobody reads, as compressed text."""
+    """Return the answers of a test in the format of the file; long ones, which nobody reads, become compressed text."""
     text = json.dumps(cases)
     return cases if len(text) < MIN_PACKED else base64.b85encode(zlib.compress(text.encode(), 9)).decode()
 

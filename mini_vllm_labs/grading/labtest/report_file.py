@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[results_key] = {}
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # outermost, so that it sees the reworded report
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # the outermost hook, so that it sees the reworded report
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -53,7 +53,7 @@ def pytest_runtest_makereport(
 
 
 def outcome_of(report: pytest.TestReport) -> str:
-    """Return the outcome of a test, as named in the terminal's summary."""
+    """Return the outcome of a test, under its name in the terminal's summary."""
     for kind in ("not_written", "not_loaded"):
         if hasattr(report, kind):
             return kind.replace("_", " ")
@@ -61,7 +61,7 @@ def outcome_of(report: pytest.TestReport) -> str:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Write the file with all tests; each shown failure also names the failures like it."""
+    """Write the file with all tests; each shown failure also lists similar failures."""
     path, results = config.getoption("--lab-report"), config.stash.get(results_key, {})
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if not path or reporter is None:

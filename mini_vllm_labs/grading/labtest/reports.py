@@ -1,4 +1,4 @@
-"""Reports the graded tests: only the learner's lines of a traceback, and one line per unwritten task."""
+"""Reports the graded tests, with only the learner's lines of a traceback and one line per unwritten task."""
 
 import re
 from collections import Counter
@@ -29,7 +29,7 @@ MAX_LINES = 40
 
 
 def phase_of(node_id: str) -> int:
-    """Return the phase of a graded test, 0 for any other test."""
+    """Return the phase of a graded test, or 0 for any other test."""
     return phase_in(node_id.partition("labs/")[2].partition("/")[0])
 
 
@@ -69,7 +69,7 @@ def retell(report: Any, item: pytest.Item, error: BaseException) -> None:
 
 
 def words(location: tuple[str, int | None, str], first_line: str, text: str) -> ReprExceptionInfo:
-    """Build a failure that consists of only a text; `first_line` goes into the summary."""
+    """Build a failure that consists only of a text; `first_line` appears in the summary."""
     path, line, _ = location
     crash = ReprFileLocation(path, (line or 0) + 1, first_line)
     return ReprExceptionInfo(ReprTraceback([ReprEntryNative([f"{text}\n"])], None, style="value"), crash)
@@ -87,7 +87,7 @@ def unwritten(error: BaseException) -> dict[str, str]:
 
 
 def tell_what_is_missing(reporter: pytest.TerminalReporter) -> None:
-    """Print the tests of unwritten tasks, one line each, and the next thing to do."""
+    """Print the tests of unwritten tasks, one line each, and the next step."""
     reports = reporter.getreports("not written")
     if reports:
         reporter.section("not written yet", sep="-", yellow=True)
@@ -101,14 +101,14 @@ def tell_what_is_missing(reporter: pytest.TerminalReporter) -> None:
 
 
 def missing_lines(tests: Sequence[tuple[str, str]]) -> list[str]:
-    """Return a line per test, or per task if there are many tests."""
+    """Return a line per test, or a line per task if there are many tests."""
     if len(tests) <= MAX_LINES:
         return [f"{task}   ({name})" for name, task in tests]
     return [f"{task}   ({count} tests)" for task, count in Counter(task for _, task in tests).items()]
 
 
 def next_lines(report: Any) -> list[str]:
-    """Return what to do about the first unwritten task."""
+    """Return the next step for the first unwritten task."""
     task, where = report.not_written["task"], report.not_written["where"]
     folder = Path(report.nodeid.partition("::")[0]).parent.as_posix()
     numbers = re.match(r"Phase (\d+), tasks? (\d+)", task)

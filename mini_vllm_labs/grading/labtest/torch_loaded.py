@@ -1,6 +1,6 @@
 """Loads torch and the modules of its first operations before `grade` forks for each test.
 
-Loading takes over a second on a slow machine, and would otherwise count against the learner's second in each test.
+Loading takes over a second on a slow machine, and would otherwise count towards the learner's time in each test.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Runs functions in forked processes, some at once, each with a time limit."""
+"""Runs functions in forked processes, several at once, each with a time limit."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ TICK_SECONDS = 0.005
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: its answer, None if it gave none, whether it was late, and its seconds."""
+    """How a process ended: its answer (None if there is none), whether it was late, and its seconds."""
 
     answer: dict[str, Any] | None
     late: bool
@@ -35,7 +35,7 @@ class Forked:
         os.set_blocking(self._reader, False)
 
     def ended(self) -> Ended | None:
-        """Return how the process ended, None while it runs."""
+        """Return how the process ended, or None while it runs."""
         pid, _, used = os.wait4(self._pid, os.WNOHANG)
         seconds = time.monotonic() - self._start
         late = not pid and seconds > self._seconds
@@ -59,7 +59,7 @@ class Forked:
 
 
 def in_processes(works: Iterable[Callable[[], dict[str, Any]]], at_once: int, seconds: float) -> list[Ended]:
-    """Run functions in forked processes, and return how each ended, in their order."""
+    """Run functions in forked processes, and return how each ended, in the same order."""
     waiting, running, found = list(enumerate(works)), dict[int, Forked](), dict[int, Ended]()
     while waiting or running:
         while waiting and len(running) < at_once:

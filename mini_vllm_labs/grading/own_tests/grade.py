@@ -1,4 +1,4 @@
-"""The grade of a learner's test file: points for the mistakes that it catches, unless it refuses fair code."""
+"""The grade of a learner's test file: points for the mistakes that it catches, unless it rejects fair code."""
 
 import json
 import os
@@ -26,9 +26,9 @@ READERS = ("inspect", "dis", "marshal", "subprocess", "multiprocessing", "socket
 
 @dataclass(frozen=True)
 class TestsGrade:
-    """The result of a test file: the caught mistakes of each rule, and why a fair solution was refused."""
+    """The result of a test file: the caught mistakes of each rule, and why a fair solution was rejected."""
 
-    __test__ = False  # pytest collects no class of this name
+    __test__ = False  # pytest collects no class with this name
 
     phase: int
     tests: int
@@ -51,19 +51,21 @@ class TestsGrade:
 
     @property
     def points(self) -> int:
-        """Ten points by the share of caught mistakes, times the share of accepted fair ways."""
+        """Return ten points times the share of caught mistakes, times the share of accepted fair ways."""
         return round(POINTS * self.num_caught / self.num_mistakes * self.num_accepted / len(self.fair))
 
     @property
     def untested(self) -> list[str]:
-        """The rules of which no mistake was caught."""
+        """The rules for which no mistake was caught."""
         return [rule for rule, (caught, _) in self.rules.items() if not caught]
 
 
 def graded(path: Path, phase: int) -> TestsGrade:
     """Grade a test file. Raises `ValueError` with a sentence if it cannot be graded."""
     if not hasattr(os, "fork"):
-        raise ValueError("grade-tests forks a process for each mistake, which this system cannot: use Linux or macOS")
+        raise ValueError(
+            "grade-tests forks a process for each mistake, which this system does not support: use Linux or macOS"
+        )
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -92,7 +94,7 @@ def graded(path: Path, phase: int) -> TestsGrade:
 
 
 def complaint_about_imports(content: bytes, phase: int) -> str:
-    """Return a sentence about the first import that tests may not have; empty if there is none."""
+    """Return a sentence about the first forbidden import of the tests, or an empty string."""
     mine = f"labs.{lab_folder(phase)}.starter"
     for line, name in sorted(imported_names(content)):
         top = name.partition(".")[0]
@@ -105,7 +107,7 @@ def complaint_about_imports(content: bytes, phase: int) -> str:
 
 
 def added_to(path: Path, grade: TestsGrade) -> None:
-    """Write a grade into a learner's file of results, next to those of other phases. Raises `ValueError`."""
+    """Write a grade into a learner's result file, next to those of other phases. Raises `ValueError`."""
     phases: dict[str, Any] = read_points(path) if path.exists() else {}
     phases[str(grade.phase)] = {
         "points": grade.points,
@@ -119,7 +121,7 @@ def added_to(path: Path, grade: TestsGrade) -> None:
 
 
 def read_points(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the grades of a file of results by phase. Raises `ValueError` if it is something else."""
+    """Return the grades in a result file, by phase. Raises `ValueError` if the file has a different format."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         phases: dict[str, dict[str, Any]] = found["own tests"]

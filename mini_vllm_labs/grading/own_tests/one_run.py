@@ -15,7 +15,7 @@ OPTIONS = ("-x", "-q", "--noconftest", "--tb=short", "-p", "no:cacheprovider")
 
 
 class Witness:
-    """A pytest plugin that counts what happens, and keeps the first failure."""
+    """A pytest plugin that counts the outcomes, and stores the first failure."""
 
     def __init__(self) -> None:
         self.seen: dict[str, Any] = {"tests": 0, "passed": 0, "failed": "", "why": "", "prints": False}
@@ -41,7 +41,7 @@ class Witness:
 
 
 def install(phase: int, reference: str) -> None:
-    """Make the reference the module that fair ways import parts from; this also imports what a phase needs."""
+    """Make the reference the module from which fair ways import parts; this also imports what a phase needs."""
     package = sys.modules["solutions"] = ModuleType("solutions")
     name = lab_folder(phase)
     module = sys.modules[f"solutions.{name}"] = ModuleType(f"solutions.{name}")
@@ -50,7 +50,7 @@ def install(phase: int, reference: str) -> None:
 
 
 def run(phase: int, text: str, file: Path) -> dict[str, Any]:
-    """Return what a test file does with an implementation, which it imports as the phase's starter."""
+    """Return the outcome of a test file on an implementation, which it imports as the phase's starter."""
     name = f"labs.{lab_folder(phase)}.starter"
     module = sys.modules[name] = ModuleType(name)
     vars(importlib.import_module(f"labs.{lab_folder(phase)}"))["starter"] = module

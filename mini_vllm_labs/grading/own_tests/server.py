@@ -19,8 +19,8 @@ from mini_vllm_labs.runs.sandbox.limits import limit_resources
 
 ENDED_EARLY = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
 KEY_SECONDS = 20.0
-SECONDS = 4.0  # for a run of the file; a mistake that loops takes all of them
-MOST_CPU_SECONDS, MOST_SECONDS = 0.6, 3.0  # on a right implementation, so that all of them end in 20 s on two cores
+SECONDS = 4.0  # for a run of the file; a mistake that causes an endless loop uses all of them
+MOST_CPU_SECONDS, MOST_SECONDS = 0.6, 3.0  # on a right implementation, so that all runs end within 20 s on two cores
 
 
 def serve() -> None:
@@ -35,7 +35,7 @@ def serve() -> None:
 
 
 def judged(order: Mapping[str, Any]) -> Message:
-    """Run the tests of an order on all implementations. Raises `ValueError` if they are wrong about a right one."""
+    """Run the tests of an order on all implementations. Raises `ValueError` if they reject a right one."""
     phase, at_once = int(order["phase"]), int(order["at_once"])
     known = opened(phase, str(order["module"]))
     install(phase, known.reference)
@@ -62,13 +62,13 @@ def judged(order: Mapping[str, Any]) -> Message:
 
 
 def opened(phase: int, module: str) -> KnownMistakes:
-    """Open the known mistakes with a module's answers. Raises `ValueError` if they are not right."""
+    """Use a module's answers to open the known mistakes. Raises `ValueError` if the answers are not right."""
     [ended] = in_processes([partial(key_from, phase, module)], 1, KEY_SECONDS)
     return unlocked(phase, bytes.fromhex(ended.answer["key"] if ended.answer else ""))
 
 
 def key_from(phase: int, module: str) -> dict[str, str]:
-    """Return the key that a module's answers give; empty if the module cannot be imported."""
+    """Return the key that a module's answers give, or empty bytes if the module cannot be imported."""
     try:
         return {"key": inner_key(phase, keys_of(phase, importlib.import_module(module))).hex()}
     except Exception:
@@ -76,18 +76,18 @@ def key_from(phase: int, module: str) -> dict[str, str]:
 
 
 def require_right(ended: Ended, when: str = "") -> None:
-    """Raise `ValueError` unless the tests pass on a right implementation, and soon."""
+    """Raise `ValueError` unless the tests pass quickly on a right implementation."""
     found = ended.answer
     if ended.late:
         raise ValueError(f"your tests have not ended after {SECONDS:g} s on a right implementation{when}")
     if found and found["failed"]:
         raise ValueError(f"on a right implementation {found['failed']} fails{when}: {found['why']}")
     if found is None or found["code"] in ENDED_EARLY:
-        raise ValueError(f"your tests end Python itself on a right implementation{when}: remove the call that exits")
+        raise ValueError(f"your tests exit Python on a right implementation{when}: remove the call that exits")
     if not found["tests"]:
         raise ValueError("your file has no tests: pytest runs functions whose names begin with test_")
     if not found["passed"]:
-        raise ValueError(f"no test of yours has passed on a right implementation{when}, although none fails")
+        raise ValueError(f"none of your tests passes on a right implementation{when}, although none fails")
     if ended.cpu_seconds > MOST_CPU_SECONDS or ended.seconds > MOST_SECONDS:
         raise ValueError(
             f"your tests take {ended.cpu_seconds:.1f} s of CPU time and {ended.seconds:.1f} s in all, more than "
@@ -96,7 +96,7 @@ def require_right(ended: Ended, when: str = "") -> None:
 
 
 def refusal(ended: Ended) -> str:
-    """Return how the tests refuse an implementation, empty if they accept it."""
+    """Return how the tests reject an implementation, or an empty string if they accept it."""
     if (found := ended.answer) and found["failed"]:
         return f"{found['failed']}: {found['why']}"
     if found is None or found["code"] in ENDED_EARLY:

@@ -7,13 +7,16 @@ READS_PER_TOKEN = 100
 
 
 class TooMuchWorkError(BaseException):
-    """The work is over its limit. Not an `Exception`, so that the code under test does not catch it and continue."""
+    """The work exceeds its limit.
+
+    It is not an `Exception`, so that the code under test cannot catch it and continue.
+    """
 
 
 class LookupWork:
     """Counts the work of a lookup: tokens read and tokens compared, including those of copies of the text.
 
-    What does more than `at_most` ends with a `TooMuchWorkError`.
+    Work beyond `at_most` ends with a `TooMuchWorkError`.
     """
 
     def __init__(self, at_most: int) -> None:

@@ -18,15 +18,16 @@ from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
 from mini_vllm_labs.runs.sandbox.frames import short
 
-NUM_KEPT = 3  # answers per function: if two lists are filled in turn, the third call changes the first answer
+NUM_KEPT = 3  # answers per function: if a function fills two lists in turn, its third call changes the first answer
 PLAIN = (str, bytes, range, frozenset, type, Request, KVCacheBlock)  # immutable, or not owned by the answer
 ATOMS = frozenset((int, float, str, bytes, bool, type(None)))
-LIVE = ("PagedKVCacheManager.block_ids",)  # a block table belongs to the manager and grows while its request lives
-FREES = "PagedKVCacheManager.free"  # may not change the table, because the engine needs it to send blocks elsewhere
+LIVE = ("PagedKVCacheManager.block_ids",)  # a block table belongs to the manager, and grows while its request lives
+# must not change the table, because the engine needs it to send blocks to another process
+FREES = "PagedKVCacheManager.free"
 
 
 class Changed(NamedTuple):
-    """A function whose answer changed, the function called meanwhile, and the answer before and after."""
+    """A function whose answer changed, the function that was called meanwhile, and the answer before and after."""
 
     function: str
     by: str
@@ -52,7 +53,7 @@ class EarlierAnswers:
         """Watch the calls in the `with` block, starting without earlier answers."""
         self.changed, self.is_watching = None, True
         limit = sys.getrecursionlimit()
-        # A recursive method passes through its wrapper each time, and should still reach its usual depth.
+        # A recursive method enters its wrapper at every level, and should still reach its usual depth.
         sys.setrecursionlimit(2 * limit)
         try:
             yield
@@ -97,14 +98,14 @@ def is_container(value: object) -> bool:
 
 
 def is_flat(value: Any) -> bool:
-    """Return whether a list, a dict or a set holds only numbers and texts."""
+    """Return whether a list, dict or set contains only numbers and strings."""
     if type(value) not in (list, dict, set):
         return False
     return ATOMS.issuperset(map(type, value.values() if isinstance(value, dict) else value))
 
 
 def snapshot(value: Any) -> Any:
-    """Copy the contents of a container, including tensors and arrays; return other values as they are."""
+    """Copy the contents of a container, including tensors and arrays; return other values unchanged."""
     if is_flat(value):  # a fast path for most answers
         return value.copy()
     if not is_container(value):
@@ -160,7 +161,7 @@ def earlier_answers(phase: ModuleType) -> Iterator[EarlierAnswers]:
 
 
 def watching(earlier: EarlierAnswers, name: str, thing: Any) -> Any:
-    """Return the watched version of a function or property of the phase; None for anything else."""
+    """Return the watched version of a function or property of the phase, or None for anything else."""
     if isinstance(thing, property) and thing.fget is not None:
         getter = watching(earlier, name, thing.fget)
         return getter and property(getter, thing.fset, thing.fdel, thing.__doc__)

@@ -10,7 +10,7 @@ from mini_vllm.core.request import Request
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm_labs.runs.sandbox.frames import short
 
-if TYPE_CHECKING:  # the judge's jail has this file but not `expect.py`
+if TYPE_CHECKING:  # the judge's jail contains this file but not `expect.py`
     from mini_vllm_labs.grading.labtest.expect import Told
 
 NOTHING_KEPT = "Each answer depends only on the arguments at that moment; nothing is kept from earlier calls."
@@ -51,7 +51,7 @@ def varied(request: Request, rng: random.Random, keep: Collection[str] = ()) -> 
 class Living:
     """Requests that live through a test: like the engine, it passes the same object again after a change.
 
-    Now and then a new object takes over a name, as if a client used an id twice.
+    Occasionally a new object takes over a name, as if a client reused an id.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -74,9 +74,9 @@ class Living:
 
 
 def told_of_memory(told: "Told", call: Callable[[], object], right: object, alone: str) -> "Told":
-    """Report that state is kept between calls if `call`, made alone, gives the right answer.
+    """Report that state is kept between calls if `call` alone gives the right answer.
 
-    Otherwise the report stays as it is. `alone` describes the call, as in "a new policy, asked about a copy".
+    Otherwise the report does not change. `alone` describes the call, as in "a new policy, asked about a copy".
     """
     with suppress(Exception):
         if call() == right:
@@ -93,7 +93,7 @@ def told_of_memory(told: "Told", call: Callable[[], object], right: object, alon
 
 
 def with_odd_fields(request: Request, past: str | None, keep: Collection[str] = ()) -> str:
-    """Set one to three fields without a rule to values drawn with the seed `past`; describe them."""
+    """Set one to three fields that no rule mentions to values drawn with the seed `past`, and describe them."""
     rng = random.Random(f"{past} {request.request_id}")
     names = rng.sample(UNASKED, rng.randint(1, 3)) if past else []
     other = varied(copy(request), rng)
@@ -106,7 +106,7 @@ def with_odd_fields(request: Request, past: str | None, keep: Collection[str] = 
 
 
 def told(kind: str, found: object, anew: object, usual: object) -> object:
-    """Return an answer, with the answer of a new object or without odd fields appended if that differs."""
+    """Return an answer; append the answer of a new object, or without odd fields, if that differs."""
     if anew != found:
         return f"{found}; of a new {kind}: {anew}"
     return found if usual == found else f"{found}; with usual fields: {usual}"

@@ -20,7 +20,7 @@ spec.loader.exec_module(file := importlib.util.module_from_spec(spec))
 calls = pickle.load(sys.stdin.buffer)
 sys.stdout.buffer.write(pickle.dumps([getattr(file, sys.argv[2])(*call) for call in calls]))
 """
-# The effects of a restart, for places that cannot start a process.
+# The effects of a restart, for environments that cannot start a process.
 AFTER_A_RESTART: dict[str, Callable[[Any], int]] = {
     "hash": lambda value: hash((value, SEED)),
     "id": lambda value: id(value) + int(SEED),
@@ -28,7 +28,7 @@ AFTER_A_RESTART: dict[str, Callable[[Any], int]] = {
 
 
 def answers_elsewhere(phase: ModuleType, name: str, calls: Sequence[tuple[Any, ...]]) -> list[bytes] | str:
-    """Return the answers of a new Python process, or the error that it ends with.
+    """Return the answers of a new Python process, or its error.
 
     The list is empty if no process can start (browser, judge's jail) or the phase has no file (the judge's tests).
     """
@@ -58,7 +58,7 @@ def after_a_restart(phase: ModuleType) -> Iterator[None]:
 
 
 def from_another_process(key: Any) -> Any:
-    """Return an equal text or bytes object with the `hash` that a different process might compute.
+    """Return an equal string or bytes object with the `hash` that a different process might compute.
 
     Python caches the hash in the object, after its header and length, on the first call of `hash`.
     """

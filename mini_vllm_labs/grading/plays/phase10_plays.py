@@ -17,7 +17,7 @@ Calls = Sequence[Sequence[Any]]
 ENDS = ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED", "FINISHED_ABORTED", "FINISHED_ERROR")
 NUM_CACHES, NUM_BLOCKS = 4, 8
 MAX_SHOWN = 40
-PREFIX = "req-"  # of all ids
+PREFIX = "req-"  # share of all ids
 
 
 def hash_of(name: str) -> bytes:
@@ -54,7 +54,8 @@ def stores(phase10: ModuleType, max_bytes: int, calls: Calls) -> Seen:
     for number, (what, given, size) in enumerate(calls, start=1):
         names |= set(given)
         if what == "put":
-            block = torch.full((size // 4, 2), ord(given), dtype=torch.int16)  # its bytes are neither rows nor numbers
+            # its number of bytes equals neither rows nor elements
+            block = torch.full((size // 4, 2), ord(given), dtype=torch.int16)
             answer: object = store.put(hash_of(given), block)
         elif what == "lookup":
             hashes = [hash_of(name) for name in given]
@@ -88,7 +89,7 @@ def _name(block: "Tensor | None") -> str | None:
 
 
 class GivenStore:
-    """A store with the contents given by a case. It records uses; a `put` evicts the blocks named by the case."""
+    """A store whose contents come from a case. It records uses; a `put` evicts the blocks that the case names."""
 
     def __init__(self, blocks: Mapping[str, Any], forgets: Mapping[str, str] | None = None) -> None:
         self.blocks = {hash_of(name): block for name, block in blocks.items()}
@@ -111,7 +112,7 @@ class GivenStore:
 
 
 def request_of(name: str, num_tokens: int, block_size: int) -> Request:
-    """Make a request whose block i has the hash `name` + i. All tokens except the first are output."""
+    """Make a request whose block i has the hash `name` + i. All tokens except the first are output tokens."""
     request = Request(PREFIX + name, [0])
     request.all_token_ids.extend(range(1, num_tokens))
     request.block_hashes = [hash_of(f"{name}{index}") for index in range(num_tokens // block_size)]
@@ -163,7 +164,7 @@ def loads(phase10: ModuleType, block_size: int, stored: Sequence[str], calls: Ca
             seen[f"{number}. allocate {name}"] = _unless_changed(None, table, table_of(given))
         else:
             seen[f"{number}. step"] = connector.build_connector_meta()
-    # Read at the end, because a step in flight needs its metadata while others are planned.
+    # Read at the end, because a step in flight needs its metadata while later ones are planned.
     return {label: _shown(one.loads) if isinstance(one, KVConnectorMetadata) else one for label, one in seen.items()}
 
 
@@ -191,7 +192,7 @@ def ends(phase10: ModuleType, block_size: int, saves_ended: bool, stored: Sequen
 
 
 def leaves(phase10: ModuleType, num_requests: int) -> Seen:
-    """Match and end requests, every second one without admission; report what they leave behind."""
+    """Match and end requests, every second one without admission; report what remains of them."""
     from mini_vllm_labs.grading.plays.work import left_behind
 
     connector = phase10.BlockStoreConnector(GivenStore({}), 4)
@@ -202,7 +203,7 @@ def leaves(phase10: ModuleType, num_requests: int) -> Seen:
         if name[-1] in "02468":
             connector.update_state_after_alloc(request, [7, 5, 9], 0)
             request.num_computed_tokens, request.status = 11, RequestStatus.FINISHED_STOPPED
-        else:  # it never ran
+        else:  # the request never ran
             request.status = RequestStatus.FINISHED_ABORTED if name[-1] in "135" else RequestStatus.FINISHED_ERROR
         connector.request_finished(request, [7, 5, 9])
         connector.build_connector_meta()
@@ -214,8 +215,8 @@ def leaves(phase10: ModuleType, num_requests: int) -> Seen:
 def moves(phase10: ModuleType, stored: Sequence[str], forgets: Mapping[str, str], steps: Calls) -> Seen:
     """Run steps, each (loads, saves) followed by a forward pass that changes every block.
 
-    Block b of cache c holds the number 10 * b + c, and the stored block n the numbers 100 * n + c. The caches are as on
-    a GPU, and what is stored is on the host.
+    Block b of cache c holds the number 10 * b + c, and the stored block n the numbers 100 * n + c. The caches appear to
+    be on a GPU, and stored blocks are on the host.
     """
     import torch
 
@@ -293,7 +294,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
             for _ in range(20):
                 what = rng.choice(("put", "put", "put", "lookup", "get"))
                 names = rng.sample("abcdefg", 3 if what == "lookup" else 1)
-                sizes = {"b": 12, "d": 20, "f": 4, "g": 16}  # the same hash is the same block
+                sizes = {"b": 12, "d": 20, "f": 4, "g": 16}  # equal hashes mean the same block
                 calls.append((what, names if what == "lookup" else names[0], sizes.get(names[0], 8)))
             return rng.choice((16, 36, 48)), calls
         case 2:

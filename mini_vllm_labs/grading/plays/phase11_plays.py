@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Seen = dict[str, object]  # plain JSON
-Image = tuple[str, int, int]  # content, offset, length
+Image = tuple[str, int, int]  # (content, offset, length)
 EMPTY = "''"
-ADAPTERS = ("x", "y", "z", "xy", EMPTY, "")  # the last means no adapter
+ADAPTERS = ("x", "y", "z", "xy", EMPTY, "")  # the last entry means no adapter
 
 
 def request_of(name: str, images: Sequence[Image] = (), **settings: Any) -> Request:
@@ -22,12 +22,12 @@ def request_of(name: str, images: Sequence[Image] = (), **settings: Any) -> Requ
 
 
 def copied(text: str) -> str:
-    """Return an equal text that is a new object, if it is longer than one character."""
+    """Return an equal string that is a new object, if it is longer than one character."""
     return "".join(list(text))
 
 
 def key_of(text: str) -> str | None:
-    """Return a salt or adapter name: None for an empty text, and an empty text for `EMPTY`."""
+    """Return a salt or adapter name: None for an empty string, and an empty string for `EMPTY`."""
     return "" if text == EMPTY else copied(text) or None
 
 
@@ -89,7 +89,7 @@ def encodings(phase11: ModuleType, cache_size: int, calls: Sequence[tuple[str, s
 
 
 class RoomyCache:
-    """An encoder cache with some known contents and a fixed room; it records its calls."""
+    """An encoder cache with some known contents and fixed room, which records its calls."""
 
     def __init__(self, known: Sequence[str], room: int) -> None:
         self.known, self.room = known, room
@@ -171,7 +171,7 @@ def products(
     for times in (9, 1):
         indices = torch.tensor([*rows] * times)
         inputs, output = numbers(len(indices), num_inputs), numbers(len(indices), num_outputs)
-        inputs *= 2**25 + 1  # integers that float32 cannot represent
+        inputs *= 2**25 + 1  # integers that float32 cannot represent exactly
         beside = {"inputs": inputs, "lora_a": lora_a, "lora_b": lora_b, "indices": indices}
         before, copies = output.clone(), {name: one.clone() for name, one in beside.items()}
         arguments = [on_device(one) for one in (output, inputs, lora_a, lora_b, indices)]
@@ -187,7 +187,7 @@ def products(
 
 
 def random_images(rng: Random, contents: Sequence[str] = ("a", "cat", "Cat", "cat2")) -> list[Image]:
-    """Draw images in order, some without a gap; sometimes many, all different."""
+    """Draw images in order, some without a gap; sometimes draw many, all different."""
     images, at = list[Image](), 0
     count = rng.choice((*range(5), *range(5), 60))
     for number in range(count):
@@ -204,7 +204,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
         case 1:
             names, num_seats = ("A", "B", "C", "C-1", "CC", "D"), rng.choice((1, 2, 3, 3, 300))
             adapter_of = {name: rng.choice(ADAPTERS) for name in names}
-            if num_seats == 300:  # as many adapters, a request each, and one more
+            if num_seats == 300:  # as many adapters as the limit, with a request each, and one more
                 calls = [("plan", f"r{number}", f"a{number}") for number in range(300)]
             for _ in range(14):
                 what, name = rng.choice(("step", *("plan", "free", "limit", "plan") * 3)), rng.choice(names)
@@ -212,7 +212,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
             return num_seats, calls
         case 2:
             scale, lengths = rng.choice((1, 1, 1, 3000)), {"a": 2, "cat": 3, "cat2": 4, "d": 5}
-            if rng.random() < 0.04:  # an image of many users
+            if rng.random() < 0.04:  # an image that many users share
                 calls = [("encode", f"user{number}", "a", scale * 2) for number in range(80)]
             for _ in range(24):
                 what = rng.choice(("encode", "encode", "release", "release", "refer", "room"))
@@ -222,7 +222,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
         case 3:
             limits, known = (rng.choice((3, 6, 9, 20)), rng.choice((3, 9, 20, 20))), rng.choice(("", "", "a", "cat"))
             images, scale = random_images(rng), rng.choice((1, 1, 1, 3000))
-            if len(images) > 5:  # there is room for all
+            if len(images) > 5:  # there is room for all of them
                 limits, known = (400, 400), ""
             scaled = [(content, scale * offset, scale * length) for content, offset, length in images]
             computed, end = rng.randrange(12), rng.randint(1, 24) if len(images) < 6 else 400

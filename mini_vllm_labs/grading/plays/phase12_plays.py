@@ -132,7 +132,7 @@ def attends(
     """Attend for requests with (computed, new) tokens; report each token's weights by new token and head.
 
     Token p's value is the unit vector p. Scores are integers times log 2, so weights differ by powers of 2. Slots that
-    no request may read have a separate value. With `as_on_gpu` all numbers are bfloat16, on a device.
+    no request may read contain a separate value. With `as_on_gpu` all numbers are bfloat16, on a device.
     """
     import torch
 
@@ -145,7 +145,7 @@ def attends(
     longest, dtype = max(lengths), torch.bfloat16 if as_on_gpu else torch.float32
     keys = torch.ones(len(blocks) + 1, block_size, num_kv_heads, longest + KEY_SIZE, dtype=dtype)
     values = torch.zeros_like(keys)
-    values[..., -1] = 1  # for slots without a token and the null block
+    values[..., -1] = 1  # for the null block, and for slots without a token
     tables = []
     for (computed, _), length in zip(shares, lengths, strict=True):
         table = [blocks.pop() for _ in range(cdiv(length, block_size))]
@@ -178,7 +178,7 @@ def attends(
 
 
 def works(phase12: ModuleType, window: int, block_size: int, num_tokens: Ints) -> Seen:
-    """Decode after few and after many tokens with the same cache; report whether torch makes more after many."""
+    """Decode after few and many tokens with the same cache; report whether torch creates more tensors after many."""
     import torch
 
     from mini_vllm_labs.grading.plays.work import numbers_made
@@ -251,7 +251,7 @@ def batch_of(shares: Shares, tables: Shares, block_size: int) -> "FlatBatch":
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
     """Draw the arguments of a random case for a task's play."""
     block_size, window = rng.choice((1, 2, 4, 8)), rng.randint(1, 20)
-    scale = 50 if rng.random() < 0.1 else 1  # now and then hundreds of blocks
+    scale = 50 if rng.random() < 0.1 else 1  # occasionally hundreds of blocks
     ids, window = rng.sample(range(1, rng.choice((60, 90_000)) * scale), 40 * scale), window * scale
     match task:
         case 1:

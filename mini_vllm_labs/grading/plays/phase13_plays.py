@@ -1,7 +1,7 @@
 """Plays the cases of phase 13 for graded tests and judge: in which order a small stand-in engine serves requests.
 
-The engine has memory for all requests. Ranks are not compared, because correct files differ in them. The order of two
-tenants is also not compared if the counter of one was lifted to the other's; a third tenant's view is compared then.
+The engine has memory for all requests. Ranks are not compared, because those of correct files differ. The order of two
+tenants is also not compared if the counter of one was raised to the other's; a third tenant's view is compared instead.
 """
 
 from collections import Counter
@@ -17,16 +17,16 @@ from mini_vllm.electives.policy.policy_queue import PolicyQueue
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.sampling_params import SamplingParams
 
-# Name, whose first letter is the tenant; prompt tokens; output tokens; arrival time in seconds; limits. The limits may
+# Name (its first letter is the tenant), prompt tokens, output tokens, arrival time in seconds, limits. The limits may
 # include "hit", the tokens of a prefix hit, and "again", the output tokens after which the request is preempted once.
 Asked = tuple[str, int, int, float, dict[str, float]]
 Seen = dict[str, object]  # plain JSON
 STEP_SECONDS, TOKEN_SECONDS = 0.01, 0.001
-BUDGET = 16  # tokens per seat, so long prompts are chunked
+BUDGET = 16  # number of tokens per seat, so that long prompts are chunked
 # Tenant names for some letters: similar names, and the empty one.
 TENANTS = {"m": "", "n": "default", "o": "None", "p": "A", "q": "a", "r": "0", "s": "é", "t": "a1"}
 MAX_STEPS = 2000
-PREFIX = "a request called "  # of all ids
+PREFIX = "a request called "  # share of all ids
 
 
 class PlayedRun:
@@ -175,7 +175,7 @@ def slacks(
 
 
 def forgets(phase13: ModuleType, num_requests: int) -> Seen:
-    """Serve two tokens to each request, then end it; report what they leave behind."""
+    """Serve two tokens to each request, then end it; report what remains of the requests."""
     from mini_vllm_labs.grading.plays.work import left_behind
 
     policy = phase13.LeastSlackFirst()
@@ -198,7 +198,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def random_shares(rng: Random) -> tuple[Any, ...]:
-    """Draw tenants that all arrive at once, or tenants of which some return after b has received most.
+    """Draw tenants that all arrive together, or tenants some of which return after b has received most.
 
     In the second case c was away, arrives when a's last request has left the queue, or always had a running request.
     Or no request has waited for a while, and a, c and d return in any order.
@@ -208,7 +208,8 @@ def random_shares(rng: Random) -> tuple[Any, ...]:
         return [(f"{tenant}{n}", rng.randint(4, 10), rng.randint(1, longest), at, {}) for n in numbers]
 
     much: Asked = ("b0", rng.randint(120, 160), 1, 0.0, {})
-    back, odd = rng.uniform(0.15, 0.18), {"b": 0.9137, "c": 1.0631}  # odd, so that counters are never equal by chance
+    # odd numbers, so that counters are never equal by chance
+    back, odd = rng.uniform(0.15, 0.18), {"b": 0.9137, "c": 1.0631}
     many: Sequence[int] = range(1, 31)
     some: Asked = ("d0", rng.randint(60, 80), 1, 0.0, {})
     match rng.choice(("at once", "away", "leaves", "idle", "runs")):

@@ -40,8 +40,8 @@ def rooms(
 ) -> Seen:
     """Report the answer for each number of free blocks.
 
-    `blocks` are those for the step, the promised ones and those of the GPU. `sequence` is "no" without the test of the
-    whole sequence. `how` has "running", "load" or both.
+    `blocks` contains those for the step, the promised ones and those of the GPU. `sequence` is "no" without the test of
+    the whole sequence. `how` contains "running", "load" or both.
     """
     for_step, promised, of_gpu = blocks
     known = sequence if isinstance(sequence, int) else None
@@ -56,7 +56,7 @@ def rooms(
 
 
 def left(phase14: ModuleType, running: Sequence[str], current: str, victims: Sequence[str]) -> Seen:
-    """Report the requests that are left, and whether the arguments are unchanged."""
+    """Report the remaining requests, and whether the arguments are unchanged."""
     given, gone = list(running), set(victims)
     found = phase14.requests_left(given, copied(current), gone)
     seen: Seen = {"requests left": [str(one) for one in found]}
@@ -66,14 +66,14 @@ def left(phase14: ModuleType, running: Sequence[str], current: str, victims: Seq
 
 
 def copied(text: str) -> str:
-    """Return an equal text that is a new object, if it is longer than one character."""
+    """Return an equal string that is a new object, if it is longer than one character."""
     return "".join(list(text))
 
 
 def paces(phase14: ModuleType, interval: int, steps: Sequence[Step]) -> Seen:
     """Report for each step whether prompts are held, from the decodes, tokens, prompts and queue of each step.
 
-    The last is -1 for a step that did not look at the queue.
+    The last value is -1 for a step that did not look at the queue.
     """
     pacer, seen = phase14.PrefillPacer(interval), dict[str, object]()
     phase14.PrefillPacer(interval + 1).planned(5, True, 3)  # reveals state kept on the class
@@ -84,7 +84,7 @@ def paces(phase14: ModuleType, interval: int, steps: Sequence[Step]) -> Seen:
 
 
 def cached(phase14: ModuleType, span: Ints, prompt: int, junction: int, sizes: Ints, interval: int) -> Seen:
-    """Report the blocks that enter the cache. `sizes` are window and block size in tokens."""
+    """Report the blocks that enter the cache. `sizes` contains window and block size in tokens."""
     (first, end), (window, block_size) = span, sizes
     found = phase14.reachable_blocks(
         first,
@@ -126,7 +126,8 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
             served = [one for one in running if one not in victims]
             return running, rng.choice([*served, victims[-1]]), victims
         case 5:
-            steps: list[Step] = [(False, 9, True, rng.choice((0, 0, 2)))]  # what decodes had a prompt before
+            # tokens that decodes had before as their prompt
+            steps: list[Step] = [(False, 9, True, rng.choice((0, 0, 2)))]
             for _ in range(15):
                 num_tokens, has_decodes = rng.choice((0, 1, 4, 30)), rng.random() < 0.8
                 has_prompt = num_tokens > 0 and rng.random() < 0.4

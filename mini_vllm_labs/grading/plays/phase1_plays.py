@@ -1,6 +1,6 @@
 """Plays the cases of phase 1 for graded tests and judge, one function per kind of case, step by step.
 
-"A 5/8+3" describes a request with 5 computed, 8 prompt and 3 output tokens. More words may follow: see `TOLD`.
+"A 5/8+3" describes a request with 5 computed, 8 prompt and 3 output tokens. More words may follow; `TOLD` lists them.
 """
 
 import re
@@ -28,14 +28,14 @@ from mini_vllm_labs.grading.plays.support import fields_of, some_ids, with_a_pas
 from mini_vllm_labs.grading.plays.work import LONG, ROOM, SHORT, left_behind, work_of
 
 Seen = dict[str, object]  # plain JSON
-Steps = Iterator[str | Seen]  # lines about a call, then the observations after it
+Steps = Iterator[str | Seen]  # lines that describe a call, followed by observations
 Told = Mapping[str, Any]  # the settings of a case by name; the rest have defaults
 TOLD = re.compile(r"(\S+) (?:(\d+)/)?(\d+)(?:\+(\d+))?( preempted)?(?: max (\d+))?(?: stop ([\d ]+))?( ignores EOS)?")
 NUM_RANDOM = 200
 EOS = 2
 DECIDED = ("status", "num_computed_tokens")
 UPDATED = ("all_token_ids", "status", "stop_reason")
-PRIORITIES, ARRIVALS = (2, 0, 1), (1.5, 0.25, 2.5, 0.75)  # neither follows the order of service
+PRIORITIES, ARRIVALS = (2, 0, 1), (1.5, 0.25, 2.5, 0.75)  # neither order is the order of service
 MAX_LOG, LAST = 40, 10
 
 
@@ -81,7 +81,7 @@ def ids_of(requests: Iterable[Request]) -> list[str]:
 
 
 def with_victims_named(requests: Iterable[Request]) -> str:
-    """Return requests as a text for the learner; preempted ones are marked."""
+    """Return requests as text for the learner; preempted ones are marked."""
     text = (
         f"{one} ({request.status.name})" if request.status is RequestStatus.PREEMPTED else one
         for request in requests
@@ -111,7 +111,7 @@ class Scene:
         self.requests = {request.request_id: request for request in (*self.running, *waiting)}
         for request in bringing_along(self.requests.values(), told):
             is_ahead = request.status is RequestStatus.RUNNING and request.num_computed_tokens % 2
-            if request.num_output_placeholders and is_ahead:  # the tokens of a step are still in flight
+            if request.num_output_placeholders and is_ahead:  # the tokens of that step are still in flight
                 request.num_computed_tokens = request.num_tokens
         self.waiting, self.log = StrictQueue(waiting), CallLog(max(MAX_CALLS, 20 * len(self.requests)))
         num_blocks, block_size, held = told.get("blocks", 1000), told.get("block_size", 1), told.get("held", {})
@@ -294,9 +294,9 @@ def facts_of(request: Request) -> str:
 
 
 def work(phase1: ModuleType, num_sampled: int) -> Steps:
-    """End a request while few and then many others wait; report whether the update does more, in lines and copies.
+    """End a request while few and then many others wait; report whether the update does more work.
 
-    The better of two large sizes counts, because a growing dict or list may copy itself now and then.
+    The better of two large sizes counts, because a growing dict or list may occasionally copy itself.
     """
 
     def work_with(num_waiting: int) -> int:
@@ -316,7 +316,7 @@ def work(phase1: ModuleType, num_sampled: int) -> Steps:
 
 
 def leaves(phase1: ModuleType, num_requests: int, what: str) -> Seen:
-    """Let requests come and go, each with a separate step or update; report what they leave behind."""
+    """Let requests come and go, each with a separate step or update; report what remains of them."""
 
     def use(name: str) -> Request:
         name = name.replace(" ", "_")
@@ -387,7 +387,7 @@ def random_situation(rng: Random, many: int, long: int, *, with_waiting: bool) -
 
 
 def random_update(rng: Random, many: int) -> dict[str, Any]:
-    """Draw an update with stops of every kind, requests that are gone, and requests without a token."""
+    """Draw an update with stops of every kind, requests that no longer exist, and requests without a token."""
     names = some_ids(rng, rng.randint(1, 6) * many)
     gone = [name for name in names if rng.random() < 0.15]
     told = {
@@ -405,7 +405,7 @@ def random_update(rng: Random, many: int) -> dict[str, Any]:
         "waiting": ", ".join(told[name] for name in waiting),
         "planned": rng.sample(names, len(names)),
         "gone": gone,
-        "sampled": dict(rng.sample(sorted(sampled.items()), len(sampled))),  # runners promise no order
+        "sampled": dict(rng.sample(sorted(sampled.items()), len(sampled))),  # runners do not guarantee an order
         "max_model_len": rng.choice((8, 10, 1000)),
         "past": rng.randrange(10**6),
     }

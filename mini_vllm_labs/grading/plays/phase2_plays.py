@@ -14,7 +14,7 @@ from mini_vllm_labs.grading.plays.support import changed, fields_of, ids, make_r
 from mini_vllm_labs.grading.plays.work import LONG, ROOM, SHORT, left_behind, work_of
 
 Seen = dict[str, object]  # plain JSON
-Steps = Iterator[str | Seen]  # a call, then the observations after it
+Steps = Iterator[str | Seen]  # a call, followed by observations
 Ints = Sequence[int]
 ALLOCATE = re.compile(r"(\S+) (\d+)(?: hits ([\d -]+?))?(?: lookahead (\d+))?(?: keeps (\d+))?(?: x(\d+))?")
 NUM_RANDOM = 200
@@ -34,8 +34,8 @@ def outcome(call: Callable[[], object], *, is_legal: bool) -> object:
 def queue(phase2: ModuleType, free: Ints | int, calls: Sequence[str]) -> Steps:
     """Make calls to a free queue; report each answer and the remaining blocks.
 
-    `free` lists the blocks, or is their number, with the last block first. Calls such as "append 5" and "remove 5" name
-    a block. Call "put back" appends the block that was popped or removed first.
+    `free` is either the list of the blocks or their number, with the last block first. Calls such as "append 5" and
+    "remove 5" name a block. Call "put back" appends the block that was popped or removed first.
     """
     free = range(free, 0, -1) if isinstance(free, int) else free
     blocks = {number: KVCacheBlock(number) for number in free}
@@ -81,7 +81,7 @@ def pool(phase2: ModuleType, num_gpu_blocks: int, calls: Sequence[str]) -> Steps
     """Make calls to a block pool; report the allocated blocks and the calls to the prefix cache.
 
     Calls: "get 2", "touch 3 1", "touch 2 x70000", "free 3 1 x2". Call "get all" gets all blocks that are free according
-    to the answers. Call "release 4" frees entry 4 of the held blocks, which list a block once per holder.
+    to the answers. Call "release 4" frees entry 4 of the held blocks, in which a block occurs once per holder.
     """
     cache, holders = RecordingPrefixCache(), list[int]()
     yield f"BlockPool({num_gpu_blocks} blocks, block 0 is the null block)"
@@ -284,9 +284,9 @@ class CountedBlock(KVCacheBlock):
 
 
 def work(phase2: ModuleType, call: str, things: str) -> Steps:
-    """Make a call among few and among many things; report whether it does more, in lines, copies and block reads.
+    """Make a call among few and among many objects; report whether it does more, in lines, copies and block reads.
 
-    The better of two large sizes counts, because a growing dict or list may copy itself now and then.
+    The better of two large sizes counts, because a growing dict or list may occasionally copy itself.
     """
     few, *many = (_work_among(phase2, call, things, number) for number in (SHORT, LONG, LONG + 150))
     yield f"{call} among {SHORT} and {LONG} {things}: lines run, blocks looked at, lists copied: {few} and {min(many)}"
@@ -333,7 +333,7 @@ def _prepared(phase2: ModuleType, call: str, number: int, num_others: int) -> Ca
 
 
 def leaves(phase2: ModuleType, num_requests: int) -> Seen:
-    """Let requests come and go; report what they leave behind."""
+    """Let requests come and go; report what remains of them."""
     kv = phase2.PagedKVCacheManager(10, 4, RecordingPrefixCache())
 
     def use(name: str) -> Request:
@@ -376,7 +376,7 @@ def _random_use(rng: Random, name: str, tokens: Mapping[str, int], num_usable: i
     if rng.random() < 0.1:
         return f"look {name} {' '.join(str(rng.randint(1, num_usable)) for _ in range(rng.randrange(3)))}"
     num_hits = min(rng.choice((0, 1, 2, 3, 7 * (num_usable > 50))), (tokens[name] - 1) // block_size, num_usable)
-    hits = rng.sample(range(1, min(num_usable, 45) + 1), num_hits)  # of many blocks all requests share the first
+    hits = rng.sample(range(1, min(num_usable, 45) + 1), num_hits)  # all requests share the first of many blocks
     most = tokens[name] - num_hits * block_size
     num_new = min(most, rng.choice((1, 1, 1, 2, block_size, block_size + 1, rng.randint(1, most))))
     told = f"{name} {num_new}" + f" hits {' '.join(map(str, hits))}" * bool(hits)

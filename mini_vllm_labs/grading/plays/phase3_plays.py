@@ -25,18 +25,18 @@ from mini_vllm_labs.grading.plays.support import (
 from mini_vllm_labs.grading.plays.work import left_behind
 
 Seen = dict[str, object]  # plain JSON
-Steps = Iterator[str | Seen]  # a call, then the observations after it
+Steps = Iterator[str | Seen]  # a call, followed by observations
 RANK = r"(?: rank (\S+) (\S+))?"  # priority and arrival time
 RUNS = re.compile(rf"(?:(\d+) times )?(\S+) (\d+)(?:\+(\d+))? at (\d+){RANK}(?: on ([\d -]+))?")
 WAITS = re.compile(rf"(\S+){RANK}")
 POLICIES: dict[int, Policy] = {4: "fcfs", 5: "priority"}
 RANKS: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...] = (
     ((0, 1, 2), (0.0, 1.0, 2.0)),
-    ((-10, -9, 9, 10), (0.5, 9.0, 10.0, 1e6)),  # sorting them as texts changes the order
+    ((-10, -9, 9, 10), (0.5, 9.0, 10.0, 1e6)),  # sorting them as strings changes the order
     ((999, 1000, 1001), (1.75e9 + 0.25, 1.75e9 + 0.5, 1.75e9 + 0.75)),  # seconds since 1970, as returned by time.time()
     ((0, 1), (5.0, 5.0001, 5.0002)),  # prompts sent together
     ((0, 1), (5.0, 5.0 + 2**-30, 5.0 + 2**-21)),  # a billionth of a second apart
-    ((0, 1), (1.75e9, 1.75e9 + 2**-22, 1.75e9 + 2**-21)),  # neighbouring floats at today's time
+    ((0, 1), (1.75e9, 1.75e9 + 2**-22, 1.75e9 + 2**-21)),  # neighbouring floats near the current time
     ((-(10**8), 0, 10**8, 10**8 + 1), (1.75e9, 1.75e9 + 1e-4, 1.75e9 + 5)),
 )
 NUM_RANDOM = 200
@@ -69,7 +69,7 @@ class Queued:
         return name if self.known.get(name) is request else f"copy of {name}"
 
     def told(self, call: str) -> str:
-        """Return a call as a text, empty if it is impossible now."""
+        """Return a call as text, or an empty string if it is impossible now."""
         what, *given = call.split()
         if what in ("add", "prepend") and given[0] not in self.inside:
             request = ranked(self.known.setdefault(given[0], make_request(given[0], 4)), *given[1:])
@@ -116,7 +116,7 @@ def queue(phase3: ModuleType, calls: Sequence[str]) -> Steps:
     """Make calls to a queue; report popped requests, the order, the length and the first request.
 
     Calls: "add A 3 0.5", "prepend A 3 0.5" (priority, arrival time), "remove A", "pop", "rank A 7" (changes the
-    priority), "look", "another"; "pop all" empties the queue. Nothing is read between calls joined by "; ".
+    priority), "look", "another"; "pop all" empties the queue. No value is read between calls joined by "; ".
     """
     yield "PriorityRequestQueue()"
     queued = Queued(phase3)
@@ -131,7 +131,7 @@ def queue(phase3: ModuleType, calls: Sequence[str]) -> Steps:
 
 
 def queue_leaves(phase3: ModuleType, num_requests: int) -> Seen:
-    """Let requests come and go; report what they leave behind. A queue may keep a few for a while."""
+    """Let requests come and go; report what remains of them. A queue may keep a few of them for a while."""
     queue, clock = phase3.PriorityRequestQueue(), count()
 
     def use(name: str) -> None:
@@ -145,7 +145,10 @@ def queue_leaves(phase3: ModuleType, num_requests: int) -> Seen:
 
 
 def victims(phase3: ModuleType, calls: Sequence[str]) -> Steps:
-    """Choose victims: "fcfs: A rank 9 1.0, B rank 0 0.5" of A and B. A prefix "7: " seeds fields without a rule."""
+    """Choose victims: "fcfs: A rank 9 1.0, B rank 0 0.5" of A and B.
+
+    A prefix "7: " seeds the fields that no rule mentions.
+    """
     for call in calls:
         *past, policy, told = call.split(": ")
         rng, running = Random(past[0] if past else 0), list[Request]()
@@ -170,7 +173,7 @@ def waiter(told: str) -> Request:
 
 
 def runners(told: Sequence[str], block_size: int) -> tuple[list[Request], dict[str, list[int]]]:
-    """Return running requests and their block tables; the default table just holds the computed tokens."""
+    """Return running requests and their block tables; the default table exactly holds the computed tokens."""
     running, tables, next_id = list[Request](), dict[str, list[int]](), 1
     for text in told:
         match = RUNS.fullmatch(text)
@@ -186,7 +189,10 @@ def runners(told: Sequence[str], block_size: int) -> tuple[list[Request], dict[s
 
 
 def preempting(phase3: ModuleType, told: str, waiting: Sequence[str], past: int = 0, drafts: int = 0) -> Steps:
-    """Preempt a running request, "A 9+3 at 11 on 1-3"; report the changes. `past` seeds fields without a rule."""
+    """Preempt a running request, "A 9+3 at 11 on 1-3"; report the changes.
+
+    `past` seeds the fields that no rule mentions.
+    """
     (request,), tables = runners([told], 4)
     name, holds = request.request_id, tables[request.request_id]
     kv, queue = SharedBlocksKV(99, 4, {**tables, "Z": [99]}), StrictQueue([waiter(one) for one in waiting])
@@ -225,10 +231,10 @@ def has_other_drafts(request: Request, before: Mapping[str, object]) -> bool:
 
 
 class Room:
-    """Running requests that are short of memory, and the step being planned.
+    """Running requests that lack memory, and the step that is being planned.
 
     `sizes` may contain `block_size`, `spare` blocks, `reserved` (the memory is full until a request is freed), and
-    `past`, which seeds fields without a rule.
+    `past`, which seeds the fields that no rule mentions.
     """
 
     def __init__(self, phase3: ModuleType, policy: Policy, sizes: Mapping[str, int], told: Sequence[str]) -> None:
@@ -251,7 +257,7 @@ class Room:
                 with_a_past(rng, request)
 
     def sort(self) -> None:
-        """Update the waiting queue's order by rank; under `fcfs` there is none."""
+        """Update the waiting queue's order by rank; under `fcfs` there are no ranks."""
         by_rank = sorted(self.requests.values(), key=lambda one: (one.priority, one.arrival_time, one.request_id))
         self.order[:] = [one.request_id for one in by_rank] if self.is_by_rank else []
 
@@ -379,7 +385,7 @@ def two_objects(phase3: ModuleType, policies: Sequence[Policy]) -> Steps:
 
 
 def rooms_leave(phase3: ModuleType, num_requests: int) -> Seen:
-    """Preempt and free requests; report what they leave behind."""
+    """Preempt and free requests; report what remains of them."""
     preemption = phase3.RecomputePreemption("fcfs")
 
     def use(name: str) -> Request:
@@ -437,7 +443,7 @@ def _random_room(rng: Random, policy: Policy, many: int, rank_of: Callable[[], s
         num_prompt = rng.choice((rng.randint(2, 12), 40)) if many > 1 else rng.randint(2, 12)
         num_tokens = num_prompt + num_outputs
         computed = num_tokens - 1 if rng.random() < 0.5 else rng.randint(1, num_tokens - 1)
-        if rng.random() < 0.1:  # planned ahead: the tokens of a step are still in flight
+        if rng.random() < 0.1:  # planned ahead, while the tokens of a step are still in flight
             computed = num_tokens + 2
         table = [*(tables[-1] if tables and rng.random() < 0.3 else [])]
         table = table[: rng.randint(0, min(len(table), cdiv(computed, block_size)))]

@@ -13,7 +13,7 @@ from mini_vllm_labs.grading.plays.support import changed, fields_of, ids, make_r
 from mini_vllm_labs.grading.plays.work import LONG, ROOM, SHORT, left_behind, work_of
 
 Seen = dict[str, object]  # plain JSON
-Steps = Iterator[str | Seen]  # a call, then the observations after it
+Steps = Iterator[str | Seen]  # a call, followed by observations
 Keys = tuple[str | None, ...]
 Block = tuple[bytes, Sequence[int], Keys]
 Text = str | int | Mapping[str, Any]
@@ -52,8 +52,8 @@ def hashes(phase4: ModuleType, calls: Sequence[Mapping[str, Any]]) -> Steps:
     """Hash blocks; number the hashes so that equal ones are visible.
 
     A call has `tokens`, and optionally `salt`, `adapter`, and the number of the call that returned the `parent`.
-    Further options: `keys` (how many of the two), `tuples` (instead of lists), and `apart` (equal numbers and texts are
-    different objects).
+    Further options: `keys` (how many of the two), `tuples` (instead of lists), and `apart` (equal numbers and strings
+    are different objects).
     """
     digests, seen = [phase4.ROOT_HASH], list[object]()
     for call in calls:
@@ -91,7 +91,7 @@ def sets(phase4: ModuleType, what: str) -> Steps:
 def of_tokens(root: bytes) -> list[Block]:
     few = (0, 1, 2, 10, 255, 256, 257, 65_535, 65_536, 2**31)
     blocks = [block for length in (1, 2, 3) for block in product(few, repeat=length)]
-    for size in VOCABULARIES:  # equal if tokens are treated as digits in this base
+    for size in VOCABULARIES:  # equal if the tokens are read as digits in this base
         blocks += [(size, 0), (0, size), (size, 1), (1, size)]
     return [(root, [*tokens], ()) for tokens in dict.fromkeys(blocks)]
 
@@ -113,7 +113,7 @@ def of_keys(root: bytes) -> list[Block]:
     for mark in ("", *SEPARATORS, *PAIRS_OF_MARKS, *MARKS):
         pairs += [(f"a{mark}b", "c"), ("a", f"b{mark}c"), (f"a{mark}", None), (None, f"{mark}a")]
     end = "e" * 20
-    for tag in ("", "x", "s"):  # equal if each key is preceded by its length modulo 256, and perhaps by a tag
+    for tag in ("", "x", "s"):  # equal if each key is preceded by its length modulo 256, with or without a tag
         for length in dict.fromkeys((chr(len(end)), chr(len(tag + end)))):
             begin = "b" * (256 - len(length + tag))
             pairs += [("", begin + length + tag + end), (length + tag + begin, end)]
@@ -134,7 +134,8 @@ def strength(phase4: ModuleType) -> Steps:
     digests = [digest_of(phase4, (phase4.ROOT_HASH, tokens, ())) for tokens in BINARY]
     parts = [{digest[at : at + 4] for at in range(0, 32, 4)} for digest in digests]
     as_numbers = [int.from_bytes(digest, "big") for digest in digests]
-    sums = as_numbers[0] ^ as_numbers[1] ^ as_numbers[2] ^ as_numbers[3]  # 0 for a checksum: tokens cancel out
+    # a checksum would be 0, because the tokens cancel out
+    sums = as_numbers[0] ^ as_numbers[1] ^ as_numbers[2] ^ as_numbers[3]
     yield {
         "different hashes": len({*digests}),
         "hashes with equal parts of 4 bytes": sum(len(part) < 8 for part in parts),
@@ -145,7 +146,7 @@ def strength(phase4: ModuleType) -> Steps:
 
 
 def restarts(phase4: ModuleType) -> Steps:
-    """Hash blocks here and as in a different process; report how many hashes are equal."""
+    """Hash blocks here and as a different process would; report how many hashes are equal."""
     keys: list[Keys] = [("salt", None), (None, "adapter"), *((f"salt {n}", f"adapter {n}") for n in range(9))]
     blocks: list[Block] = [(bytes(32), [1, 2, 3], ()), *((bytes(range(32)), [70_000, 2], pair) for pair in keys)]
     yield f"hash_block, for {len(blocks)} blocks, here and in another process"
@@ -231,7 +232,7 @@ class Caching:
         self.phase4, self.block_size, self.texts, self.with_state = phase4, block_size, texts, with_state
         rng = Random(past) if past else None
         self.requests = {name: request_of(name, text, rng) for name, text in texts.items()}
-        self.names: dict[bytes, tuple[str, int]] = {}  # of hashes, after the first block with each
+        self.names: dict[bytes, tuple[str, int]] = {}  # number of hashes, after the first block with each
         self.given: list[Any] = []
 
     def play(self, calls: Sequence[str]) -> Steps:
@@ -365,9 +366,9 @@ def unless_hashes(request: Request, before: Mapping[str, object]) -> str:
 
 
 def work(phase4: ModuleType, call: str) -> Steps:
-    """Make a call among few and among many blocks; report whether it does more, in lines and copies.
+    """Make a call among few and among many blocks; report whether it does more work, in lines and copies.
 
-    The better of two large sizes counts, because a growing dict or list may copy itself now and then.
+    The better of two large sizes counts, because a growing dict or list may occasionally copy itself.
     """
     few, *many = (_work_among(phase4, call, number) for number in (SHORT, LONG, LONG + 150))
     yield f"{call} with {SHORT} and with {LONG} blocks: lines run and lists copied: {few} and {min(many)}"
@@ -401,7 +402,7 @@ def _work_among(phase4: ModuleType, call: str, num_blocks: int) -> int:
 
 
 def leaves(phase4: ModuleType, num_requests: int, way_out: str) -> Seen:
-    """Let requests come and go; cache two blocks of each, then evict them. Report what they leave behind."""
+    """Let requests come and go; cache two blocks of each, then evict them. Report what remains of them."""
     cache = phase4.HashPrefixCache(4)
 
     def use(name: str) -> Request:
@@ -424,7 +425,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
         return ([_random_block(rng, number) for number in range(rng.randint(3, 12))],)
     block_size, many = rng.choice((1, 2, 3, 4)), 8 if rng.random() < 0.05 else 1
     names = some_ids(rng, 8 if many > 1 else 4)
-    letters = rng.choice(("ab", "a\u0161", "a\U00010061"))  # equal in their lowest byte, and in their lowest two
+    letters = rng.choice(("ab", "a\u0161", "a\U00010061"))  # equal in their lowest byte, or in their lowest two
     stem, texts = "".join(rng.choices(letters, k=16 * many)), dict[str, Text]()
     for name in names:
         own = "".join(rng.choices(letters, k=rng.randint(1, 8 * many)))

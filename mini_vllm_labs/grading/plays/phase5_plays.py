@@ -19,9 +19,9 @@ from mini_vllm_labs.grading.plays.work import left_behind
 Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # a call, then the observations after it
 Settings = Mapping[str, int]  # of the policy: threshold, max_model_len, chunking, guard
-Choices = Mapping[tuple[bool, ...], int]  # the order of `clamp`'s numbers -> index of the one it returns
+Choices = Mapping[tuple[bool, ...], int]  # from how `clamp`'s numbers compare to the index of its result
 STATUSES = "WAITING", "RUNNING", "PREEMPTED"
-TOKENS = r"(\d+)(?:\+(\d+))?"  # of the prompt, and generated ones
+TOKENS = r"(\d+)(?:\+(\d+))?"  # tokens of the prompt, and generated ones
 ASKED = re.compile(rf"(\S+) ({'|'.join(STATUSES)}) {TOKENS} at (\d+) (budget|counter|chunks of) (\d+)(?: past (\d+))?")
 WAITS = re.compile(rf"(\S+) (WAITING|PREEMPTED) {TOKENS}(?: hits ([\d -]+?))?(?: beside (.+?))?(?: past (\d+))?")
 RUNS = re.compile(rf"(?:(\d+) times )?(\S+) {TOKENS} at (\d+) on ([\d -]+)")
@@ -31,7 +31,7 @@ NUM_RANDOM = 100
 
 def public_clamp() -> Clamp:
     from mini_vllm_labs.grading.labtest.public_clamp import (
-        make_clamp,  # imported here, because the judge's jail has no file that answers task 1.1
+        make_clamp,  # imported here, because the judge's jail must not contain an answer to task 1.1
     )
 
     return make_clamp()
@@ -64,7 +64,7 @@ def policy_of(phase5: ModuleType, settings: Settings, choices: Choices | None) -
 
 
 def made(settings: Settings) -> str:
-    """Return the construction of a policy as a text."""
+    """Return the call that constructs a policy, as text."""
     named: dict[str, object] = {"threshold": "off", "max_model_len": 10**6, "chunking": 1, "guard": 0, **settings}
     switches = {name: "on" if named.pop(name) else "off" for name in ("chunking", "guard")}
     return f"ChunkedPrefillPolicy({', '.join(f'{name} {value}' for name, value in (named | switches).items())})"
@@ -130,7 +130,7 @@ def asked(phase5: ModuleType, settings: Settings, calls: Sequence[str], choices:
 
     "A PREEMPTED 10+7 at 12 budget 100": 12 of 10 prompt and 7 generated tokens are computed, by the argument. With
     "counter 3" (the request's counter) instead of the budget, `should_sample` is called. A call with "chunks of 16"
-    plays all steps with a budget of 16. A final "past 7" seeds fields without a rule.
+    plays all steps with a budget of 16. A final "past 7" seeds the fields that no rule mentions.
     """
     yield made(settings)
     chunking = Chunking(phase5, settings, choices)
@@ -180,7 +180,8 @@ class Moment:
         queue = [*idle, *(next(others) for _ in range(high - low))]
         while low < high:
             middle = (low + high) // 2
-            vars(kv).update(vars(FrozenKV(self.block_size, tables, queue[:middle])))  # the engine has one object
+            # the engine uses the same object every time
+            vars(kv).update(vars(FrozenKV(self.block_size, tables, queue[:middle])))
             hit_blocks, beside = [*self.hits], [*running]
             before = kv.contents()
             answer = yes_or_no(policy.admits(request, hit_blocks, beside, kv))
@@ -204,7 +205,7 @@ def admissions(
     """Find how many free blocks admit a request: alone, then with the running requests.
 
     With "W WAITING 17 hits 4 1 beside A 8 at 7 on 1 2, B 11+5 at 4 on 3", W has 17 tokens. A has computed 7 of its 8
-    and holds blocks 1 and 2. With "600 times R 16 at 15 on 1", R0 to R599 hold a block each, from 1 on.
+    and holds blocks 1 and 2. With "600 times R 16 at 15 on 1", R0 to R599 hold one block each, from block 1 on.
     """
     yield made(settings)
     living, kv = Living(Random(0)), FrozenKV(1, {}, [])
@@ -227,7 +228,7 @@ def admissions(
 
 
 def leaves(phase5: ModuleType, num_requests: int, choices: Choices | None = None) -> Seen:
-    """Let requests come and go, calling all three methods for each; report what they leave behind."""
+    """Let requests come and go, calling all three methods for each; report what remains of them."""
     policy, kv = policy_of(phase5, {"guard": 1}, choices), FrozenKV(4, {"A": [1]}, [2, 3, 4, 5])
 
     def use(name: str) -> None:

@@ -20,7 +20,7 @@ from mini_vllm_labs.grading.plays.support import fields_of, make_request, with_a
 from mini_vllm_labs.grading.plays.support import numbers as told_numbers
 
 Seen = dict[str, object]  # plain JSON
-Steps = Iterator[str | Seen]  # lines about a call, then the observations after it
+Steps = Iterator[str | Seen]  # lines that describe a call, followed by observations
 SHARE = re.compile(
     r"(\S+) (\d+)\+(\d+)(?: of (\d+))?(?: outputs (\d+))?(?: from (\d+))?(?: counts (\d+))?(?: past (\d+))?"
     r"( no token)? in ([\d -]+)"
@@ -31,7 +31,7 @@ SIZES = {
     "num_blocks_that_fit": ("total_bytes", "free_bytes", "gpu_memory_utilization", "block_bytes"),
 }
 MAX_IDS, MAX_ROWS = 12, 8
-ABOUT_1_PERCENT = 0.006  # 87.5% may be named as 88%
+ABOUT_1_PERCENT = 0.006  # 87.5% may be reported as 88%
 
 
 def number_of(name: str) -> int:
@@ -58,7 +58,7 @@ def row_of(
     first_token = first_token or 100 * number_of(name)
     request = make_request(name, 0, token_ids=range(first_token, first_token + num_prompt))
     request.all_token_ids += range(first_token + 50, first_token + 50 + num_outputs)
-    request.num_computed_tokens = num_computed + num_scheduled  # as the scheduler leaves it
+    request.num_computed_tokens = num_computed + num_scheduled  # in the state that the scheduler leaves
     return ScheduledRequest(request, num_computed, num_scheduled, list(block_ids), samples)
 
 
@@ -96,7 +96,7 @@ class LivingRows:
         self.tables: dict[str, list[int]] = {}
 
     def now(self, batch: Sequence[ScheduledRequest]) -> list[ScheduledRequest]:
-        """Return the shares with living requests. A starting request is a new object that takes over the name."""
+        """Return the shares with living requests. A request that starts is a new object under the old name."""
         rows = list[ScheduledRequest]()
         for row in batch:
             name = row.request.request_id
@@ -171,7 +171,7 @@ def seen_of(function: str, answer: Any) -> Seen:
 
 
 def sizing(phase6: ModuleType, function: str, given: Sequence[float]) -> Steps:
-    """Size a block or the cache; report the result, or the numbers that an error names."""
+    """Size a block or the cache; report the result, or the numbers in the error."""
     told = dict(zip(SIZES[function], given, strict=True))
     yield f"{function}({', '.join(f'{name}={value:,}' for name, value in told.items())})"
     try:
@@ -218,7 +218,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
     if task == 6:
         total, share = rng.randrange(10**6, 10**9), rng.choice((0.5, 0.75, 0.875, 1.0))
         free = rng.choice((total, rng.randrange(total)))
-        room = max(1, int(total * share) - total + free)  # for none, one, two or many blocks
+        room = max(1, int(total * share) - total + free)  # for zero, one, two or many blocks
         return "num_blocks_that_fit", [
             total,
             free,

@@ -17,14 +17,14 @@ from mini_vllm_labs.grading.plays.support import numbers as numbers_in
 from mini_vllm_labs.grading.plays.work import left_behind, work_of
 
 Seen = dict[str, object]  # plain JSON
-Steps = Iterator[str | Seen]  # a call, then the observations after it
+Steps = Iterator[str | Seen]  # a call, followed by observations
 Ints = Sequence[int]
 Text = Ints | str
-KNOWN = 14  # tokens of a request, 10 of them prompt
+KNOWN = 14  # number of tokens of a request, 10 of them from the prompt
 SCHEDULE = re.compile(r"schedule \[(.*)\] at (\d+)(?: with (\d+))?")
 ROLL_BACK = re.compile(r"roll back (\d+) (\d+) at (\d+)(?: with (\d+))?")
 SMALL, LARGE = (2, 12, 21, 1, 122, 22, 0, 212, 11), (300, 151_643, 1_000_003, 1, 2**16 + 1, 257, 256, 43, 0)
-ALIKE = (5, 5 + 2**8, 5 + 2**16)  # in their last bytes
+ALIKE = (5, 5 + 2**8, 5 + 2**16)  # differ only in their last bytes
 SIZE = 1000
 LONG_TEXTS = {
     "all different": [*range(SIZE)],
@@ -64,7 +64,7 @@ def lookups(phase7: ModuleType, calls: Sequence[tuple[Text, int, int, int]]) -> 
 
 
 def reads(phase7: ModuleType, what: str) -> Steps:
-    """Look up a long text that counts reads; report the drafts, and whether the reads are few."""
+    """Look up a long text that counts its reads; report the drafts, and whether the reads are few."""
     limit = READS_PER_TOKEN * len(LONG_TEXTS[what])
     work, drafts, num_lines = LookupWork(limit), list[Any](), 0
     text = text_of(LONG_TEXTS[what], work)
@@ -238,8 +238,8 @@ def share_of(name: str, first: int, size: int, drafts: Ints | None = None, *, rn
         start, size = first - size, size + len(drafts)
         request.num_computed_tokens = start + size
         share = ScheduledRequest(request, start, size, [3, 4], needs_token=True, draft_token_ids=drafts)
-        share = share.with_drafts()  # as the runner passes it
-    if rng:  # the scheduler may already have planned the next step or preempted the request
+        share = share.with_drafts()  # in the form that the runner passes
+    if rng:  # the scheduler may already have planned the next step, or preempted the request
         with_a_past(rng, share.request).num_computed_tokens += rng.choice((0, 1, 6, -share.request.num_computed_tokens))
     return share
 
@@ -270,7 +270,7 @@ def accepted(phase7: ModuleType, calls: Sequence[tuple[Ints, Ints]]) -> Steps:
 
 
 def leaves(phase7: ModuleType, num_requests: int) -> Seen:
-    """Let requests with drafts come and go; report what they leave behind."""
+    """Let requests with drafts come and go; report what remains of them."""
     scheduling = phase7.SpeculativeScheduling(4, True)
 
     def use(name: str) -> Request:
@@ -287,7 +287,7 @@ def leaves(phase7: ModuleType, num_requests: int) -> Seen:
 
 
 def texts_leave(phase7: ModuleType, num_texts: int) -> Seen:
-    """Look up many texts; report what they leave behind."""
+    """Look up many texts; report what remains of them."""
 
     def use(name: str) -> None:
         newest = int(name.split()[-1]) + 1000 * name.startswith("then")
@@ -312,7 +312,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def _random_lookup(rng: Random) -> tuple[list[int], int, int, int]:
-    """Draw a text of few different tokens, so that runs repeat. Some ids contain others digit by digit."""
+    """Draw a text of few different tokens, so that runs repeat. The digits of some ids contain those of others."""
     kinds = [*rng.choice((range(9), SMALL, SMALL, LARGE, ALIKE))][: rng.choice((1, 2, 2, 3, 3, 4, 9))]
     tokens = rng.choices(kinds, k=rng.choice((rng.randint(1, 24), rng.randint(1, 24), 60)))
     shortest = rng.choice((1, 2, 3, 3, 6))

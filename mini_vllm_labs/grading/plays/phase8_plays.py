@@ -15,10 +15,10 @@ from mini_vllm_labs.grading.plays.support import changed, fields_of, make_reques
 from mini_vllm_labs.grading.plays.work import left_behind
 
 Seen = dict[str, object]  # plain JSON
-Steps = Iterator[str | Seen]  # a call, then the observations after it
+Steps = Iterator[str | Seen]  # a call, followed by observations
 Share = tuple[
     int, int, int, int, Sequence[int], bool
-]  # start, known tokens, stand-ins, rejected, drafts, needs a token
+]  # start, known tokens, placeholders, rejected, drafts, needs a token
 CALL = re.compile(
     r"(take|fill|over) ?(\d*): (\S+) (\d+)(?:\+(\d+))?(?: of (\d+))? at (\d+)(?: with (\d+))?(?: past (\d+))?"
 )
@@ -26,7 +26,7 @@ METHODS = {"take": "take_placeholders", "fill": "fill_placeholders", "over": "is
 MAY_CHANGE = {"take": ("num_output_placeholders", "spec_token_ids"), "fill": ("num_output_placeholders",), "over": ()}
 ASKED_ABOUT = ("num_output_placeholders", "spec_token_ids", "sampling_params")
 NUMBERS = ("num_computed_tokens", "num_scheduled_tokens", "draft_token_ids")
-BLOCKS, OTHER_TABLE = [7, 3, 9], [0, 4, 9]  # the second one of another group of layers, as phase 12 has them
+BLOCKS, OTHER_TABLE = [7, 3, 9], [0, 4, 9]  # the second table belongs to another group of layers, as in phase 12
 
 
 def scheduling_of(phase8: ModuleType, num_speculative_tokens: int) -> AsyncScheduling:
@@ -39,9 +39,10 @@ def scheduling_of(phase8: ModuleType, num_speculative_tokens: int) -> AsyncSched
 def placeholders(phase8: ModuleType, num_speculative_tokens: int, calls: Sequence[str]) -> Steps:
     """Call the methods about requests that live on, and of a new object about copies; report the changes.
 
-    The call "take 2: A 3+1 of 9 at 10 with 4 past 7" plans a step with 2 drafts for A. Request A has 3 prompt tokens,
-    1 of 9 generated ones, 10 computed and 4 placeholders. Its "past 7" seeds fields without a rule. Call "fill 2: ..."
-    applies arrived tokens, "over: ..." calls `is_surely_over`. Call "change A" sets A's placeholder drafts to [17].
+    The call "take 2: A 3+1 of 9 at 10 with 4 past 7" plans a step with 2 drafts for A. Request A has 3 prompt tokens, 1
+    of 9 generated ones, 10 computed and 4 placeholders. Its "past 7" seeds the fields that no rule mentions. Call "fill
+    2: ..." applies arrived tokens, "over: ..." calls `is_surely_over`. Call "change A" sets A's placeholder drafts to
+    [17].
     """
     yield f"PlaceholderScheduling({num_speculative_tokens})"
     scheduling, living = scheduling_of(phase8, num_speculative_tokens), Living(Random(0))
@@ -104,7 +105,7 @@ def drafts_of(living: Living, but: str = "") -> Seen:
 
 
 def shares(phase8: ModuleType, calls: Sequence[Share], past: int = 0) -> Steps:
-    """Correct shares, those of one request and alone; report the new share, and changes of the old one.
+    """Correct shares, both among others and alone; report the new share, and changes of the old one.
 
     A call is (start, known tokens, stand-ins, rejected drafts, present drafts, whether it needs a token). `past` seeds
     the fields that requests carry over from earlier steps.
@@ -113,7 +114,7 @@ def shares(phase8: ModuleType, calls: Sequence[Share], past: int = 0) -> Steps:
     for place, call in enumerate(calls):
         start, num_known, num_stand_ins, num_rejected, drafts, _ = call
         num_tokens = start - num_rejected + num_known
-        computed = start + num_known + num_stand_ins + 3 * (place % 2)  # the step after it may also be planned
+        computed = start + num_known + num_stand_ins + 3 * (place % 2)  # the step after it may also be planned already
         counters = (min(3, num_tokens), max(0, num_tokens - 3), 0, computed, num_stand_ins)
         moments = [request_at("A", *counters, drafts=[-1] * num_stand_ins) for _ in range(3)]
         odd = [with_odd_fields(one, f"{past} {place}" if past else None) for one in moments[:2]]
@@ -165,7 +166,7 @@ def held(share: ScheduledRequest) -> list[object]:
 
 
 def leaves(phase8: ModuleType, num_requests: int) -> Seen:
-    """Let requests come and go, making every call for each; report what they leave behind."""
+    """Let requests come and go, making every call for each; report what remains of them."""
     scheduling = scheduling_of(phase8, 2)
 
     def use(name: str) -> None:
@@ -192,7 +193,7 @@ def _random_step(rng: Random, most: int) -> str:
     num_outputs, num_drafts = rng.choice((0, rng.randint(1, 40))), rng.randint(0, most)
     places = rng.choice((0, 1, 1 + most))
     computed = num_prompt + num_outputs + places + num_drafts
-    if not num_drafts and not places:  # only known tokens are computed in parts
+    if not num_drafts and not places:  # only known tokens are split into parts
         computed = rng.choice((computed, computed - 1, num_prompt, rng.randint(1, computed)))
     what = f"take {num_drafts}"
     if rng.random() < 0.3:

@@ -31,7 +31,7 @@ def steps(phase9: ModuleType, regex: str, text: str) -> Seen:
 def walks(phase9: ModuleType, regex: str, alphabet: str, texts: Sequence[Any]) -> Seen:
     """Walk through the DFA with texts; report how far each gets and whether it may end there, or a `ValueError`.
 
-    A long text is given as its start, the number of repetitions of the start, and its end.
+    A long text is given as its start, how often the start is repeated, and its end.
     """
     chars = frozenset(range(256) if alphabet == "all" else alphabet.encode())
     try:

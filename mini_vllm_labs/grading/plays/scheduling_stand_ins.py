@@ -16,7 +16,7 @@ NO_END = "this step never ends: your code has made {most:,} calls in it, the las
 
 
 class CallLog(list[str]):
-    """The calls of the code under test, in order. `amiss` collects violations that are wrong in every case.
+    """The calls of the code under test, in order. `amiss` collects violations, which are wrong in every case.
 
     Raises `RuntimeError` in the code under test after `max_calls` calls.
     """
@@ -107,7 +107,7 @@ class CountingMemory:
 
 
 class ScriptedChunks:
-    """Replaces phase 5: a script caps some requests, gives some all tokens or none, and admits some never."""
+    """Replaces phase 5: a script caps some requests, gives some all tokens or none, and never admits others."""
 
     def __init__(self, log: CallLog, kv: object, at_most: Mapping[str, int], all_or_none: Iterable[str]) -> None:
         self.log, self.kv, self.at_most, self.all_or_none = log, kv, at_most, frozenset(all_or_none)
@@ -133,14 +133,14 @@ class ScriptedChunks:
         return is_admitted
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        return False  # no step calls this
+        return False  # steps do not call this
 
 
 class ScriptedPreemption:
     """Replaces phase 3: the script names the victims for each request that gets no slots.
 
-    Victims that no longer run are skipped. `make_room` returns False if no victim is left or the request is one of
-    them. Otherwise the request holds its slots.
+    Victims that are no longer running are skipped. `make_room` returns False if no victim is left or the request is one
+    of them. Otherwise the request holds its slots.
     """
 
     def __init__(self, log: CallLog, victims: Mapping[str, Sequence[str]], running: object, waiting: object) -> None:

@@ -127,7 +127,7 @@ class FrozenKV:
 
     def block_ids(self, request_id: str) -> list[int]:
         if not isinstance(request_id, str):
-            raise TypeError(f"kv.block_ids takes the id of a request, a text, and got a {type(request_id).__name__}")
+            raise TypeError(f"kv.block_ids takes the id of a request, a string, and got a {type(request_id).__name__}")
         return self.tables.get(request_id, [])
 
     def free_block_ids(self) -> list[int]:
@@ -137,7 +137,7 @@ class FrozenKV:
         return self.counts
 
     def get_computed_blocks(self, request: Request) -> list[int]:
-        raise AssertionError("the hit blocks are an argument: they need not be looked up")
+        raise AssertionError("the hit blocks are an argument, so do not look them up")
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
@@ -212,8 +212,8 @@ class SharedBlocksKV:
 
     def _count(self) -> None:
         self.num_calls += 1
-        if self.num_calls > MAX_CALLS:  # an endless loop would fill memory first
-            raise RuntimeError(f"make_room does not come to an end: it has called the memory {MAX_CALLS} times")
+        if self.num_calls > MAX_CALLS:  # an endless loop would fill memory before the time limit
+            raise RuntimeError(f"make_room does not end: it has called the memory {MAX_CALLS} times")
 
 
 class RecordingPool:

@@ -1,4 +1,4 @@
-"""Provides a waiting queue that is usable only through its Protocol and counts the cost of each use."""
+"""Provides a waiting queue that can be used only through its Protocol, and that counts the cost of each use."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence

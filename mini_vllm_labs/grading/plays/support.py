@@ -1,4 +1,4 @@
-"""Makes requests for the graded tests. No task is in this file."""
+"""Makes requests for the graded tests. This file contains no task."""
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -9,8 +9,8 @@ from mini_vllm.config import Policy
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.sampling_params import SamplingParams
 
-LONG_START = "x" * 300  # of ids that differ only at their ends
-# Ids of a family are easily confused: "10" starts with "1", and "é" may be one character or two.
+LONG_START = "x" * 300  # ids that differ only at their ends
+# Ids of a family that are easily confused: "10" starts with "1", and "é" may be one character or two.
 FAMILIES_OF_IDS = (
     ("A", "B", "C", "D", "9", "10", "r7", "Ä"),
     ("1", "10", "100", "1-0", "1:0", "01", "0", "11"),
@@ -44,7 +44,7 @@ def make_request(
 
 
 def as_typed(policy: Policy) -> Policy:
-    """Return an equal text that is a new object, like one from a command line or a file."""
+    """Return an equal string that is a new object, like one from a command line or a file."""
     return cast(Policy, "".join(list(policy)))
 
 

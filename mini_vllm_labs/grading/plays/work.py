@@ -9,17 +9,17 @@ from typing import Any
 
 from mini_vllm.core.request import Request
 
-BYTES_PER_UNIT = 64  # a copy of a list with 8 entries counts like one line
-BYTES_OF_A_CALL = 1024  # for the frames of the call and of the tracing
+BYTES_PER_UNIT = 64  # a copy of a list with 8 entries costs as much as one line
+BYTES_OF_A_CALL = 1024  # for the frames of the call and of the tracer
 NUM_REQUESTS = 150
 SHORT, LONG = 9, 900
-ROOM = 20  # a difference in lines or entries that does not yet show a walk or a leak
+ROOM = 20  # a difference in lines or entries that is not yet evidence of a walk or a leak
 
 
 def work_of(act: Callable[[], object], file: str) -> int:
-    """Call `act`; return its work: the lines of `file` that ran, in each turn of a loop, plus allocated memory.
+    """Call `act`; return its work: the lines of `file` that ran, counted per loop iteration, plus allocated memory.
 
-    Copied lists count by their length, even if they are discarded at once.
+    Copied lists count by their length, even if they are discarded immediately.
     """
     work = last = 0
 

@@ -14,6 +14,7 @@ for folder in (here, *here.parents):
     if (folder / EXTENSION).is_file():
         sys.path.insert(0, str(folder))
         given = os.environ.get("PYTHONPATH")
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), given]))  # for the kernel's subprocesses
+        # inherited by the kernel's subprocesses
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), given]))
         get_config().IPKernelApp.extensions.append("mini_vllm_labs.unrun_cells")  # type: ignore[name-defined]  # noqa: F821
         break

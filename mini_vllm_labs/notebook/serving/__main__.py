@@ -1,4 +1,4 @@
-"""Runs the server's process, which serves the lineup that its parent names and ends with its parent.
+"""Runs the server's process, which serves the lineup that its parent names, and ends together with its parent.
 
 In addition to OpenAI's API, it has routes for the notebook: the run so far, a pause, the exchanges so far.
 """
@@ -31,7 +31,7 @@ from mini_vllm_labs.serving.settings import ServerSettings
 SETTINGS = ServerSettings(port=0, shutdown_timeout=0)  # a notebook that is shutting down does not wait for answers
 SETTLE_SECONDS = 10.0
 NOT_NOTED = "/notebook/"
-RUN = "/notebook/run"  # its answer is shown, so records must include it
+RUN = "/notebook/run"  # the cell shows the request's answer, so records must include it
 
 
 class RequestWatcher(StepObserver):
@@ -46,7 +46,7 @@ class RequestWatcher(StepObserver):
         engine.add_observer(self)
 
     def pause_after(self, num_steps: int, llm: AsyncLLM) -> None:
-        """Pause after `num_steps` more steps, or at once if it is 0."""
+        """Pause after `num_steps` more steps, or immediately if it is 0."""
         self._steps_to_pause, self._llm = num_steps, llm
         if num_steps:
             llm.resume()
@@ -88,7 +88,7 @@ def phases(metrics: RequestMetrics) -> list[float]:
 
 
 class Noted:
-    """An ASGI middleware that adds each exchange to a list, in order of their beginnings."""
+    """An ASGI middleware that adds each exchange to a list, in order of their start."""
 
     def __init__(self, app: ASGIApp, exchanges: list[Exchange]) -> None:
         self.app, self.exchanges = app, exchanges
@@ -141,7 +141,7 @@ def notebook_router(llm: AsyncLLM, watched: RequestWatcher) -> APIRouter:
 
     @router.get("/settled")
     async def settled() -> bool:
-        """Wait until every request has ended, including requests whose client has hung up."""
+        """Wait until every request has ended, including requests whose client has disconnected."""
         end = asyncio.get_running_loop().time() + SETTLE_SECONDS
         while llm.num_unfinished_requests and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(0.005)
@@ -182,7 +182,7 @@ def end_with_parent(channel: Channel, server: Server) -> None:
         while True:
             channel.receive()
     except ChannelError:
-        server.should_exit = server.force_exit = True  # no reader is left
+        server.should_exit = server.force_exit = True  # nobody reads the answer any more
 
 
 def main() -> None:

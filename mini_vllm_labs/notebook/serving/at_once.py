@@ -33,7 +33,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Heard:
-    """The clients' answers, and the order in which their pieces arrived, which a recorded conversation lacks."""
+    """The clients' answers, and the order in which their pieces arrived, which no recorded conversation contains."""
 
     answers: Mapping[str, str | Refused]
     order: Sequence[str] = ()
@@ -77,11 +77,11 @@ def ask_at_once(
 ) -> tuple[dict[str, str | Refused], list[str]]:
     """Call each function with a client while the engine is paused, then resume the engine.
 
-    A client starts only when the previous request has arrived or been refused. Returns the answers and the order of
+    A client starts only after the previous request has arrived or been refused. Returns the answers and the order of
     their pieces. Raises the error that an engine's failure causes in a client.
     """
     order = list[str]()
-    with ThreadPoolExecutor(max(1, len(talks)), "client") as threads:  # it refuses to have 0 threads
+    with ThreadPoolExecutor(max(1, len(talks)), "client") as threads:  # the class rejects 0 threads
         asking = dict[str, Future[str | Refused]]()
         try:
             for name, talk in talks.items():
@@ -90,7 +90,7 @@ def ask_at_once(
                 while not asking[name].done() and num_arrived() == before and time.monotonic() < end:
                     time.sleep(0.005)
         finally:
-            resume()  # also after an error, because `threads` waits for the engine's answers
+            resume()  # also runs after an error, because `threads` waits for the engine's answers
         return {name: answer.result() for name, answer in asking.items()}, order
 
 

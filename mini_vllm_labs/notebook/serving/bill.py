@@ -18,7 +18,7 @@ PHASES = ("queued", "prefill", "decode")
 class ServedRun(WorkloadRun):
     """A run from the server's first step on.
 
-    `times` contains each request's seconds in the phases `PHASES`, as far as known; it is empty in a recorded run.
+    `times` contains each request's seconds in the phases `PHASES` that are known; it is empty in a recorded run.
     `unfinished` are the requests that have not ended.
     """
 
@@ -89,12 +89,12 @@ def bill_of(run: ServedRun | Notice, label: str) -> Bill | Notice:
 
 
 def bill_in(run: ServedRun, label: str) -> Bill:
-    """Return the bill of the request with a label. Raises `ValueError` if the run lacks it."""
+    """Return the bill of the request with a label. Raises `ValueError` if the run has no such request."""
     info = run.recording.info
     request_id = next((each for each in info.titles if info.label(each) == label), None)
     if request_id is None:
         known = ", ".join(map(info.label, info.titles))
-        raise ValueError(f"no request {label!r} has arrived; there are {known or 'none'}")
+        raise ValueError(f"no request {label!r} has arrived; choose from {known or 'none'}")
     num_prompt_tokens = info.num_prompt_tokens[request_id]
     steps, end = its_steps(run, request_id)
     shares = [share for record in steps for share in record["scheduled"] if share["id"] == request_id]

@@ -35,7 +35,7 @@ COMMAND = (
     "faulthandler",
     "-m",
     "mini_vllm_labs.notebook.serving",
-)  # reports the line of a crash
+)  # reports the line at which the process crashes
 
 
 class LabServerProcess:
@@ -159,11 +159,11 @@ class LabServer:
         self._control(f"/notebook/pause?after_steps={after_steps}", "POST")
 
     def resume(self) -> None:
-        """Let the engine execute steps again."""
+        """Let the engine take steps again."""
         self._control("/notebook/resume", "POST")
 
     def close(self) -> None:
-        """End the server. It also ends with the notebook's kernel."""
+        """End the server. It also ends together with the notebook's kernel."""
         if self._server:
             self._server.close()
 

@@ -32,11 +32,12 @@ def notice_of_error(error: Exception, whose: str) -> Notice | None:
     match error:
         case openai.APIStatusError() if error.code == NOT_RECORDED:
             return not_recorded()
-        case HTTPError() if NOT_RECORDED in error.read().decode(errors="replace"):  # before URLError, its base class
+        case HTTPError() if NOT_RECORDED in error.read().decode(errors="replace"):
+            # caught before URLError, its base class
             return not_recorded()
         case openai.APIStatusError() if error.status_code < 500:
             return Notice(f"The server refused this: {error.status_code}", message_of(error))
-        case openai.APITimeoutError() | TimeoutError():  # before APIConnectionError, its base class
+        case openai.APITimeoutError() | TimeoutError():  # caught before APIConnectionError, its base class
             return Notice("No answer in time", f"The engine may be in a step that does not end.\n\n{whose}")
         case openai.APIConnectionError() | URLError():
             return Notice("The server has ended", f"Run the cell that starts it again.\n\n{whose}")

@@ -101,13 +101,16 @@ def piece_of(event: str) -> str:
 
 
 class RecordedServer(ThreadingHTTPServer):
-    """Listens on a free port of this machine. The nth equal request gets the nth recorded answer, or the last one."""
+    """Listens on a free port of this machine.
+
+    The nth of several equal requests gets the nth recorded answer, or the last one.
+    """
 
     def __init__(self, config: EngineConfig, lineup: Lineup) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self._config, self._lineup = config, lineup
         self._seen = Counter[tuple[str, str, str]]()
-        self._lock = threading.Lock()  # requests run in separate threads
+        self._lock = threading.Lock()  # each request runs in a separate thread
         threading.Thread(target=self.serve_forever, name="replay", daemon=True).start()
 
     @property
@@ -139,7 +142,7 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
         status, headers, text = cast(RecordedServer, self.server).find(self.command, self.path, body)
         content = text.encode()
-        with suppress(ConnectionError):  # a client that hangs up
+        with suppress(ConnectionError):  # the client hangs up here
             self.send_response(status)
             for name, value in [*headers.items(), ("Content-Length", str(len(content)))]:
                 self.send_header(name, value)
@@ -150,4 +153,4 @@ class Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Print nothing into the cell."""
+        """Print nothing in the cell."""

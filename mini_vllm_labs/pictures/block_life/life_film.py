@@ -21,15 +21,15 @@ MAX_STRIPS, MAX_DESCRIBED, MAX_BLOCKS = 12, 24, 6
 def block_life(recording: Recording, blocks: Sequence[int] = ()) -> Film:
     """Return a film with a picture per step: moves between the four states, the free queue, the lives of `blocks`.
 
-    Without `blocks`, every block gets a line, or the 12 busiest if there are more; the text has up to 24. Raises
-    `ValueError` for a block that does not exist or is given twice.
+    Without `blocks`, every block gets a line, or only the 12 busiest if there are more; the text contains up to 24.
+    Raises `ValueError` for a block that does not exist or occurs twice.
     """
     info, num_steps = recording.info, len(recording.steps)
     for block in blocks:
         if not 1 <= block <= info.num_blocks:
             raise ValueError(f"blocks has {block}, but there are only blocks 1 to {info.num_blocks}")
     if len(set(blocks)) < len(blocks):
-        raise ValueError(f"blocks has one of {list(blocks)} twice")
+        raise ValueError(f"blocks lists one of {list(blocks)} twice")
     every = lives_of(info, states(recording))
     lives, told = ([every[block] for block in blocks or busiest(every, most)] for most in (MAX_STRIPS, MAX_DESCRIBED))
     steps = all_moves(info, states(recording))
@@ -50,7 +50,7 @@ def pictures(
         figures = f"{len(moves.in_use)} of {info.num_blocks} blocks in use, {len(moves.holders)} after the step"
         parts = [headline_part(headline, figures, width), cycle_part(moves, width)]
         parts += [queue_part(info, moves, kept, width), strips.part(moves.step)]
-        text = text_alternative(info, moves, told, headline) if width == WIDTH else ""  # the film keeps one text
+        text = text_alternative(info, moves, told, headline) if width == WIDTH else ""  # the film has a single text
         title = f"Free queue and lives of blocks, {headline}"
         drawn.append(page(title, parts, describe_moves(info, moves), text, width, num_lines))
         kept = moves.kept

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mini_vllm_labs.pictures.time_machine.queues import record_of
 from mini_vllm_labs.runs.traces.run_state import RunInfo, RunState
 
-ByRequest = Sequence[tuple[str, Sequence[int]]]  # requests, each with some of its blocks
+ByRequest = Sequence[tuple[str, Sequence[int]]]  # requests, with some of each one's blocks
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Moves:
     """The moves of one step, each with the request that made it.
 
     `before` and `after` are the free queue, head first. `found` are the blocks that an admitted request hit.
-    Victims gave `lost` back while the step was planned, so these blocks can be handed out at once. `given_back` was
+    Victims gave `lost` back while the step was planned, so these blocks can be allocated immediately. `given_back` was
     freed after the step. `in_use` are the holders while the step is computed. `parted` were shared and now have one
     holder. After the step, `holders` maps a block to its requests, and `kept` maps a free block to the request whose
     content it keeps.
@@ -40,7 +40,7 @@ class Moves:
 
     @property
     def taker(self) -> dict[int, str]:
-        """The last request that took each block handed out or found in this step."""
+        """The last request that took each block that was allocated or found in this step."""
         return {block: taker for taker, blocks in (*self.found, *self.handed_out) for block in blocks}
 
     @property
@@ -60,7 +60,7 @@ class Moves:
 
     @property
     def all_given_back(self) -> list[int]:
-        """The blocks added at the tail, in order."""
+        """The blocks that were added at the tail, in order."""
         return [block for _, blocks in (*self.lost, *self.given_back) for block in blocks]
 
 

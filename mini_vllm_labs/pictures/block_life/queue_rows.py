@@ -1,4 +1,4 @@
-"""Draws the free queue during planning and after the step, head first: blocks that leave and blocks given back."""
+"""Draws the free queue during planning and after the step, head first, with blocks that leave and return."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ from mini_vllm_labs.pictures.typeset import first_fitting
 from mini_vllm_labs.runs.palette import color
 from mini_vllm_labs.runs.traces.run_state import RunInfo
 
-FIRST, SECOND, MIN_QUEUE_WIDTH = 20, 70, 276  # the names of both ends fit side by side
+FIRST, SECOND, MIN_QUEUE_WIDTH = 20, 70, 276  # the names of both ends fit next to each other
 
 
 def queue_part(info: RunInfo, moves: Moves, owners_before: dict[int, str], width: float) -> Part:

@@ -9,7 +9,7 @@ from mini_vllm.environment import CHROMIUM
 from mini_vllm.installation import pip_install
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-# No sandbox, because this may run as root; the rest keeps the browser off the network.
+# No sandbox, because this may run as root; the other flags keep the browser off the network.
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
@@ -35,7 +35,7 @@ def headless_chromium() -> Iterator[Any]:
         raise NoBrowserError(f"playwright is not installed: {install} (no download of browsers)") from error
     where = find_chromium()
     if where is None:
-        raise NoBrowserError("no Chromium here: install your system's package, or set CHROMIUM=/path/to/it")
+        raise NoBrowserError("Chromium is missing: install your system's package, or set CHROMIUM=/path/to/it")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=where, args=FLAGS.split())
         try:

@@ -50,8 +50,8 @@ class StepWork:
 class Capacity:
     """The limits of a setup, in bytes, tokens and operations per second.
 
-    `problem` is the reason why the model does not fit, else empty. `concurrency` is the number of requests whose K and
-    V fit at once; `batch_size` is `concurrency`, limited by `max_num_seqs`.
+    `problem` is the reason why the model does not fit, otherwise empty. `concurrency` is the number of requests whose K
+    and V fit at once; `batch_size` is `concurrency`, limited by `max_num_seqs`.
     """
 
     setup: Setup
@@ -86,7 +86,7 @@ class Capacity:
 
     @property
     def ridge(self) -> float:
-        """The operations per byte above which arithmetic, not bandwidth, is the limit."""
+        """The operations per byte above which arithmetic instead of bandwidth is the limit."""
         return self.peak_flops / self.bandwidth
 
 
@@ -144,7 +144,7 @@ def decode_work(setup: Setup, gpu: Gpu, shape: ModelShape, batch_size: int) -> S
 
 
 def prefill_work(setup: Setup, gpu: Gpu, shape: ModelShape) -> StepWork:
-    """Return the work of a prompt as long as the context, computed alone in one step."""
+    """Return the work of a prompt that is as long as the context, computed alone in one step."""
     length = setup.context_len
     return work_of(setup, gpu, shape, StepCounts(1, length, length, pairs(0, length), 1))
 

@@ -14,11 +14,11 @@ export function capacityOf(setup, tables) {
   const usableBytes = Math.floor(memoryBytes * setup.gpu_memory_utilization);
   const fitting = Math.floor((usableBytes - weightBytes - activationBytes - workspaceBytes) / kvPerBlock);
   const numBlocks = fitting < 2 ? 0 : fitting;
-  const problem = numBlocks ? "" : `${shape.name} does not fit ${gpus} x ${gpu.name}: its weights take ` +
+  const problem = numBlocks ? "" : `${shape.name} does not fit on ${gpus} x ${gpu.name}: its weights take ` +
     `${fixed(weightBytes / GIB, 1)} GiB, the activations ${fixed(activationBytes / GIB, 1)}, ` +
     `the workspace ${fixed(workspaceBytes / GIB, 1)}, and ` +
     `${fixed(usableBytes / GIB, 1)} GiB may be used (gpu_memory_utilization ${setup.gpu_memory_utilization}). ` +
-    "Take a larger GPU or more of them";
+    "Choose a larger GPU or more of them";
   const concurrency = numBlocks ? Math.floor((numBlocks - 1) / Math.ceil(length / block_size)) : 0;
   const batchSize = Math.max(1, Math.min(setup.max_num_seqs, concurrency));
   const bandwidth = gpu.bandwidth * gpus, peak = gpu.peak_flops * gpus;

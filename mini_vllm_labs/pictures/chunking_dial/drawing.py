@@ -26,10 +26,10 @@ KNOBS = (
     Menu("workload", "workload", "mixed", ("mixed", "documents", "burst", "chat")),
 )
 AXIS, GAP, FROM_TITLE, BELOW = 50, 30, 44, 34
-NARROW = 620  # below this width, one chart is below the other
+NARROW = 620  # below this width, the charts are drawn one below the other
 LATENCIES = {"request": "Time to first token", "token": "Inter-token latency"}
 COLOUR = OKABE_ITO[4][0]
-MAX_NAMED = 2  # knobs that a sentence names; it only counts a larger number
+MAX_NAMED = 2  # number of knobs that a sentence names; it only counts a larger number
 
 
 def chunking_dial(gpu: str = "H100", model: str = "Llama-3.1-8B", num_requests: int = 2_000) -> "Panel":
@@ -44,7 +44,7 @@ def chunking_dial(gpu: str = "H100", model: str = "Llama-3.1-8B", num_requests: 
 
     def draw(*, width: float = WIDTH, before: dict[str, Any] | None = None, **values: Any) -> Picture:
         now, earlier = try_setting(Setting(**values), deployment), None
-        with suppress(ValueError):  # the previous setting may have been refused
+        with suppress(ValueError):  # the previous setting may have been invalid
             earlier = try_setting(Setting(**before), deployment) if before else None
         return chunking_picture(now, earlier, width)
 
@@ -73,7 +73,7 @@ def chunking_picture(now: Trial, before: Trial | None = None, width: float = WID
 
 
 def frames(width: float, y: float) -> tuple[list[ChartFrame], float]:
-    """Return the places of the two charts below `y`, and the lower end of both."""
+    """Return the positions of the two charts below `y`, and the lower end of both."""
     top = y + FROM_TITLE
     if width >= NARROW:
         middle, bottom = width / 2, top + 200.0
@@ -166,7 +166,7 @@ def previous(now: Trial, before: Trial) -> str:
 
 
 def shortage(trial: Trial) -> str:
-    """Return a warning if K and V would not fit in the GPU's memory, else an empty string."""
+    """Return a warning if K and V would not fit in the GPU's memory, otherwise an empty string."""
     if trial.served.peak_context_tokens <= trial.room_for_tokens:
         return ""
     return (
@@ -176,7 +176,7 @@ def shortage(trial: Trial) -> str:
 
 
 def totals(now: Trial, earlier: Trial) -> list[tuple[str, str]]:
-    """Return the run's totals as pairs of a figure with its previous value, and its name."""
+    """Return the run's totals as pairs: a figure with its previous value, and its name."""
     figures = [
         (
             digits(trial.served.output_tokens_per_second),
@@ -213,5 +213,5 @@ def now_and_was(percent: float, now: Percentiles, earlier: Percentiles) -> str:
 
 
 def and_was(now: str, earlier: str) -> str:
-    """Return a figure, with its previous value if that differs."""
+    """Return a figure, together with its previous value if that differs."""
     return now if earlier == now else f"{now}, was {earlier}"

@@ -15,12 +15,15 @@ MARKED = (50.0, 95.0, 99.0)
 LADDER = tuple(sorted({1.0, *(float(p) for p in range(2, 90, 2)), *(p / 2 for p in range(180, 200))}))
 """The percentiles that a curve goes through, including the marked ones."""
 
-Percentiles = dict[float, float]  # seconds by percentile
+Percentiles = dict[float, float]  # maps a percentile to seconds
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The values of the knobs. `load` is in percent of the rate that the GPU sustains; the others are as in vLLM."""
+    """The values of the knobs.
+
+    `load` is a percentage of the rate that the GPU sustains; the other knobs are as in vLLM.
+    """
 
     workload: str = "mixed"
     load: int = 90
@@ -79,7 +82,7 @@ class Trial:
 
 @lru_cache(maxsize=32)
 def arrivals(deployment: Deployment, workload: str, load: int) -> tuple[float, list[TimedRequest]]:
-    """Return the arrival rate, `load` percent of what the GPU sustains by default, and a workload's requests.
+    """Return the arrival rate, `load` percent of the rate that the GPU sustains by default, and a workload's requests.
 
     The engine's knobs do not change the rate, so all settings serve the same requests.
     Raises `ValueError` for a request that is too long for the model.

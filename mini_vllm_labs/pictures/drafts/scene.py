@@ -16,7 +16,7 @@ END = "end"  # shown for a token without text, which ends an answer
 
 @dataclass(frozen=True)
 class DraftScene:
-    """A step. `verdicts` are those of the shown rows, None for a request that the step did not compute.
+    """A step. `verdicts` are those of the shown rows, or None for a request that the step did not compute.
 
     `before` are the output tokens of each request when the step was computed, `texts` the text of each token.
     """

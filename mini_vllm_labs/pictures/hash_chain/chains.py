@@ -67,7 +67,8 @@ def chains_of(
             content = (salt, *token_ids[: start + block_size])
             found = None
             if hash_block is not None:
-                found = hash_block(parent, tokens, () if links else (salt, None))  # once: every later hash includes it
+                # computed once, because every later hash includes it
+                found = hash_block(parent, tokens, () if links else (salt, None))
                 if not isinstance(found, bytes):
                     raise ValueError(f"hash_block returned {found!r:.60}, but a hash is bytes")
                 parent = found
@@ -120,7 +121,7 @@ def num_alike(one: Sequence[object], other: Sequence[object]) -> int:
 
 @dataclass(frozen=True)
 class Kin:
-    """The most similar earlier chain, the number of common blocks, and the place of the first differing token."""
+    """The most similar earlier chain, the number of common blocks, and the position of the first differing token."""
 
     chain: Chain
     num_common: int

@@ -19,7 +19,10 @@ MANY_ROWS = 7
 
 @dataclass(frozen=True)
 class ChainLayout:
-    """The places of the boxes in a picture. Boxes have room for `num_digits` of a hash and `token_lines` of tokens."""
+    """The positions of the boxes in a picture.
+
+    Boxes have room for `num_digits` of a hash and `token_lines` of tokens.
+    """
 
     width: float
     column: float

@@ -52,7 +52,7 @@ SAMPLE_IN_VAIN = (svg.joined([box(COMPUTE, 0, 0, 14, 10), IN_VAIN]), "in vain")
 
 @dataclass(frozen=True)
 class Scale:
-    """Maps times to positions: `per_ms` px for each ms, cut at `end` ms."""
+    """Maps times to positions: `per_ms` px for each ms, up to `end` ms."""
 
     per_ms: float
     end: float

@@ -1,4 +1,4 @@
-"""Draws a run in turn above a run planned ahead on one time scale, with knobs for step times."""
+"""Draws a sequential run above a run planned ahead on one time scale, with knobs for step times."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -8,12 +8,15 @@ from mini_vllm_labs.runs.traces.drafts import verdicts_of
 from mini_vllm_labs.runs.traces.recording import Recording
 
 PLAN, APPLY, TEXT, COMPUTE = "plan", "apply", "text", "compute"
-SHARES = {PLAN: 0.5, APPLY: 0.25, TEXT: 0.25}  # the division of the engine's time for a step
+SHARES = {PLAN: 0.5, APPLY: 0.25, TEXT: 0.25}  # how the engine's time for a step is divided
 
 
 @dataclass(frozen=True)
 class Task:
-    """Work of one side for a step, from `start` to `end` in ms. `in_vain`: no request of the step needs its result."""
+    """Work of one side for a step, from `start` to `end` in ms.
+
+    `in_vain` means that no request of the step needs its result.
+    """
 
     kind: str
     step: int
@@ -43,7 +46,7 @@ class Schedule:
         """The times during which the runner has nothing to compute, as (start, end) in ms."""
         edges = [(0.0, 0.0), *((task.start, task.end) for task in self.runner), (self.total, self.total)]
         gaps = [(before[1], after[0]) for before, after in pairwise(edges)]
-        return [(start, end) for start, end in gaps if end - start > 1e-9]  # sums of times are rounded
+        return [(start, end) for start, end in gaps if end - start > 1e-9]  # sums of times have rounding errors
 
     @property
     def idle_share(self) -> float:

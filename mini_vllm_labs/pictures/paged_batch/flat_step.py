@@ -1,4 +1,4 @@
-"""Compares a step's arrays as phase 6's functions return them with those by the handout's rules."""
+"""Compares a step's arrays from phase 6's functions with those that follow from the handout's rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class FlatStep:
 
 
 def by_rules(batch: Sequence[ScheduledRequest], block_size: int) -> FlatStep:
-    """Return the arrays by rules 1 to 4 of the handout."""
+    """Return the arrays that follow from rules 1 to 4 of the handout."""
     spans = [range(row.num_computed_tokens, row.num_computed_tokens + row.num_scheduled_tokens) for row in batch]
     starts = [sum(map(len, spans[:number])) for number in range(len(batch) + 1)]
     used = [row.block_ids[: cdiv(span.stop, block_size)] for row, span in zip(batch, spans, strict=True)]

@@ -1,4 +1,4 @@
-"""Draws the row: all tokens of the step side by side, with their positions, slots and needs for logits."""
+"""Draws the row: all tokens of the step, with their positions, slots, and whether they need logits."""
 
 from mini_vllm_labs.pictures import svg
 from mini_vllm_labs.pictures.paged_batch.flat_step import at
@@ -29,12 +29,12 @@ def row_part(scene: BatchScene, row: int, step_of: dict[int, int], width: float)
         (34, "row", "mv-faint"),
         (TOP + 14, "input_ids", ""),
         (TOP + LINE_HEIGHT + 14, "2 positions", ""),
-        (TOP + 2 * LINE_HEIGHT + 14, "3 slot_mapping", ""),  # bold, it would touch the first value
+        (TOP + 2 * LINE_HEIGHT + 14, "3 slot_mapping", ""),  # in bold it would touch the first value
         (high + 14, "logits rows", ""),
         (high + 30, "query_start_loc", ""),
     ]
     drawn = [svg.text(12, y, name, class_=look) for y, name, look in names]
-    # 3 px to the right: the names end at the left edge of the first row
+    # moved 3 px to the right, because the names end at the left edge of the first row
     cursor = svg.rect((row - page.start) * wide + 3, 22, wide - 4, high - 6, rx=3, class_="mv-changed")
     layers = [
         Layer("row-names", svg.joined(drawn)),

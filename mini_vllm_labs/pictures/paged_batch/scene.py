@@ -20,7 +20,10 @@ from mini_vllm_labs.runs.traces.run_state import is_short_name
 
 @dataclass(frozen=True)
 class Query:
-    """One token of the row. `reads` are the slots of positions 0 to its own, or -1 if the table lacks the block."""
+    """One token of the row.
+
+    `reads` are the slots of positions 0 to its own, or -1 if the table does not contain the block.
+    """
 
     row: int
     number: int
@@ -51,7 +54,7 @@ class BatchScene:
         return cls(batch, block_size, num_blocks, step, rules, faults(step, rules))
 
     def name(self, number: int) -> str:
-        """Return the label of a request: its id if that is short, else its letter."""
+        """Return the label of a request: its id if that is short, otherwise its letter."""
         request_id = self.batch[number].request.request_id
         return request_id if is_short_name(request_id) else label(number)
 

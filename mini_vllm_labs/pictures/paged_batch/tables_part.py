@@ -19,7 +19,7 @@ LENGTHS, GAP, TOP = 44, 18, 18
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The places of the tables: the second table begins at `second`, and the lengths end at `room`."""
+    """The positions of the tables: the second table begins at `second`, and the lengths end at `room`."""
 
     room: float
     second: float

@@ -136,9 +136,8 @@ def policy_panel(
 ) -> "Panel":
     """Return knobs over three policies. `compare` serves the requests that a knob's change affects.
 
-    A notebook passes a `compare` that runs in a new process, so that the code just saved is the code that runs.
-    When `code` returns a new value, all requests are served again. The reader sees the message of a `ValueError` of
-    `compare`.
+    A notebook passes a `compare` that runs in a new process, so that the latest saved code runs. When `code` returns a
+    new value, all requests are served again. If `compare` raises `ValueError`, the reader sees its message.
     """
     from mini_vllm_labs.pictures.panels import Panel
 

@@ -89,7 +89,8 @@ class Reveal(Ask):
         """Return the questions with their answers folded; without questions, return only the veil."""
         rows = (
             f"<li>{escape(question['text'])} <b>{escape(shown(question, truth))}</b></li>"
-            for question, truth in zip(self.questions, self.truths, strict=False)  # no truths: only the veil
+            # without the right answers the widget draws only a veil
+            for question, truth in zip(self.questions, self.truths, strict=False)
         )
         return folded(f"<ul>{''.join(rows)}</ul>", f' class="mvq-fold"{" open" if self.answers else ""}')
 
@@ -113,7 +114,7 @@ class Score(PredictionWidget):
 class Deck(PredictionWidget):
     """Shows cards one at a time; `answers` maps each card's title to the learner's answer."""
 
-    # The player is a separate module, which a card with films imports, because both define `render`.
+    # The player is a separate module because both modules define `render`; a card with films imports it.
     _esm = PredictionWidget._esm + f"const PLAYER = {json.dumps(WITH_LINES + read_asset('alone.js'))};"
     cards: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
     answers = traitlets.Dict().tag(sync=True)

@@ -1,4 +1,4 @@
-"""Lists commands by a line of help and imports them only when they run, so that `mini-vllm` starts at once."""
+"""Lists commands with a line of help and imports them only when they run, so that `mini-vllm` starts immediately."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -13,9 +13,9 @@ PLAIN = (bool, int, float, str)
 
 
 class Conversion:
-    """Converts a parameter as typer does, but leaves alone what is absent or converted.
+    """Converts a parameter as typer does, but leaves missing or converted values unchanged.
 
-    Typer asks pydantic even then, which takes 0.1 s to import.
+    Typer uses pydantic even for those, which takes 0.1 s to import.
     """
 
     def __init__(self, param: Any) -> None:

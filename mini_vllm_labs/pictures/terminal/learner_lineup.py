@@ -25,7 +25,7 @@ def lineup_to_run(text: str | None, console: Console, reference: str = "solution
     """Return the lineup of `--lineup`, else of `LAB_IMPL`, else the default: `reference`, or the written phases.
 
     Without a reference and without phase 1, it prints the first task to write and exits with 1. Raises `ValueError` if
-    a text is not a lineup.
+    a string is not a lineup.
     """
     if is_chosen(text):
         return parse_lineup(text or LAB_IMPL.get() or reference)

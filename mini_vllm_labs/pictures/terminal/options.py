@@ -35,7 +35,7 @@ Threads = Annotated[
 
 
 def threads_to_use(chosen: int | None) -> int:
-    """Return the number of threads from `--threads`, else from `OMP_NUM_THREADS`, else one per CPU."""
+    """Return the number of threads from `--threads`, otherwise from `OMP_NUM_THREADS`, otherwise one per CPU."""
     return chosen or (NUM_THREADS.get() or os.cpu_count() or 1)
 
 
@@ -49,7 +49,7 @@ def open_llm(
     adapters: Mapping[str, str] | None = None,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> "LLM":
-    """Build an `LLM`; call `on_progress` before each part that takes long."""
+    """Build an `LLM`; call `on_progress` before each slow part."""
     if lineup.runner != "absent" or dense:
         on_progress("Loading torch and the model ...")
     from mini_vllm import LLM
@@ -73,7 +73,7 @@ def stands_in_for_phase_6(lineup: Lineup, model: str | None, *, fake_model: bool
 
 
 def remark_on_phase_6(lineup: Lineup, *, dense: bool) -> str:
-    """Return a remark on the model that generates the text without phase 6, or an empty string."""
+    """Return a note about the model that generates the text without phase 6, or an empty string."""
     if lineup.runner != "absent":
         return ""
     if dense:
@@ -94,5 +94,5 @@ def chosen_phases(text: str | None, num_phases: int) -> range:
         raise ValueError(f"--phase {text}: give a phase, 1 to {num_phases}, or a range such as 1-3")
     chosen = range(int(first), int(last) + 1)
     if not chosen or chosen[0] < 1 or chosen[-1] > num_phases:
-        raise ValueError(f"--phase {text}: there are phases 1 to {num_phases}")
+        raise ValueError(f"--phase {text}: the phases are 1 to {num_phases}")
     return chosen

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from mini_vllm_labs.pictures.terminal.console import is_live, make_console
 
-FIRST_PAUSE = 2.0  # a short command prints nothing
+FIRST_PAUSE = 2.0  # short commands print nothing
 PAUSE = 10.0
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def reported(text: str, console: Console | None = None) -> Iterator[ProgressRepo
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"))
     times = (TimeElapsedColumn(), TimeRemainingColumn())
-    # Results on the same terminal appear above the bar. A pipe gets them from stdout.
+    # Results on the same terminal appear above the bar. A pipe receives them through stdout.
     is_shared = sys.stdout.isatty()
     with Progress(
         *columns, *times, console=console, transient=True, redirect_stdout=is_shared, redirect_stderr=False
@@ -62,7 +62,7 @@ def reported(text: str, console: Console | None = None) -> Iterator[ProgressRepo
 
 
 class ProgressLines:
-    """Prints a line on stderr after two seconds and then every ten seconds, regardless of the work's reports."""
+    """Prints a line on stderr after two seconds and then every ten seconds, however often the work reports."""
 
     def __init__(self, text: str) -> None:
         self._started = self._part_started = time.monotonic()

@@ -42,7 +42,7 @@ def describe(stage: LineupResult, before: LineupResult | None, first: LineupResu
 def figures(now: LineupResult, before: LineupResult) -> dict[str, object]:
     """Return the sentences' values in addition to the fields of the two results; pairs are (now, before)."""
     both, more = (now, before), now.num_computed_tokens - before.num_computed_tokens
-    steps = enumerate(zip(now.decisions, before.decisions, strict=False))  # either may be longer
+    steps = enumerate(zip(now.decisions, before.decisions, strict=False))  # either of them may be longer
     return {
         "ttft": [mean_ms(one.first_token_latencies) for one in both],
         "itl": [mean_ms(one.inter_token_latencies) for one in both],

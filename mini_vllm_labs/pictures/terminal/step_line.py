@@ -65,7 +65,7 @@ class LineWriter:
 
 
 def decoding_requests(state: RunState) -> list[str]:
-    """Return the requests of a step if all of them only decode, else an empty list."""
+    """Return the requests of a step if all of them only decode, otherwise an empty list."""
     record = state.record
     if record is None or record["preempted"] or record["finished"]:
         return []

@@ -66,7 +66,7 @@ def budget_bar(state: RunState, width: int) -> Text:
     spent, first_free = 0, 0
     for share in state.record["scheduled"]:
         spent += share["n"]
-        end = min(length, max(first_free + 1, spent * length // budget))  # no share may vanish
+        end = min(length, max(first_free + 1, spent * length // budget))  # every share must stay visible
         index, letter = state.info.index(share["id"]), state.info.label(share["id"])
         solid = state.is_decode(share)
         for place in range(first_free, end):
@@ -146,7 +146,8 @@ def block_cells(state: RunState, block_ids: Iterable[int]) -> Iterator[Text]:
         held_by = holders.get(block_id, [])
         owner = held_by[0] if held_by else state.remembered.get(block_id)
         if len(held_by) > 1:
-            yield Text(f"{state.info.label(held_by[0])[-1]}{min(len(held_by), 9)}", SHARED)  # one digit fits
+            # there is room for one digit
+            yield Text(f"{state.info.label(held_by[0])[-1]}{min(len(held_by), 9)}", SHARED)
         elif held_by:
             mark = "+" if block_id in taken else " "
             yield Text(state.info.label(held_by[0])[-1] + mark, chip_style(state.info.index(held_by[0])))

@@ -107,7 +107,7 @@ def undone_share(state: RunState, victim: str, num_tokens: int, x: float, width:
 
 
 def hit_shares(state: RunState, bar: float) -> svg.Markup:
-    """Draw the outlined shares of tokens found in the prefix cache, to the bar's scale as far as they fit."""
+    """Draw the outlined shares of tokens found in the prefix cache, on the bar's scale if they fit."""
     found = [(share["id"], share["hit"]) for share in record_of(state)["scheduled"] if share.get("hit")]
     if not found:
         return svg.text(0, HITS_HEIGHT / 2 + 4, "no tokens from the prefix cache", class_="mv-faint")

@@ -22,8 +22,8 @@ from mini_vllm_labs.runs.traces.sentences import events_in
 NAMES = ("mine", "reference")
 PREFIXES = ("first-", "second-")
 MIN_WIDTH_BESIDE, GAP = 1000, 4  # from this width on, the runs are side by side
-MAX_HEIGHT_ABOVE = 64  # of a timeline where one run is above the other
-# The compared fields in the order of a step, with their names for readers.
+MAX_HEIGHT_ABOVE = 64  # height of a timeline in the layout with one run above the other
+# The compared fields in the order of a step, with their display names.
 FIELDS = {
     "added": "the arrivals",
     "scheduled": "the scheduled requests",
@@ -52,7 +52,8 @@ def first_difference(first: Sequence[StepRecord], second: Sequence[StepRecord]) 
     """Return the first difference of two traces, or None if they are equal."""
     for step, records in enumerate(zip(first, second, strict=False)):
         for field in FIELDS:
-            # As JSON, which does not distinguish tuples from lists, so a live step equals its copy from a file.
+            # Compare as JSON, which does not distinguish tuples from lists, so that a live step equals its copy from a
+            # file.
             one, other = (json.dumps(record[field], sort_keys=True) for record in records)  # type: ignore[literal-required]
             if one != other:
                 return RunDifference(step, field)

@@ -31,7 +31,7 @@ MARGIN, LEFT, RIGHT, TOP, ROW, BAR, LABEL = 10, 50, 40, 44, 22, 16, 12
 
 
 def spent(recording: Recording) -> dict[str, Counter[str]]:
-    """Return for each request the tokens that the engine computed from its arrival to its end, by part.
+    """Return, for each request, the tokens that the engine computed from its arrival to its end, by part.
 
     Tokens stand for time, because a step takes longer the more tokens it computes.
     """
@@ -63,7 +63,7 @@ def spent(recording: Recording) -> dict[str, Counter[str]]:
 
 
 def latency_bars(recording: Recording, name: str, width: float = SMALL_WIDTH) -> Picture:
-    """Draw a bar for each request, whose parts are what its time went to, and one for all computed tokens."""
+    """Draw a bar for each request, whose parts show where its time went, and one bar for all computed tokens."""
     info, parts = recording.info, spent(recording)
     whole = Counter({kind: sum(each[kind] for each in parts.values()) for kind in WORK})
     scale = (width - LEFT - RIGHT - MARGIN) / max(1, whole.total(), *(each.total() for each in parts.values()))
@@ -95,7 +95,7 @@ def bar(info: RunInfo, request_id: str, parts: Mapping[str, int], scale: float, 
 
 
 def piece(kind: str, index: int | None, x: float, long: float, words: str) -> svg.Markup:
-    """Draw one part: outlined is waiting, full the request's own tokens, hatched a prompt, grey the others' tokens."""
+    """Draw one part: outlined for waiting, solid for own tokens, hatched for a prompt, grey for others' tokens."""
     own, drawn = index if kind in WORK else None, []
     if kind in WORK:
         drawn.append(svg.rect(x, 0, long, BAR, fill="var(--mv-rule)" if own is None else color(own)))

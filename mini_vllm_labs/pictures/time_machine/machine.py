@@ -29,7 +29,7 @@ from mini_vllm_labs.runs.traces.recording import Recording
 from mini_vllm_labs.runs.traces.run_state import RunInfo, RunState
 from mini_vllm_labs.runs.traces.sentences import describe_step, events_in
 
-MAX_BRIEF_HEIGHT = 112  # of a brief film's timeline, in px
+MAX_BRIEF_HEIGHT = 112  # height in px of a brief film's timeline
 
 
 def time_machine(recording: Recording, *, brief: bool = False) -> Film:
@@ -126,7 +126,7 @@ class MachineFrame:
             parts.append(tables_part(state, width, self.num_table_rows))
         if state.info.block_size > 1 and not self.brief:
             parts.append(free_queue_part(state, width))
-        if self.has_reasons:  # the last part is the free queue, or the memory if a block is a slot
+        if self.has_reasons:  # the last part is the free queue, or the memory if a block is a single slot
             parts[-1] = with_limit(parts[-1], "blocks", state, width, parts[-1].height - 8, 32)
         parts.append(self.timeline.part(state, record_of(state)["step"]))
         if self.waits.shown:
@@ -136,7 +136,7 @@ class MachineFrame:
         return page(f"Time machine, {title}", parts, sentence, text, width, self.num_lines)
 
     def _limits(self, state: RunState) -> list[Part]:
-        """Draw the budget and the queues, with the reasons of the requests that wait, if they were recorded."""
+        """Draw the budget and the queues, with the reasons of the waiting requests if they were recorded."""
         width, budget = self.width, budget_part(state, self.width, hits=self.has_hits)
         if not self.has_reasons:
             return [budget, queues_part(state, width)]

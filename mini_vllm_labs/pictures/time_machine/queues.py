@@ -54,7 +54,7 @@ def chips(
 ) -> svg.Markup:
     """Draw as many requests as fit, as labels on their colours, and the number of the others.
 
-    Neighbours with the same mark share it.
+    Neighbours with the same mark share one mark.
     """
     if not request_ids:
         return svg.text(0, HIGH / 2 + 4, "none", class_="mv-faint")
@@ -88,7 +88,7 @@ def chips(
             )
         )
         x += width + GAP
-        if below[place : place + 2] != [below[place]] * 2:  # the last of its neighbours with this mark
+        if below[place : place + 2] != [below[place]] * 2:  # the last neighbour with this mark
             x = max(x, start + width_of(words) + GAP) if mark else x
             parts += [marked(mark, words, start, HIGH + 3, x - GAP - start)] if mark else []
             start = x

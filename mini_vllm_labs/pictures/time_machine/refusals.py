@@ -1,4 +1,4 @@
-"""Draws why requests wait in a step, the limits that bind, and who holds what is missing."""
+"""Draws why requests wait in a step, which limits apply, and who holds the missing resources."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ WHERE = {"tokens": "token budget", "seats": "running requests", "blocks": "free 
 
 @dataclass(frozen=True)
 class WaitingGroup:
-    """Requests that wait for one reason in a step: their labels, its mark, and its sentence."""
+    """Requests that wait for the same reason in a step: their labels, the reason's mark, and its sentence."""
 
     labels: Sequence[str]
     mark: str
@@ -58,12 +58,12 @@ def groups_of(info: RunInfo, record: StepRecord) -> list[WaitingGroup]:
 
 
 def missing(record: StepRecord) -> set[str]:
-    """Return what is missing in a step, out of `WHERE`: there a limit binds."""
+    """Return which of the resources `WHERE` are missing in a step, so that a limit applies there."""
     return {BINDS[mark] for found in reasons_of(record).values() if (mark := mark_of(found)) in BINDS}
 
 
 def marks_of(state: RunState) -> Marks:
-    """Return the marks of the requests that wait, and of the requests that hold what is missing."""
+    """Return the marks of the waiting requests, and of the requests that hold the missing resources."""
     record = record_of(state)
     reasons = reasons_of(record)
     marks = {name: (mark_of(found), mark_of(found)) for name, found in reasons.items()}
@@ -107,7 +107,7 @@ def why_part(state: RunState, width: float, num_lines: int) -> Part:
 
 
 def with_limit(part: Part, mark: str, state: RunState, width: float, high: float, y: float) -> Part:
-    """Add a frame around the limit if it binds in this step, and its mark below the heading, at `y`."""
+    """Add a frame around the limit if it applies in this step, and its mark below the heading, at `y`."""
     drawn = svg.Markup("")
     if mark in missing(record_of(state)):
         box = svg.rect(

@@ -1,4 +1,4 @@
-"""Places the slots of memory, on one scale for blocks of any size."""
+"""Positions the slots of memory, on one scale for blocks of any size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ USUAL_ROOM = span_of(WIDTH)
 
 @dataclass(frozen=True)
 class Shelf:
-    """The places of the first `num_slots` slots: strips of `size` slots, `cell` px per slot, `per_line` strips a line.
+    """The positions of the first `num_slots` slots: `cell` px per slot, `size` per strip, `per_line` strips per line.
 
     Two runs on one shelf show the same memory at the same size, regardless of their block sizes.
     """
@@ -33,7 +33,7 @@ class Shelf:
     def fitting(cls, runs: Sequence[Recording], room: float, most_lines: int = MAX_LINES) -> Self:
         """Return the largest strips for which all memory that any run uses fits, with at least one line.
 
-        They do not grow in a `room` wider than usual, so that a film stores them once for both widths.
+        They do not grow if `room` is wider than usual, so that a film stores them once for both widths.
         """
         if room > USUAL_ROOM:
             return cls.fitting(runs, USUAL_ROOM, most_lines).widened(room)
@@ -71,7 +71,7 @@ class Shelf:
 
     @property
     def line(self) -> float:
-        """The height of a line with the space below it."""
+        """The height of a line, including the space below it."""
         return self.high + (NAME + 5 if self.named else 4)
 
     @property
@@ -89,7 +89,7 @@ class Shelf:
 
 
 def gap_between(size: int, cell: float) -> float:
-    """Return the space between two strips, 0 if blocks are single slots."""
+    """Return the space between two strips, or 0 if blocks are single slots."""
     return 0 if size == 1 else max(2.0, min(5.0, cell))
 
 

@@ -42,11 +42,11 @@ class Timeline:
         max_rows: int = MAX_ROWS,
         num_hidden: int | None = None,
     ) -> None:
-        """`axes` has the places of the steps, by scale. `mark` is a step to highlight: the first difference.
+        """`axes` contains the positions of the steps, by scale. `mark` is a step to highlight: the first difference.
 
         All rows together have at most `most_high` px, unless their text needs more. `shown` are the requests with a row
         (default: the first `max_rows` of the run); there is room for at least `num_rows` rows. `num_hidden` requests
-        are left out (default: the others of the run).
+        are omitted (default: the others of the run).
         """
         self.info, self.histories, self.axes, self.mark = info, histories, axes, mark
         self.shown = list(info.titles)[:max_rows] if shown is None else shown
@@ -60,7 +60,7 @@ class Timeline:
         ]
         hidden = len(info.titles) - len(self.shown) if shown is None else num_hidden
         self.caption = counted(hidden, "more request") if hidden else ""
-        self.foot = 20 if self.caption or num_hidden is not None else 8  # constant while `num_hidden` changes
+        self.foot = 20 if self.caption or num_hidden is not None else 8  # constant even if `num_hidden` changes
 
     def part(self, state: RunState, step: int, *, with_axis: bool = True) -> Part:
         below = self.height + TOP
@@ -88,7 +88,8 @@ class Timeline:
             "axis": svg.joined([rule, axis.numbers()]),
             "cursor": svg.Markup(""),
             "mark": self._mark(axis),
-            "names": self._names(scale),  # above the lines of cursor and mark, which would cross the letters
+            # drawn above the lines of cursor and mark, because these would cross the letters
+            "names": self._names(scale),
             "columns": axis.columns(-3, self.height + 3 + AXIS),
         }
         return {name: svg.group(content, class_=f"mv-in-{scale}") for name, content in drawn.items()}

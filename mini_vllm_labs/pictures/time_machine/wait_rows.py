@@ -1,4 +1,4 @@
-"""Draws below the time axis how long each request waits, for what, and in which steps."""
+"""Draws below the time axis how long each request waits, why, and in which steps."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ ROW, MAX_ROWS, TOP, APART = 18, 6, 4, 6
 
 @dataclass
 class Stretch:
-    """Steps `first` to `last` in which a request waited for the same thing; `words` are of the first step."""
+    """Steps `first` to `last` in which a request waited for the same reason; `words` are those of the first step."""
 
     mark: str
     first: int
@@ -72,7 +72,7 @@ class WaitRows:
         return Part(layers, high + TOP + (24 if hidden else 8))
 
     def text(self) -> Iterator[tuple[str, str]]:
-        """Yield how long each request waits in the whole run, and for what."""
+        """Yield how long each request waits in the whole run, and why."""
         for name, stretches in self.stretches.items():
             steps = "; ".join(f"{one.mark} {one.first}-{one.last}" for one in stretches)
             yield f"waits of {self.info.label(name)}", f"{self._sum(name)} ({steps})"
@@ -81,7 +81,7 @@ class WaitRows:
         return waited_sentence(self.waited[name]).removeprefix("it ")
 
     def _sums(self, name: str) -> Iterator[str]:
-        """Yield what a request waits for, ever shorter."""
+        """Yield why a request waits, in shorter and shorter versions."""
         yield self._sum(name)
         counts = self.waited[name].most_common()
         for num_named in range(len(counts), 0, -1):
@@ -116,7 +116,7 @@ class WaitRows:
         return svg.group(*parts, transform=f"translate(0,{place * ROW})")
 
     def _sum_beside(self, name: str, axis: StepAxis) -> svg.Markup:
-        """Draw the sum in the widest room that its stretches leave."""
+        """Draw the sum in the widest gap between its waits."""
         ends = [(axis.x(one.first), axis.x(one.last + 1)) for one in self.stretches[name]]
         edges = [0.0, *(edge for pair in ends for edge in pair), max(axis.edges[-1], self.room)]
         rooms = list(zip(edges[::2], edges[1::2], strict=True))

@@ -57,8 +57,8 @@ def settings_for(seed: int) -> EngineConfig:
 def workload_for(seed: int, num_requests: int) -> list[TimedRequest]:
     """Return a small workload that covers full cache hits and, from seed `FIRST_GATED`, adapters.
 
-    Every fourth seed copies each second prompt from the previous one, cut to whole blocks, because the prefix cache
-    never holds the whole of a random prompt. From `FIRST_GATED` on, three of four requests have an adapter.
+    Every fourth seed copies every second prompt from the previous one, cut to whole blocks, because the prefix cache
+    never contains the whole of a random prompt. From `FIRST_GATED` on, three of four requests have an adapter.
     """
     requests, size = make_workload(seed, num_requests), settings_for(seed).block_size
     if seed >= FIRST_GATED:
@@ -98,7 +98,7 @@ def first_divergence(
 
 
 def find_culprit(arrivals: Sequence[TimedRequest], config: EngineConfig, mine: Lineup, reference: Lineup) -> list[int]:
-    """Replace one phase of `mine` at a time by the reference's; return those that remove the difference."""
+    """Replace one phase of `mine` at a time with the reference's; return those that remove the difference."""
     return [
         phase
         for phase in range(1, len(ALL_NAMES) + 1)

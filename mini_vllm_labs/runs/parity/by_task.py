@@ -19,9 +19,9 @@ def plain_recordings() -> list[Scenario]:
 
 
 def matches_by_task(lineup: Lineup) -> list[int]:
-    """Return how many plain recordings agree with 0.13.0's rules, with task 1's instead, with those of 1 and 2, ...
+    """Return how many plain recordings agree with 0.13.0's rules, then with task 1's, with those of 1 and 2, ...
 
-    The last number is that of the whole phase. Raises `NotImplementedError` for an unwritten task.
+    The last number is for the whole phase. Raises `NotImplementedError` for an unwritten task.
     """
     scenarios = plain_recordings()
     yours = Electives(lineup, scenarios[0].config()).releases

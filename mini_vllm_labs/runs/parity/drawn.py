@@ -14,7 +14,7 @@ from mini_vllm_labs.runs.parity.scenario import Scenario
 
 EACH, MIXED = 20, 100
 MAX_LENGTH, MAX_STEPS, MAX_TRIES = 64, 300, 2000
-EOS, STOP = 2, 77  # no other output is below 100
+EOS, STOP = 2, 77  # every other output is at least 100
 SHOWS = "drawn with seed {} and decided by the course's engine, not recorded from vLLM"
 Line = dict[str, Any]
 
@@ -33,7 +33,7 @@ def drawn_lines(seed: int, releases: Iterable[str], kinds: Iterable[str] = DRAWN
 
 
 def drawn_line(name: str, seed: int, release: str, kind: str, needs: frozenset[str]) -> Line:
-    """Return the first drawn scenario that needs `needs`, if mixed two of them, and shows no known defect of vLLM."""
+    """Return the first drawn scenario that needs `needs`, two of them if mixed, and shows no known defect."""
     random = Random(name)
     lineup = parse_lineup("solution:1-5" if release == "0.13.0" else "solution:1-5,solution:14")
     for _ in range(MAX_TRIES):
@@ -49,7 +49,7 @@ def drawn_line(name: str, seed: int, release: str, kind: str, needs: frozenset[s
 
 
 def draw(random: Random, needs: frozenset[str]) -> Line:
-    """Return settings, requests and events that probably need what is named."""
+    """Return settings, requests and events that probably need the named capabilities."""
     block_size, names = random.choice((4, 8)), [f"r{number}" for number in range(random.randint(3, 8))]
     requests, events = dict[str, Line](), list[Line]()
     at = 0
@@ -95,7 +95,7 @@ def draw(random: Random, needs: frozenset[str]) -> Line:
 
 
 def play(line: Line, lineup: Lineup) -> None:
-    """Play a scenario to its end, and add what was decided."""
+    """Play a scenario to its end, and add the decisions."""
     steps: list[Any] = []
     line["trace"] = {"steps": steps, "usable_blocks": line["config"]["num_gpu_blocks"] - 1}
     replay, last = ScenarioReplay(Scenario(line), lineup), line["events"][-1]["step"]

@@ -37,7 +37,7 @@ def unknown_field(line: dict[str, Any]) -> str | None:
     """Describe a trace's first field or release that is unknown here; return None if all are known."""
     config = line["config"]
     release = config.get("version", _OLDEST)
-    known_releases = f"the releases known here are {', '.join(RELEASES)}"
+    known_releases = f"the known releases are {', '.join(RELEASES)}"
     if release not in RELEASES:
         return f"field 'config.version' is {release!r}; {known_releases}"
     is_newer = release != _OLDEST

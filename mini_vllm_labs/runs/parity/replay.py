@@ -42,7 +42,7 @@ class RecordedModel:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.num_sampled: Counter[str] = Counter()
-        self.admitted: set[str] = set()  # drafts at an admission are placeholders and all wrong
+        self.admitted: set[str] = set()  # drafts at an admission are placeholders, and all of them are wrong
 
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> dict[str, list[int]]:
         """Return the tokens of the requests that sample: one token, plus one per accepted draft."""
@@ -59,7 +59,7 @@ class RecordedModel:
     def _num_accepted(self, request_id: str, first: int, drafts: Sequence[int]) -> int:
         if not drafts or request_id in self.admitted:
             return 0
-        if self.scenario.line["config"]["async_scheduling"]:  # placeholders: the scenario sets how many are right
+        if self.scenario.line["config"]["async_scheduling"]:  # placeholders; the scenario determines how many are right
             accept = self.scenario.line["drafts"]["accept"]
             return min(len(drafts), int(accept[(crc32(f"d{request_id}:{first}".encode()) >> 8) % len(accept)]))
         wrong = (k for k, draft in enumerate(drafts) if draft != self.scenario.output(request_id, first + k))
@@ -69,7 +69,7 @@ class RecordedModel:
 class ScenarioReplay:
     """Runs one scenario on one lineup and checks the invariants after every step.
 
-    With `explain` the records say why requests got no token.
+    With `explain` the records state why requests got no tokens.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class ScenarioReplay:
         self.model.admitted = {share["id"] for share in shares if share["kind"] != "running"}
         check_step(self.scheduler, step)
         sampled = self.model.execute_model(self.scheduler.start_step(step))
-        is_first = self.config.vllm == RELEASES[0]  # the recorders of later releases ask for reports after aborts
+        is_first = self.config.vllm == RELEASES[0]  # the recorders of later releases request reports after aborts
         transfers = self.connector.take_output() if self.connector and is_first else None
         self._apply_events(number, before_update=True)
         transfers = self.connector.take_output() if self.connector and not is_first else transfers
@@ -180,7 +180,7 @@ class ScenarioReplay:
             elif action == "compiled":
                 grammar = self.requests[request_id].grammar
                 assert grammar is not None
-                grammar.set_result(cast(Grammar, None))  # nothing reads it, because there is no model
+                grammar.set_result(cast(Grammar, None))  # unused, because there is no model
             elif action == "pause":
                 set_pause_state(self.scheduler, PauseState(request_id))
             elif action == "reset":
@@ -197,7 +197,7 @@ def compare(
 ) -> ReplayDifference | None:
     """Replay a scenario and return the first difference from its recording, including block ids.
 
-    `policy` replaces the scenario's policy, and should decide the same. `releases` replace phase 14.
+    `policy` replaces the scenario's policy, and should make the same decisions. `releases` replace phase 14.
     """
     replay = ScenarioReplay(scenario, lineup, policy, releases)
     for number, recorded in enumerate(scenario.steps):
@@ -231,7 +231,7 @@ def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
 
 def _comparable(field: str, recorded: Any) -> Any:
     """Normalize a recorded field: sort lost blocks and the users of an encoding, which have no order."""
-    if field == "preempted":  # a reset preempts without a request as the cause
+    if field == "preempted":  # a reset preempts requests without another request as the cause
         return [[victim, cause or "", num_tokens] for victim, cause, num_tokens in recorded]
     if field == "transfers":
         return {**recorded, "invalid": sorted(recorded["invalid"])}

@@ -12,7 +12,7 @@ from mini_vllm.electives.gates.connector import KVConnectorMetadata
 class RecordedConnector:
     """The `KVConnector` described in `traces/README.md`. It moves no data.
 
-    `step` counts the outputs so far; the transfer of a request that ends is due in later ones. With
+    `step` counts the outputs so far; the transfer of a request that ends is due at a later one. With
     `reports_aborted` an aborted load is reported like any other.
     """
 

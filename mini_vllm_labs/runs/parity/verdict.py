@@ -11,7 +11,8 @@ from mini_vllm_labs.runs.parity.scenario import Scenario
 
 Outcome = Literal["match", "differ", "free of defect", "broken", "out of scope"]
 
-# Defects of each vLLM release; see the README of its traces. Traces that name other defects are compared as usual.
+# Defects of each vLLM release; the README next to its traces describes them. Traces that name other defects are
+# compared as usual.
 KNOWN_DEFECTS = {
     "0.13.0": {"stale_blocks", "index_slip", "stale_drafts", "flipped_skips"},
     "0.33.0": {"stale_blocks", "own_reservation", "ghost_prefill", "unreserved_prompts"},

@@ -2,4 +2,4 @@
 
 import sys
 
-IN_BROWSER = sys.platform == "emscripten"  # it has neither processes nor threads: see browser.py
+IN_BROWSER = sys.platform == "emscripten"  # a browser has neither processes nor threads: see browser.py

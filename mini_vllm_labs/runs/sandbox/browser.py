@@ -1,7 +1,7 @@
 """Replaces processes and threads in a browser tab, which has neither.
 
 The learner's code runs in the kernel's own process, and Python itself checks the clock at calls and jumps. A loop
-inside a C function (`list(itertools.count())`) makes neither, so it can be ended only by restarting the kernel.
+inside a C function (`list(itertools.count())`) makes neither, so only a restart of the kernel can end it.
 """
 
 import importlib
@@ -41,9 +41,9 @@ def forget_learners_code() -> None:
 class EventWatch:
     """Calls `look` with the running frame every 50 ms and, once `look` has raised, at each call and jump.
 
-    Only the learner's calls and jumps count, so that a loop that catches the exception is met again outside its `try`.
-    Watching every event makes a loop many times slower, so it starts only when the loop is late. It needs Python 3.12,
-    which every browser has. The methods are those of a watching thread.
+    Only the learner's calls and jumps count, so that a loop that catches the exception is interrupted again outside its
+    `try`. Watching every event makes a loop many times slower, so it starts only when the loop is late. It needs Python
+    3.12, which every browser has. The methods are the same as those of a watching thread.
     """
 
     def __init__(self, look: Callable[[FrameType], None]) -> None:
@@ -51,7 +51,7 @@ class EventWatch:
         self._before: Any = None
 
     def start(self) -> None:
-        self.join()  # an interrupted cell may have left one running
+        self.join()  # an interrupted cell may have left a clock running
         self._before = signal.signal(signal.SIGINT, self._on_signal)
         _set_interrupt_buffer(importlib.import_module("pyodide.code").run_js(CLOCK))
 
@@ -103,7 +103,7 @@ class EventWatch:
 
 
 def _monitoring() -> Any:
-    return vars(sys)["monitoring"]  # absent from the types of Python 3.11, which the project uses
+    return vars(sys)["monitoring"]  # missing in the type stubs of Python 3.11, which the project uses
 
 
 def _set_interrupt_buffer(buffer: object) -> None:

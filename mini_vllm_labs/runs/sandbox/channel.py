@@ -1,7 +1,7 @@
 """Messages between a worker and its parent over pipes: a secret mark and a line of JSON each.
 
 The worker takes over its own stdin and stdout before it loads untrusted code, so that code's output goes elsewhere. A
-line without the mark is never read as a message. A line cut short, because its process was killed, damages only
+line without the mark is never read as a message. A line that was cut off, because its process was killed, damages only
 itself. A line of any length takes a bounded amount of memory.
 """
 
@@ -18,7 +18,7 @@ Message = dict[str, Any]
 
 
 class ChannelError(Exception):
-    """The other end closed the channel, timed out, or sent a malformed message: see `reason`."""
+    """The other end closed the channel, timed out, or sent a malformed message; `reason` says which."""
 
     def __init__(self, reason: Literal["closed", "timeout", "malformed"], text: str) -> None:
         super().__init__(text)
@@ -46,7 +46,7 @@ class Channel:
             raise ValueError(
                 f"an answer of {len(content):,} bytes is too long: at most {self._max_bytes:,} can be sent"
             )
-        # The leading line break ends a line that was cut short.
+        # The leading line break completes a line that was cut off.
         rest = memoryview(b"\n" + self._mark + content + b"\n")
         while rest:
             try:
@@ -61,7 +61,7 @@ class Channel:
         while not (line := self._line()):
             pass
         if not line.startswith(self._mark):
-            raise ChannelError("malformed", "a line is not a message")
+            raise ChannelError("malformed", "a line does not begin like a message")
         try:
             message = json.loads(line[len(self._mark) :], parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
@@ -71,7 +71,7 @@ class Channel:
         return message
 
     def take_back(self) -> None:
-        """Reuse the pipes after a fork: the child answered buffered messages and may have set them non-blocking."""
+        """Reuse the pipes after a fork: the child answered buffered messages, and may have set them non-blocking."""
         self._buffer.clear()
         os.set_blocking(self._read_fd, True)
         os.set_blocking(self._write_fd, True)
@@ -105,7 +105,7 @@ class Channel:
         waiting = select.poll()  # `select.select` refuses descriptors over 1023
         waiting.register(self._write_fd, select.POLLOUT)
         if not waiting.poll(left):
-            raise ChannelError("timeout", "the process does not read what it is sent")
+            raise ChannelError("timeout", "the process does not read its input")
 
 
 def take_stdio(max_bytes: int = MAX_BYTES) -> Channel:

@@ -14,7 +14,10 @@ class OutOfTime(BaseException):
 
 
 class UnusableAnswerError(Exception):
-    """The learner's code returned or changed a value so that the test cannot continue. The message is complete."""
+    """The learner's code returned or changed a value in such a way that the test cannot continue.
+
+    The message is complete.
+    """
 
 
 class StarterNotLoadedError(Exception):

@@ -96,7 +96,7 @@ def lines_of(frames: Sequence[tuple[FrameType, int]], *, in_loop: bool) -> list[
 
 
 def hint_for(error: BaseException) -> str:
-    """Return a guiding question, or an empty text if the message already has one."""
+    """Return a guiding question, or an empty string if the message already has one."""
     if "\nHint: " in notes_of(error):
         return ""
     if isinstance(error, OutOfTime):
@@ -120,7 +120,7 @@ def message_of(error: BaseException) -> str:
 
 
 def missing_name(error: BaseException) -> str:
-    """Return the name that the learner's module or class lacks; empty for other errors."""
+    """Return the name that is missing in the learner's module or class, or an empty string for other errors."""
     if not isinstance(error, AttributeError) or place_in(error):
         return ""
     owner = error.obj
@@ -131,13 +131,13 @@ def missing_name(error: BaseException) -> str:
 
 
 def place_in(error: BaseException) -> str:
-    """Return the innermost line of the learner's files in the traceback; empty if there is none."""
+    """Return the innermost line of the learner's files in the traceback, or an empty string."""
     frames = learners_frames(error.__traceback__)
     return place_of(*frames[-1]) if frames else ""
 
 
 def no_answer_within(limit: str) -> str:
-    """Return a message that does not claim which was slow, the code or the machine."""
+    """Return a message that leaves open whether the code or the machine was slow."""
     return f"No answer within {limit}: the code does not end, or the machine is busy with other work. Try again."
 
 
@@ -174,7 +174,8 @@ def explain_death(
 
 def _place_in_trace(trace: str) -> str:
     threads = trace.split("\n\n")
-    for thread in sorted(threads, key=lambda text: "runtestprotocol" not in text):  # the thread that ran the test first
+    for thread in sorted(threads, key=lambda text: "runtestprotocol" not in text):
+        # starts with the thread that ran the test
         for frame in FRAME.finditer(thread):
             if is_learners(frame["file"]):
                 return f"\n  {place(frame['file'], int(frame['line']), frame['function'])}"

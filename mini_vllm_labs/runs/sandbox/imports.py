@@ -1,4 +1,4 @@
-"""Finds refused imports in a learner's file, because the packages that grade it know the answers."""
+"""Finds forbidden imports in a learner's file, because the packages that grade it know the answers."""
 
 import ast
 import re
@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator
 from functools import lru_cache
 
 REFUSED = ("mini_vllm_labs", "solutions", "tests")
-# A sorted queue is task 3.1.
+# A sorted queue is the subject of task 3.1.
 ANSWERS = ("mini_vllm.electives.policy.policy_queue", "mini_vllm.electives.policy.policy_step")
 NAMED = re.compile(rf"({'|'.join(REFUSED)}|mini_vllm\.electives\.policy|labs)(\.\w+)*")
 STARTER = re.compile(r"labs\.phase\d+_\w+\.starter(_\w+)?(\.|$)")
@@ -15,9 +15,9 @@ IMPORTERS = ("import_module", "__import__", "find_spec", "run_module")
 
 @lru_cache  # each forked test checks the file again
 def refused_import(source: str | bytes) -> str:
-    """Return a sentence about the first refused import of a file; empty if there is none.
+    """Return a sentence about the first forbidden import of a file, or an empty string if there is none.
 
-    Starters may import `mini_vllm` and other phases' starters. A file that is not Python gives an empty text.
+    Starters may import `mini_vllm` and other phases' starters. A file that is not Python gives an empty string.
     """
     found = [(line, name) for line, name in imported_names(source) if is_refused(name)]
     if not found:
@@ -55,7 +55,7 @@ def _imported(node: ast.AST, importers: Container[str]) -> Iterator[str]:
         case ast.ImportFrom(level=0, module=str() as module, names=names):
             yield from (f"{module}.{alias.name}" for alias in names)
         case ast.ImportFrom(level=1 | 2 as level, module=module, names=names):
-            package = "labs.phase0_own" if level == 1 else "labs"  # any phase will do
+            package = "labs.phase0_own" if level == 1 else "labs"  # any phase works here
             yield from (".".join(filter(None, [package, module, alias.name])) for alias in names)
         case ast.ImportFrom():
             yield "labs"

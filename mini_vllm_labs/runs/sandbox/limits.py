@@ -30,7 +30,8 @@ def limit_resources(limits: Limits) -> None:
     values = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_DATA: limits.memory_bytes,
-        resource.RLIMIT_AS: limits.address_bytes,  # with torch, set it after loading: torch reserves more than it uses
+        # with torch, set the limit after loading it, because torch reserves more than it uses
+        resource.RLIMIT_AS: limits.address_bytes,
         resource.RLIMIT_STACK: limits.stack_bytes,
         resource.RLIMIT_FSIZE: limits.file_bytes,
         resource.RLIMIT_NOFILE: limits.num_open_files,

@@ -1,4 +1,4 @@
-"""Runs a command without write access, in bubblewrap where it is installed."""
+"""Runs a command without write access, in bubblewrap if it is installed."""
 
 import shutil
 import subprocess
@@ -15,9 +15,9 @@ OPTIONS = (
 
 @cache
 def bubblewrap() -> tuple[str, ...]:
-    """Return a prefix that denies a command writing, network and other processes; empty if unavailable.
+    """Return a prefix that denies a command write access, network and other processes; empty if unavailable.
 
-    Some systems install bubblewrap but forbid its system calls, so it is tried once.
+    Some systems install bubblewrap but forbid its system calls, so a trial run checks it once.
     """
     program = shutil.which("bwrap")
     if program is None:

@@ -73,7 +73,7 @@ def complaint_about_content(content: bytes) -> str:
 
 
 def newer_syntax(error: SyntaxError) -> str:
-    """Return a sentence on this Python, and on the newer one that the line needs, if recognised."""
+    """Return a sentence about this Python, and about the newer one that the line needs, if it is recognised."""
     line = error.text or ""
     for version, what, in_line, in_message in NEWER:
         is_newer = tuple(map(int, version.split("."))) > sys.version_info[:2]
@@ -83,7 +83,7 @@ def newer_syntax(error: SyntaxError) -> str:
 
 
 def whereabouts(error: BaseException) -> str:
-    """Return the place of a missing name: its new module or a newer Python; empty for other errors."""
+    """Return where to find a missing name (a new module, a newer Python), or an empty string."""
     module = error.name if isinstance(error, ImportError) else getattr(getattr(error, "obj", None), "__name__", None)
     if not isinstance(error, ImportError | AttributeError) or not isinstance(module, str):
         return ""
@@ -93,11 +93,11 @@ def whereabouts(error: BaseException) -> str:
     return f"This is {HERE}; a newer version may have it." if module.partition(".")[0] in LIBRARY else ""
 
 
-LIBRARY = sys.stdlib_module_names | {"annotationlib", "compression"}  # the second set came with Python 3.14
+LIBRARY = sys.stdlib_module_names | {"annotationlib", "compression"}  # the second set is new in Python 3.14
 
 
 def written_for_newer(content: bytes) -> str:
-    """Return where a file needs a newer Python, such as `line 3: ...`; empty if it does not."""
+    """Return where a file needs a newer Python, such as `line 3: ...`, or an empty string."""
     try:
         ast.parse(content)
     except SyntaxError as error:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mini_vllm_labs.runs.sandbox.browser import EventWatch
 
 SECONDS = 10.0
-SECONDS_OF_PHASE = {6: 60.0}  # its tests compute with torch
+SECONDS_OF_PHASE = {6: 60.0}  # the tests of this phase compute with torch
 WAITING_FACTOR = 10.0
 PAUSE = 0.1
 MAX_TRIES = 5
@@ -35,7 +35,7 @@ def seconds_for(phase: int) -> float:
 
 
 def end_process(text: str) -> NoReturn:
-    """Print a text and end the process, because nothing else ends the learner's code."""
+    """Print a text and end the process, because nothing else can stop the learner's code."""
     print(f"\n{text}", file=sys.__stderr__, flush=True)  # a test may have replaced `sys.stderr`
     os._exit(1)
 
@@ -45,11 +45,12 @@ class TimeLimit:
 
     A watching thread samples the stack. `watched` gets its innermost frame and returns a key for the limited code and
     its seconds, or None for unlimited code. Time counts while the key stays the same. The limit is CPU time, so that a
-    busy machine stops no code. Waiting code uses no CPU time; it may take `WAITING_FACTOR` times as long in wall time.
+    busy machine does not stop any code. Waiting code uses no CPU time; it may take `WAITING_FACTOR` times as long in
+    wall time.
 
-    A signal interrupts the code where the system has signals. Otherwise (`by_signal` false) Python does, but it cannot
-    wake a sleeping thread. Code may catch `OutOfTime`: after `MAX_TRIES` times `give_up` gets a text and must end the
-    process. A browser has no threads; there `EventWatch` checks the clock.
+    On systems with signals a signal interrupts the code. Otherwise (`by_signal` false) Python interrupts it, but cannot
+    wake a sleeping thread. Code may catch `OutOfTime`, so after `MAX_TRIES` times `give_up` receives a text and must
+    end the process. A browser has no threads; there `EventWatch` checks the clock.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class TimeLimit:
             raise self._error
 
     def _is_late(self, frame: FrameType | None) -> bool:
-        """Return whether the code seen at the last check has used up its time. `frame` is the innermost."""
+        """Return whether the code seen at the last check has used up its time. `frame` is the innermost frame."""
         key, seconds = self._watched(frame) or (None, 0.0)
         if key is None or key is not self._key:
             self._key, self._num_tries = key, 0
@@ -119,7 +120,7 @@ class TimeLimit:
         found = self._watched(frame)
         if found is not None and found[0] is self._key:
             raise self._error
-        self._key = None  # the call has just ended, or a debugger holds it: restart its time
+        self._key = None  # the call has just ended, or a debugger has stopped it: restart its time
 
 
 def in_main_thread() -> bool:

@@ -16,15 +16,15 @@ MEASURES_CPU = hasattr(signal, "setitimer")
 class Watchdog:
     """Ends the process when a time limit passes, and writes every thread's stack to a file.
 
-    The limit is in seconds of CPU time, so that a busy machine fails no test. Waiting code may take `WAITING_FACTOR`
-    times as long in wall time. On Windows the limit is wall time.
+    The limit is in seconds of CPU time, so that no test fails because of a busy machine. Waiting code may take
+    `WAITING_FACTOR` times as long in wall time. On Windows the limit is wall time.
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab")  # appending, so that a record begins at 0 after `clear`
+        self._file = path.open("ab")  # opened for appending, so that a record begins at 0 after `clear`
         faulthandler.enable(self._file)
         if MEASURES_CPU:
-            faulthandler.register(signal.SIGPROF, self._file, chain=True)  # then the signal kills the process
+            faulthandler.register(signal.SIGPROF, self._file, chain=True)  # in that case the signal kills the process
 
     def clear(self) -> None:
         os.ftruncate(self._file.fileno(), 0)

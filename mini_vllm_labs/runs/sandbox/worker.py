@@ -17,7 +17,7 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.runs.sandbox.channel import CHUNK, MAX_BYTES, Channel, ChannelError, Message
 
 OUTPUT_BYTES = 4000
-MAX_QUEUED = 16  # further messages wait in the pipe and take no memory here
+MAX_QUEUED = 16  # further messages stay in the pipe and use no memory here
 POLL_SECONDS = 0.05  # `receive` waits on a queue, which does not show that the process has exited
 GRACE_SECONDS = 1.0
 
@@ -27,9 +27,8 @@ class WorkerProcess:
 
     `command` runs in `cwd`. A program that calls `channel.take_stdio` exchanges messages over its stdin and stdout and
     prints to stderr. If `has_channel` is false, stdin is empty and stdout is output. The first and the last
-    `output_bytes` / 2 of the output are kept. `pass_fds` (POSIX) stay open in the child.
-    Leaving the `with` block kills the process group. A child that left the group survives, unless the command is a
-    jail.
+    `output_bytes` / 2 bytes of the output are stored. `pass_fds` (POSIX) stay open in the child. Leaving the `with`
+    block kills the process group. A child that left the group survives, unless the command is a jail.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class WorkerProcess:
         self._channel.send(message, self.deadline)
 
     def receive(self, seconds: float | None = None) -> Message:
-        """Return the next message; wait until `deadline`, at most `seconds`. Raises `ChannelError`."""
+        """Return the next message; wait until `deadline`, but at most `seconds`. Raises `ChannelError`."""
         limits = [] if self.deadline is None else [self.deadline]
         limits += [] if seconds is None else [time.monotonic() + seconds]
         while True:
@@ -112,8 +111,8 @@ class WorkerProcess:
             with contextlib.suppress(Empty):
                 return self._next(min(left, POLL_SECONDS))
             if not self.is_running:
-                self.kill()  # its children may hold the pipe open, which hides its end
-                with contextlib.suppress(Empty):  # its last message may still arrive
+                self.kill()  # its children may keep the pipe open, so the end of the file never comes
+                with contextlib.suppress(Empty):  # its last message may still be on its way
                     return self._next(GRACE_SECONDS)
                 raise ChannelError("closed", "the process has exited")
 
@@ -154,7 +153,7 @@ class WorkerProcess:
         return item
 
     def _open_channel(self, max_bytes: int) -> Channel:
-        # The mark is secret, so that output of the code cannot pass for a message.
+        # The mark is secret, so that the code's output cannot imitate a message.
         stdin, stdout, mark = self._process.stdin, self._process.stdout, secrets.token_hex(8)
         assert stdin is not None
         assert stdout is not None
@@ -184,7 +183,7 @@ class WorkerProcess:
 
 
 class Output:
-    """Keeps the start and the end of a process's output, however long it is."""
+    """Stores the start and the end of a process's output, however long it is."""
 
     def __init__(self, num_bytes: int) -> None:
         self._half = num_bytes // 2

@@ -12,8 +12,8 @@ STAND_IN = -1  # replaces a draft that was unknown when the step was planned
 class Verdict:
     """One request's share of a step and the tokens sampled for it.
 
-    `num_computed` counts the tokens computed before, `num_scheduled` includes the `drafts`. `sampled` holds the
-    accepted drafts and one more token, or is empty; `kept` holds those that became output. `in_vain` is true if the
+    `num_computed` counts the tokens computed before, `num_scheduled` includes the `drafts`. `sampled` contains the
+    accepted drafts and one more token, or is empty; `kept` contains those that became output. `in_vain` is true if the
     request ended or was preempted before the result came.
     """
 

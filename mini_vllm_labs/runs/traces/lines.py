@@ -42,7 +42,7 @@ DECISION = re.compile(r"\s*(if|elif|while|for|break|continue)\b")
 class Event:
     """An event of a block (`subject` is its number) or a request (its id), and the lines that caused it.
 
-    The first of `places` decided the event; for a block it is the line that called the pool. The next one called it.
+    The first of `places` decided the event; for a block it is the line that called the pool. The next place called it.
     """
 
     step: int
@@ -108,7 +108,7 @@ def places_from(frame: FrameType | None) -> Iterator[Place]:
 class LineRecorder:
     """Records lines while its `with` block runs. Set `step` to the number of each step before it runs.
 
-    It replaces a debugger's trace function and slows every call down.
+    It replaces a debugger's trace function, and slows down every call.
     """
 
     step: int = 0
@@ -137,11 +137,11 @@ class LineRecorder:
         return Lines(ran, events, sources)
 
     def _waits(self, steps: Sequence[StepRecord]) -> Iterator[Event]:
-        """Yield the lines that refused the requests without a token, or the line that ended the step before them."""
+        """Yield the lines that refused requests without a token, or the line that ended the step before their turn."""
         for step, record in enumerate(steps):
             for name, found in record.get("reasons", {}).items():
                 if "preempted" in found["reason"]:
-                    continue  # its preemption is an event
+                    continue  # its preemption is recorded as an event
                 if event := self._refusals.get((step, name)):
                     yield event
                 elif step in self._ends and found["reason"] in PASSED and name in record["waiting_after"]:
@@ -153,7 +153,8 @@ class LineRecorder:
         file, name = place_of(frame.f_code.co_filename), frame.f_code.co_name
         if PHASE_OF_STEP in file and name == "schedule_step":
             self._decision = None
-        if PHASE_OF_BLOCKS in file and name in ("touch", "free_blocks"):  # now: the call may change its argument
+        if PHASE_OF_BLOCKS in file and name in ("touch", "free_blocks"):
+            # copied now, because the call may change its argument
             self._note(OF_BLOCKS[name], numbers_in(argument(frame)), frame.f_back)
         return self._on_line if file else None
 

@@ -13,7 +13,7 @@ class PoolState:
 
     Records with `detail` contain both. Without `detail` (most recorded traces) they follow from the rules: take from
     the front, free to the back, last block of a table first. `taken` and `freed` are this step's moves in order;
-    `freed` holds (request id, blocks in queue order).
+    `freed` contains (request id, blocks in queue order).
     """
 
     num_blocks: int
@@ -34,7 +34,7 @@ class PoolState:
         computed: Mapping[str, int],
         num_tokens: Mapping[str, int],
     ) -> None:
-        """Apply the next step. The mappings hold the values before it, by request id."""
+        """Apply the next step. The mappings contain the values before that step, by request id."""
         held = {request_id: list(blocks) for request_id, blocks in tables.items()}
         reach = dict(computed)
         self.taken, self.freed = [block for share in record["scheduled"] for block in share["new_blocks"]], []
@@ -57,7 +57,7 @@ class PoolState:
     def _fill(self, share: ScheduledRecord, num_tokens: int) -> None:
         if self.prefix_caching:
             end = min(share["computed"] + share["n"], num_tokens)
-            first = 0 if share["kind"] == "running" else share["computed"]  # accepted drafts have also filled some
+            first = 0 if share["kind"] == "running" else share["computed"]  # accepted drafts have filled some slots too
             self.cached.update(share["blocks"][first // self.block_size : end // self.block_size])
 
     def _free(self, request_id: str, held: dict[str, list[int]], reach: Mapping[str, int]) -> None:
@@ -70,7 +70,7 @@ class PoolState:
             self.freed.append((request_id, given_back))
 
     def _lost(self, table: Sequence[int], reach: Mapping[str, int], victim: str, num_returned: int) -> Iterable[int]:
-        """Take from the queue's front the blocks that a victim got in this step, which no record lists."""
+        """Take from the front of the queue the blocks that a victim got in this step, which no record lists."""
         needed = cdiv(reach.get(victim, 0) + num_returned, self.block_size) if num_returned else 0
         known = set(self.taken)
         lost = [block for block in self.free_queue if block not in known][: max(0, needed - len(table))]

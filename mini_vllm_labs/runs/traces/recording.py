@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Recording:
     """All steps of a run from the first, and its constants.
 
-    `stalled` means that no later step could schedule anything. `lines` holds the phases' lines that ran, if recorded.
+    `stalled` means that no later step could schedule anything. `lines` contains the phases' lines that ran, if they
+    were recorded.
 
     Raises `ValueError` if the steps are not numbered 0, 1, 2, ...
     """
@@ -39,7 +40,7 @@ class Recording:
 
     @classmethod
     def of(cls, source: LLM | LLMEngine, titles: Mapping[str, str] | None = None) -> Self:
-        """Record the run so far of an engine built with `record=True`.
+        """Record a run so far, of an engine that was built with `record=True`.
 
         `titles` maps ids of requests to their questions. Raises `ValueError` if the engine does not record.
         """
@@ -64,7 +65,7 @@ class Recording:
         return replace(self, info=replace(self.info, priorities=dict(priorities) if differ else {}))
 
     def with_stuck_step(self) -> Self:
-        """Append an empty step to a stalled recording; return a different recording unchanged."""
+        """Append an empty step to a stalled recording; return any other recording unchanged."""
         if not self.stalled or not self.steps:
             return self
         last = self.steps[-1]
@@ -131,10 +132,10 @@ class Recording:
 
 
 def require_whole(steps: Sequence[StepRecord]) -> None:
-    """Raise `ValueError` unless the steps are numbered 0, 1, 2, ...: drawing a step needs all steps before it."""
+    """Raise `ValueError` unless the steps are 0, 1, 2, ..., because drawing a step needs all steps before it."""
     for place, record in enumerate(steps):
         if record["step"] != place:
-            raise ValueError(f"record {place} is step {record['step']}, but a trace must be whole, from step 0 on")
+            raise ValueError(f"record {place} is step {record['step']}, but a trace must be complete, from step 0 on")
 
 
 def titles_of(steps: Sequence[StepRecord]) -> dict[str, str]:
@@ -143,7 +144,7 @@ def titles_of(steps: Sequence[StepRecord]) -> dict[str, str]:
 
 
 def prompt_lengths(steps: Sequence[StepRecord]) -> dict[str, int]:
-    """Return the number of prompt tokens of each request, 0 if it never ran.
+    """Return the number of prompt tokens of each request, or 0 if it never ran.
 
     A request that was never running at the end of a step computed its whole prompt in its first step.
     """
@@ -161,7 +162,8 @@ def prompt_lengths(steps: Sequence[StepRecord]) -> dict[str, int]:
 def likely_block_size(steps: Sequence[StepRecord]) -> int:
     """Return a block size consistent with all block tables, a power of two if possible."""
     shares = [share for record in steps for share in record["scheduled"] if share["blocks"]]
-    # A table keeps the blocks of rejected drafts. A drafter with a KV cache also needs slots beyond its last draft.
+    # A block table keeps the blocks of rejected drafts. A drafter with a KV cache also needs slots beyond its last
+    # draft.
     beyond = max((len(share.get("drafts", [])) for share in shares), default=0)
     ends = [(share["computed"] + share["n"], len(share["blocks"])) for share in shares]
     least = max((cdiv(end, num_blocks) for end, num_blocks in ends), default=1)

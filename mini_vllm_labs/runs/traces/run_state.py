@@ -37,7 +37,7 @@ class RunInfo:
         return self._indices[request_id]
 
     def label(self, request_id: str) -> str:
-        """Return the request's own id if all ids are short names such as `r3`, else its letter."""
+        """Return the request's own id if all ids are short names such as `r3`, otherwise its letter."""
         return request_id if self._has_short_names else label(self.index(request_id))
 
     @cached_property
@@ -58,8 +58,8 @@ def is_short_name(request_id: str) -> bool:
 class RunState:
     """The state needed to draw the current step; `advance` applies the next step.
 
-    `tables` are the block tables while the step was computed. `remembered` maps a block to the request whose
-    content it holds. `texts` is filled by callers that have the texts.
+    `tables` are the block tables while the step was computed. `remembered` maps a block to the request whose content it
+    contains. `texts` is filled by callers that have the texts.
     """
 
     info: RunInfo
@@ -106,7 +106,7 @@ class RunState:
 
         A resumed request that recomputes sampled tokens does not decode.
         """
-        # A plan made ahead computes a token that is not yet known.
+        # A plan that was made ahead computes a token that is not yet known.
         is_newest = share["computed"] + 1 >= self.num_known[share["id"]]
         was_sampled = share["computed"] >= self.info.num_prompt_tokens[share["id"]]
         is_one = share["n"] - len(share.get("drafts", [])) == 1
@@ -114,7 +114,7 @@ class RunState:
 
     def advance(self, record: StepRecord) -> None:
         tables = self.tables_after_update()
-        # First, because the pool needs the state before the step.
+        # Must come first, because the pool needs the state before the step.
         self.pool.advance(record, tables, self.computed, {i: self.num_tokens(i) for i in self.info.titles})
         freed = {victim for victim, *_ in record["preempted"]} | set(record["aborted"])
         self.tables = {i: blocks for i, blocks in tables.items() if i not in freed}

@@ -85,7 +85,7 @@ def admitted(state: RunState, record: StepRecord) -> list[str]:
 
 
 def taken(state: RunState, record: StepRecord) -> str:
-    """Return the tokens and blocks of a step that only admits requests."""
+    """Describe a step that only admits requests, with their tokens and blocks."""
     blocks, info = sum(len(share["new_blocks"]) for share in record["scheduled"]), state.info
     of = f"{record['total']:,} of at most {info.token_budget:,} tokens"
     return f"The step computes {of}, and takes {blocks:,} {info.unit}{'s' * (blocks != 1)}."
@@ -101,7 +101,7 @@ def chunks(state: RunState, record: StepRecord) -> list[str]:
 
 
 def waiting(state: RunState, record: StepRecord) -> list[str]:
-    """Return why the first waiting request was not admitted, if known; victims of this step are skipped.
+    """Return why the first waiting request was not admitted, if that is known; victims of this step are skipped.
 
     The live page shows the recorded `waits` of a step itself.
     """

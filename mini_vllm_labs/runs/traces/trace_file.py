@@ -15,7 +15,10 @@ def write_trace(path: Path, records: list[StepRecord], token_budget: int | None)
 
 
 def read_trace(path: Path, name: str | None = None) -> tuple[list[StepRecord], int | None]:
-    """Return the steps of a trace file and its token budget, None if unknown. Raises like `open_trace`."""
+    """Return the steps of a trace file and its token budget, or None if it is unknown.
+
+    Raises the same errors as `open_trace`.
+    """
     found = open_trace(path, name)
     if isinstance(found, Scenario):
         records: list[StepRecord] = found.line["trace"]["steps"]

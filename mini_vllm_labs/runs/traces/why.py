@@ -1,4 +1,4 @@
-"""Turns the recorded reasons of a trace into sentences: per step, per request's life, and summed."""
+"""Turns the recorded reasons of a trace into sentences: per step, per request's life, and in total."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ ENDS = {"stop": "it ends at a stop token", "length": "it ends at its maximum len
 def require_reasons(steps: Sequence[StepRecord]) -> None:
     """Raise `ValueError` if no step has reasons."""
     if not any("reasons" in step for step in steps):
-        raise ValueError("this trace has no reasons: only traces of this engine have some, and vLLM's have none")
+        raise ValueError("this trace has no reasons: only this engine's traces contain reasons, vLLM's do not")
 
 
 def tokens_of(num_tokens: int) -> str:
@@ -49,14 +49,14 @@ def tokens_of(num_tokens: int) -> str:
 
 
 def share_sentence(step: StepRecord, share: ScheduledRecord) -> str:
-    """Return what a request got in a step, and which limit bound it."""
+    """Return what a request got in a step, and which limit applied to it."""
     found = step.get("limits", {}).get(share["id"], {"limit": "need"})
     cached = f", after a hit of {share['hit']}" if share.get("hit") else ""
     return f"it gets {tokens_of(share['n'])}{cached}, limited by {limit_sentence(found)}"
 
 
 def lines_of(step: StepRecord) -> Iterator[tuple[str, str]]:
-    """Yield each unfinished request of a step, first those with tokens, and what it got or why it got nothing."""
+    """Yield each unfinished request of a step, with its tokens or why it got none; those with tokens come first."""
     for share in step["scheduled"]:
         yield share["id"], share_sentence(step, share)
     for name, found in step.get("reasons", {}).items():
@@ -64,13 +64,13 @@ def lines_of(step: StepRecord) -> Iterator[tuple[str, str]]:
 
 
 def life_of(steps: Sequence[StepRecord], request_id: str) -> list[str]:
-    """Return a request's life as sentences; equal reasons in a row share one, with the numbers of the last step.
+    """Return a request's life as sentences; consecutive equal reasons share one, with the numbers of the last step.
 
     Raises `ValueError` if the trace has no such request.
     """
     if not any(request_id in step["added"] for step in steps):
         names = ", ".join(name for step in steps for name in step["added"])
-        raise ValueError(f"the trace has no request {request_id!r}; it has {names}")
+        raise ValueError(f"the trace has no request {request_id!r}; its requests are {names}")
     stages = [(kind, text, step) for step in steps for kind, text in _stages(step, request_id)]
     sentences = []
     for kind, group in groupby(stages, key=lambda stage: stage[0]):
@@ -109,7 +109,7 @@ def refuser_of(found: Found) -> str:
 def waited_for(steps: Iterable[StepRecord]) -> dict[str, Counter[str]]:
     """Count for each request the steps without a token, by the mark of their reason.
 
-    A request behind one that was refused waits for the same thing, so its step counts under that request's reason.
+    A request after a refused one waits for the same thing, so its step counts under that request's reason.
     """
     waited: dict[str, Counter[str]] = {}
     for step in steps:

@@ -1,7 +1,7 @@
 """Runs the same workload through phases 1, 1-2, ... 1-6 and then the electives: the ablation.
 
 Every lineup gets the same requests at the same times, the same memory in tokens and the same settings, and generates
-the same tokens. Only the phases differ, and therefore how long each request waits. Time is simulated
+the same tokens. Only the phases differ, and therefore the time for which each request waits. Time is simulated
 (`simulated_time.py`).
 """
 
@@ -27,7 +27,7 @@ NUM_REQUESTS = 36
 DOCUMENT_EVERY = 3
 NUM_SHARED_TOKENS = 192
 MAX_TOKENS = 400
-END = 3  # below the vocabulary, so no prompt contains it
+END = 3  # smaller than the vocabulary, so no prompt contains it
 MAX_STEPS = 5000
 NUM_DRAFTS = 4
 

@@ -6,12 +6,12 @@ from mini_vllm import EngineConfig, Lineup
 
 
 def whole_prompts(budget: int) -> str:
-    """Return a benchmark's remark that prompts cannot be split."""
+    """Return a benchmark's note that prompts cannot be split."""
     return f"Phase 5 is absent: whole prompts only. The budget of {budget:,} tokens per step holds the longest."
 
 
 def make_possible(config: EngineConfig, lineup: Lineup) -> tuple[EngineConfig, list[str]]:
-    """Return settings that let `lineup` serve a full engine's workload, and remarks on absent phases."""
+    """Return settings that let `lineup` serve a full engine's workload, and notes on absent phases."""
     remarks = []
     if lineup.kv_cache == "absent":
         remarks.append("Phase 2 is absent: a request reserves a slot for every token it may ever have.")

@@ -8,7 +8,7 @@ from itertools import accumulate, repeat
 def percentiles(values: Sequence[float], percents: Sequence[float], counts: Sequence[int] | None = None) -> list[float]:
     """Return for each of `percents` the smallest value that at least this share of values does not exceed.
 
-    `counts` holds how often each value occurs, by default once. Without values every percentile is 0.
+    `counts` states how often each value occurs, by default once. Without values every percentile is 0.
     Raises `ValueError` unless every percentage is over 0 and at most 100.
     """
     if not all(0 < percent <= 100 for percent in percents):

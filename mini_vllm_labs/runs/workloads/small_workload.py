@@ -42,7 +42,7 @@ def policy_of(name: str | None, requests: Sequence[TimedRequest]) -> SchedulingP
     """
     if name is None:
         return None
-    from mini_vllm_labs.policies.named import find_policy  # 14 modules that few runs need
+    from mini_vllm_labs.policies.named import find_policy  # imported here, because few runs need these 14 modules
 
     return find_policy(name).make({request.request_id: request.max_tokens for request in requests})
 
@@ -84,7 +84,7 @@ class Run:
 
 
 def run_workload(requests: Sequence[TimedRequest], config: EngineConfig, lineup: Lineup) -> list[StepRecord]:
-    """Run a workload on the fake model and return its trace. Raises like `Run`."""
+    """Run a workload on the fake model and return its trace. Raises the same errors as `Run`."""
     run = Run(requests, config, lineup)
     records = []
     while not run.finished:

@@ -11,7 +11,7 @@ from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
 class TimedRequest:
     """A request and its arrival time, in seconds, or in steps if the workload has no clock.
 
-    The engine gets `max_tokens` as its limit. The output ends after `output_len` tokens if set, otherwise at
+    The engine receives `max_tokens` as its limit. The output ends after `output_len` tokens if set, otherwise at
     `max_tokens`. Lower `priority` is more urgent. `adapter_id` names the adapter that the request needs, if any.
     """
 

@@ -1,4 +1,4 @@
-"""A full-size run with two gates: first compute stops admission, then memory does."""
+"""A full-size run with two gates: first compute limits admission, then memory does."""
 
 from mini_vllm.config import EngineConfig
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest

@@ -1,4 +1,4 @@
-"""Marks one in five requests as urgent, drawn with a seed."""
+"""Marks one in five requests as urgent, chosen with a seed."""
 
 import random
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
-URGENT, NORMAL = 0, 1  # vLLM takes the lowest priority first
+URGENT, NORMAL = 0, 1  # vLLM serves the lowest priority first
 URGENT_SHARE = 0.2
 
 
@@ -16,6 +16,6 @@ def priority_of(draw: float) -> int:
 
 
 def with_urgent(requests: Iterable[TimedRequest], seed: int = 0) -> list[TimedRequest]:
-    """Return the same requests, one in five urgent; policies without priorities ignore it."""
+    """Return the same requests, one in five of them urgent; policies without priorities ignore this."""
     rng = random.Random(seed)
     return [replace(request, priority=priority_of(rng.random())) for request in requests]

@@ -40,7 +40,7 @@ class DrawingProcess:
     def __init__(self, facts: dict[str, Any]) -> None:
         self._facts = facts
         self._process: subprocess.Popen[bytes] | None = None
-        self._lock = asyncio.Lock()  # answers have no id, so calls must not overlap on the pipe
+        self._lock = asyncio.Lock()  # answers have no id, so calls over the pipe must not overlap
         self.next_step = 0  # the first step not yet sent to the process
 
     async def draw(self, viewer: str, look: WantedPicture, chunks: list[Chunk]) -> bytes:
@@ -63,7 +63,7 @@ class DrawingProcess:
 
     async def forget(self, viewer: str) -> None:
         async with self._lock:
-            with suppress(OSError):  # the process has exited and with it its pages
+            with suppress(OSError):  # the process has exited, and its pages are lost
                 if self._process is not None:
                     send(self._process, "close", viewer)
 
@@ -80,10 +80,10 @@ class DrawingProcess:
         process, self._process, self.next_step = self._process, None, 0
         if process is None:
             return
-        process.kill()  # not `terminate`: the process has no state to save
+        process.kill()  # `kill` instead of `terminate`, because the process has no state to save
         process.wait()
         for pipe in (process.stdin, process.stdout):
-            with suppress(OSError):  # the data not yet sent is lost
+            with suppress(OSError):  # data that was not yet sent is lost
                 assert pipe is not None
                 pipe.close()
 

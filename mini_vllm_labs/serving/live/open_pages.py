@@ -23,14 +23,14 @@ from mini_vllm_labs.serving.served_model import ServedModel
 
 MAX_PAGES = 8
 PERIOD = 1 / 8
-SILENCE = 15.0  # proxies drop silent connections; the standard of server-sent events advises this
-AFTER_FAILURE = 1.0  # without a pause, a drawing process that fails at once would be restarted in a loop
+SILENCE = 15.0  # proxies drop silent connections, so the standard of server-sent events recommends this
+AFTER_FAILURE = 1.0  # without a pause, a drawing process that fails immediately would be restarted in a loop
 COMMENT = b":\n\n"
 
 
 @dataclass
 class Viewer:
-    """An open page and the picture it wants. `changed` wakes its stream."""
+    """An open page, and the picture that it wants. `changed` wakes its stream."""
 
     look: WantedPicture
     id: str = field(default_factory=lambda: uuid4().hex)
@@ -38,7 +38,7 @@ class Viewer:
 
 
 class OpenPages:
-    """Keeps the open pages and one drawing process for all of them.
+    """Manages the open pages and one drawing process for all of them.
 
     When the last page closes, the drawing process exits, the crowd leaves and the engine runs at full speed, because no
     page is left to resume it.
@@ -70,7 +70,7 @@ class OpenPages:
             return
         self.crowd.send_away()
         self.pace.set(None)
-        drawing, self._drawing = self._drawing, None  # first, because a page may open during the await
+        drawing, self._drawing = self._drawing, None  # must come first, because a page may open during the await
         if drawing is not None:
             await drawing.close()
 
@@ -92,7 +92,7 @@ class OpenPages:
         return self._drawing
 
     async def status(self) -> dict[str, Any]:
-        """Return the status that a page shows with the picture; if the engine has stopped, its last known status."""
+        """Return the status that a page shows with the picture, or the last known status if the engine has stopped."""
         with suppress(EngineDeadError, ShuttingDownError):
             self._progress = await self.served.llm.call_during_step(progress_of)
         return {
@@ -133,7 +133,7 @@ async def live_events(pages: OpenPages, viewer: Viewer) -> AsyncIterator[bytes]:
     sent: tuple[int, WantedPicture] | None = None
     quiet = 0.0
     while not pages.served.llm.is_shutting_down:
-        viewer.changed.clear()  # before the status is read, so that a later change wakes the wait below
+        viewer.changed.clear()  # must precede reading the status, so that a later change wakes the wait below
         before, status = status, await pages.status()
         wanted = status["newest"] if viewer.look.step is None else viewer.look.step, viewer.look
         quiet += PERIOD

@@ -25,7 +25,7 @@ LENGTHS = (16, 32, 64, 128)
 
 
 class PacedEngine(Protocol):
-    """The part of `AsyncLLM`, or of the engine in a browser's tab, that the controls use."""
+    """The part of `AsyncLLM`, or of the engine in a browser tab, that the controls use."""
 
     config: EngineConfig
     tokenizer: Tokenizer
@@ -61,7 +61,7 @@ class Pace:
             self._steps = asyncio.create_task(self._take_steps(1 / steps_per_second))
 
     async def step(self) -> None:
-        """Pause the engine if it is running, then execute one step."""
+        """Pause the engine if it is running, then take one step."""
         self.set(0)
         await self._llm.step_once()
 
@@ -88,7 +88,7 @@ class Crowd:
         self.refusal = ""
 
     def set(self, requests_per_second: float) -> None:
-        """Change the arrival rate from now on; at 0, present requests may still finish."""
+        """Change the arrival rate from now on; at 0, existing requests may still finish."""
         self.requests_per_second = requests_per_second
         if self._arrivals is not None:
             self._arrivals.cancel()
@@ -122,4 +122,5 @@ class Crowd:
         draw = self._random.choice
         text = f"{draw(NOTES)}Tell me a story about {draw(NAMES)} and a {draw(THINGS)}."
         token_ids = self._llm.tokenizer.apply_chat_template([{"role": "user", "content": text}])
-        return token_ids[-(self._llm.config.max_model_len or len(token_ids)) // 2 :]  # half is left for the answer
+        # half of the budget is left for the answer
+        return token_ids[-(self._llm.config.max_model_len or len(token_ids)) // 2 :]

@@ -1,4 +1,4 @@
-"""Keeps an engine's last steps, pickled, in chunks that each begin with the state before them."""
+"""Stores an engine's last steps, pickled, in chunks that each begin with the state before them."""
 
 from array import array
 from collections import deque
@@ -68,7 +68,10 @@ class Chunk:
 
 
 class StepChunks:
-    """The last 1,000 to 1,050 steps, numbered from the start. The engine's thread writes them, other threads read."""
+    """The last 1,000 to 1,050 steps, numbered from the start.
+
+    The engine's thread writes them, and other threads read them.
+    """
 
     def __init__(self) -> None:
         self._chunks: deque[Chunk] = deque()
@@ -77,7 +80,7 @@ class StepChunks:
 
     @property
     def oldest(self) -> int:
-        """The number of the first kept step, or 0 without steps."""
+        """The number of the first stored step, or 0 without steps."""
         with self._lock:
             return self._chunks[0].first if self._chunks else 0
 

@@ -1,4 +1,4 @@
-"""Observes an engine and keeps its last steps, cheaply enough for a server that runs for days."""
+"""Observes an engine and stores its last steps, cheaply enough for a server that runs for days."""
 
 import pickle
 import time
@@ -29,7 +29,7 @@ MAX_BLOCKS_IN_EACH_STEP = 4096
 
 @dataclass
 class RequestTotals:
-    """A request's costs so far. `num_blocks` is the maximum number of blocks it held at once.
+    """A request's costs so far. `num_blocks` is the maximum number of blocks that it held at once.
 
     The request arrived before step `arrived` and waited `num_waited` steps for its first step.
     """
@@ -46,11 +46,10 @@ class RequestTotals:
 
 
 class RecentSteps(StepRecorder):
-    """Packs each step when it ends, and walks through the free queue and the cache only once in 50 steps.
+    """Packs each step when it ends, and traverses the free queue and the cache only once in 50 steps.
 
     After `want_pool`, the next step also records the free and the cached blocks, and the steps of the next two seconds
-    say why requests wait. `bills` are the totals of the last
-    1,000 requests that have ended.
+    explain why requests wait. `bills` are the totals of the last 1,000 requests that have ended.
     """
 
     def __init__(self, scheduler: Scheduler, config: EngineConfig) -> None:
@@ -127,13 +126,14 @@ class RecentSteps(StepRecorder):
         for request_id, drafts in result.scheduler_output.scheduled_spec_decode_tokens.items():
             if request_id in result.sampled_token_ids:
                 self._totals.drafts += len(drafts)
-                self._totals.accepted += max(0, len(result.sampled_token_ids[request_id]) - 1)  # the last was sampled
+                # the last token was sampled
+                self._totals.accepted += max(0, len(result.sampled_token_ids[request_id]) - 1)
         for request in result.ended:
             self._request_ended(request.request_id)
         self._end_step(dict(result.sampled_token_ids))
 
     def _count_step(self, request_id: str, num_blocks: int) -> None:
-        if request_id not in self.unfinished:  # it arrived before this observer
+        if request_id not in self.unfinished:  # the request arrived before this observer
             return
         _, totals = self.unfinished[request_id]
         if not totals.num_steps:
@@ -198,16 +198,16 @@ def pool_of(scheduler: Scheduler) -> "tuple[array[int], array[int]]":
     return array("I", scheduler.kv.free_block_ids()), array("I", scheduler.prefix_cache.cached_blocks())
 
 
-# The server calls these functions in the engine's process, which may differ from its own.
+# The server calls these functions in the engine's process, which may be a different process.
 
 
 def keep_recent_steps(engine: LLMEngine) -> None:
-    """Make an engine keep its last steps. Call it before the first step."""
+    """Make an engine store its last steps. Call this before the first step."""
     engine.add_observer(RecentSteps(engine.scheduler, engine.config))
 
 
 def progress_of(engine: LLMEngine) -> dict[str, int]:
-    """Return the range of kept steps, the last step with a preemption (or -1), and the number of new arrivals."""
+    """Return the range of stored steps, the last step with a preemption (or -1), and the number of new arrivals."""
     recent = observer_of(engine, RecentSteps)
     steps = {"newest": recent.chunks.num_steps - 1, "oldest": recent.chunks.oldest, "preempted": recent.last_preemption}
     return steps | {"num_arrived": recent.num_arrived}

@@ -93,12 +93,12 @@ def files_router() -> APIRouter:
 
 
 def require_own_page(request: Request) -> None:
-    """Raise `ApiError` unless the request may open a stream, which takes one of the seats until it ends.
+    """Raise `ApiError` unless the request may open a stream, which occupies one of the seats until it ends.
 
-    A page of another site sends no `Origin` with a plain GET, but every browser names the relation of the sites.
+    A page of another site sends no `Origin` with a plain GET, but every browser states how the sites are related.
     """
     if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-        raise ApiError(403, "only the page of this server may open its stream", code="host_not_allowed")
+        raise ApiError(403, "only a page from this server may open its stream", code="host_not_allowed")
     if request.scope["http_version"] == "1.0":
         raise ApiError(505, "a stream needs HTTP/1.1", code="http_version_not_supported")
 

@@ -24,7 +24,7 @@ from mini_vllm_labs.serving.live.drawing_process import WantedPicture
 from mini_vllm_labs.serving.live.pace_and_crowd import Crowd, Pace
 from mini_vllm_labs.serving.live.recent_steps import bill_of, facts_of, keep_recent_steps, progress_of, steps_since
 
-Send = Callable[[str, object], None]  # "status" and a number, "data" and a text, or "end" and an empty value
+Send = Callable[[str, object], None]  # ("status", a number), ("data", a string) or ("end", an empty value)
 PERIOD, SHARE_OF_DRAWING = 1 / 8, 0.25  # drawing may take a quarter of the time, because the worker also runs the model
 
 
@@ -55,7 +55,7 @@ class TabEngine:
         self._work.set()
 
     async def run(self) -> None:
-        """Execute steps while there is work, until the task is cancelled."""
+        """Take steps while there is work, until the task is cancelled."""
         while True:
             if self._is_paused or not self.engine.has_unfinished_requests():
                 self._work.clear()
@@ -86,7 +86,7 @@ class TabEngine:
             self.engine.abort_request(request_id)
 
     def _step(self) -> None:
-        """Execute one step. If it raises, its requests end with the error and the others continue."""
+        """Take one step. If it raises an error, its requests end with the error and the others continue."""
         engine = self.engine
         try:
             outputs = engine.step()
@@ -111,7 +111,7 @@ class TabServer:
         self._asked: dict[int, asyncio.Task[None]] = {}
 
     def ask(self, number: int, path: str, body: str, name: str, send: Send) -> None:
-        """Begin to answer a call of the page, which the page may `leave`."""
+        """Start to answer a call of the page, which the page may `leave`."""
         task = asyncio.get_event_loop().create_task(self._answer(path, json.loads(body or "{}"), name, send))
         self._asked[number] = task
         task.add_done_callback(lambda _: self._asked.pop(number))

@@ -1,16 +1,16 @@
-"""What the waiting requests of a step wait for: counted in the engine's process, put into words for the page."""
+"""Finds out why the waiting requests of a step wait: counts in the engine's process, and sentences for the page."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mini_vllm.engine.reasons import REASONS, Found, sentence_of
 
-SHOWN_SECONDS = 2.0  # steps are explained for so long after a page has asked for a picture
+SHOWN_SECONDS = 2.0  # steps are explained for this long after a page has requested a picture
 NUM_TOLD = 2
 
 
 class WaitGroup(NamedTuple):
-    """The number of requests that wait for one thing; `found` is the reason of `first`, the first of them."""
+    """The number of requests that wait for the same thing; `found` is the reason of `first`, the first of them."""
 
     mark: str
     number: int
@@ -22,7 +22,7 @@ def waits_of(reasons: Mapping[str, Found]) -> list[WaitGroup]:
     """Group a step's waiting requests by the mark of their reason, the largest group first."""
     groups: dict[str, WaitGroup] = {}
     for name, found in reasons.items():
-        # A request behind one that was refused waits for the same thing.
+        # A request after a refused one waits for the same thing.
         first = found["by"] if found["reason"] == "behind" and found["by"] in reasons else name
         reason = REASONS[reasons[first]["reason"]]
         if reason.label:

@@ -18,7 +18,7 @@ from mini_vllm_labs.serving.limits import KnownHosts, ended_by_disconnect, read_
 from mini_vllm_labs.serving.router.policies import Router, prefix_of_bytes
 from mini_vllm_labs.serving.router.replicas import SECONDS_TO_ANSWER, Replica, Replicas
 
-# Headers that concern one connection, that each side writes anew, or that are already checked here.
+# Headers that describe a single connection, that each side writes itself, or that are already checked here.
 HOP_BY_HOP = {"connection", "content-length", "date", "host", "keep-alive", "origin", "server", "transfer-encoding"}
 logger = logging.getLogger(__name__)
 GENERATING = ("/v1/completions", "/v1/chat/completions")
@@ -66,7 +66,7 @@ class Front:
         await asyncio.gather(*map(self._look_at, self.replicas.all))
 
     async def _look_at(self, replica: Replica) -> None:
-        """Note whether a replica accepts requests, and warn in the terminal when it stops doing so."""
+        """Record whether a replica accepts requests, and warn in the terminal when it stops doing so."""
         before, replica.problem = replica.problem, await self._problem_of(replica)
         if replica.problem and not before and not self.replicas.is_shutting_down:
             logger.error("replica %d takes no more requests: %s", replica.index, replica.problem)
@@ -85,7 +85,7 @@ class Front:
         return "" if answer.status_code == 200 else str(told["error"]["message"])
 
     async def health(self) -> JSONResponse:
-        """Report the state of each replica and the reason if it accepts no requests; 503 if all refuse."""
+        """Report the state of each replica, and why it accepts no requests; the status is 503 if none does."""
         await self._look()
         states, problems = {str(one.index): not one.problem for one in self.replicas.all}, self.replicas.problems
         if self.replicas.is_shutting_down or not any(states.values()):
@@ -104,13 +104,13 @@ class Front:
         return await self._send(request, body, prefix_of_bytes(body))
 
     async def pass_on(self, request: Request) -> Response:
-        """Send any other request to the least busy replica, because all replicas would answer alike."""
+        """Send any other request to the least busy replica, because all replicas would give the same answer."""
         body = await read_body(request, self.replicas.settings) if request.method == "POST" else b""
         return await self._send(request, body, None)
 
     async def _send(self, request: Request, body: bytes, prefix: list[int] | None) -> Response:
         if self.replicas.is_shutting_down:
-            raise unavailable("the server is shutting down and takes no more requests", "shutting_down")
+            raise unavailable("the server is shutting down and accepts no more requests", "shutting_down")
         # The page names the replica that it shows, so that its chats appear in the picture.
         engine = request.query_params.get("engine")
         untried = {one.index: one for one in self.replicas.usable if engine in (None, str(one.index))}
@@ -142,7 +142,7 @@ class Front:
             if answer is None:
                 replica.num_unfinished -= 1
         if answer is None:
-            return Response(status_code=499)  # the client has gone and sees no answer
+            return Response(status_code=499)  # the client has disconnected and will not see an answer
         kept = {name: value for name, value in answer.headers.items() if name not in HOP_BY_HOP}
         if answer.status_code == 503:
             replica.num_unfinished -= 1
@@ -153,9 +153,10 @@ class Front:
         return StreamingResponse(self._bytes_of(answer, replica), answer.status_code, kept)
 
     async def _bytes_of(self, answer: httpx.Response, replica: Replica) -> AsyncIterator[bytes]:
-        """Yield the answer as it arrives. The request ends with this generator, however that ends."""
+        """Yield the answer as it arrives. The request ends together with this generator, however that ends."""
         try:
-            async for part in answer.aiter_raw():  # not decoded, because the header with the encoding is also relayed
+            async for part in answer.aiter_raw():
+                # not decoded, because the header that names the encoding is also relayed
                 yield part
         except httpx.HTTPError:
             if "text/event-stream" not in answer.headers.get("content-type", ""):
@@ -163,7 +164,7 @@ class Front:
             error = engine_error(f"replica {replica.index} has ended in the middle of the answer")
             yield f"data: {json.dumps(error.body)}\n\ndata: [DONE]\n\n".encode()
         finally:
-            replica.num_unfinished -= 1  # first, because `aclose` may be cancelled
+            replica.num_unfinished -= 1  # must come first, because `aclose` may be cancelled
             await answer.aclose()
 
     async def _get(self, replica: Replica, path: str) -> str | None:

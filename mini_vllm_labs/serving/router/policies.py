@@ -24,7 +24,7 @@ class Router:
         raise NotImplementedError
 
     def forget(self, replica: int) -> None:
-        """Note that a replica has lost its cache."""
+        """Record that a replica has lost its cache."""
 
 
 class RoundRobin(Router):
@@ -67,7 +67,7 @@ class PrefixAware(Router):
         self._known.pop(replica, None)
 
     def num_known_blocks(self, prefix: Prefix, replica: int) -> int:
-        """Count the leading blocks of a prefix that have been sent to a replica before."""
+        """Count the leading blocks of a prefix that were sent to a replica before."""
         known: Mapping[int, None] = self._known.get(replica, {})
         return next((number for number, key in enumerate(prefix) if key not in known), len(prefix))
 
@@ -85,21 +85,23 @@ def chained(blocks: Sequence[object]) -> list[int]:
     """Return the keys of a prompt's whole blocks; each key also covers all earlier blocks."""
     keys, key = [], 0
     for block in blocks:
-        key = hash((key, block))  # differs between processes, but keys stay in this process
+        key = hash((key, block))  # it differs between processes, but keys stay within this process
         keys.append(key)
     return keys
 
 
 def prefix_of_bytes(body: bytes) -> list[int]:
-    """Return the keys of the prompt in a body's bytes; empty if the body is not JSON."""
+    """Return the keys of the prompt in a body's bytes, or an empty list if the body is not JSON."""
     try:
         return prefix_of(json.loads(body))
-    except (ValueError, RecursionError):  # deeply nested JSON
+    except (ValueError, RecursionError):  # RecursionError: deeply nested JSON
         return []
 
 
 def prefix_of(body: Any) -> list[int]:
-    """Return the keys of a prompt's whole blocks; empty for a body without a prompt. It does not validate the body.
+    """Return the keys of a prompt's whole blocks, or an empty list for a body without a prompt.
+
+    It does not validate the body.
 
     Prompts with different salts have different keys, because they never share a cached block.
     """

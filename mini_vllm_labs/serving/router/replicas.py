@@ -19,7 +19,7 @@ from mini_vllm.engine.engine_thread import StepClock
 from mini_vllm.engine.process_group import kill_group
 from mini_vllm_labs.serving.settings import ServerSettings, allow_many_connections
 
-SECONDS_TO_END, SECONDS_TO_ANSWER = 10.0, 4.0  # for the last events and the engine's end; for a check
+SECONDS_TO_END, SECONDS_TO_ANSWER = 10.0, 4.0  # for the last events and the engine's shutdown; for a check
 logger = logging.getLogger(__name__)
 
 
@@ -43,13 +43,13 @@ class Replica:
     def is_alive(self) -> bool:
         if not self.has_ended and not self.process.is_alive():
             self.has_ended = True
-            kill_group(self.process)  # once: later a different group may have this number
+            kill_group(self.process)  # kill the group once only, because its number may be reused
         return not self.has_ended
 
     def note_silence(self) -> str:
         """Count a late answer; kill the process after the second in a row. Return the problem.
 
-        After the first, the process only shows its stack, because a machine that wakes up may answer late once.
+        After the first, the process only prints its stack, because a machine that wakes up may answer late once.
         """
         self.num_silent += 1
         if self.num_silent < 2:
@@ -57,7 +57,7 @@ class Replica:
                 f"its process has not answered for {SECONDS_TO_ANSWER:g} seconds; the terminal shows its stack"
             )
             logger.warning("replica %d: %s", self.index, self.notice)
-            with suppress(AttributeError, OSError):  # not on Windows, or the process is gone
+            with suppress(AttributeError, OSError):  # fails on Windows, or if the process is gone
                 os.kill(self.process.pid or 0, signal.SIGUSR1)
             return self.problem
         kill_group(self.process)
@@ -82,7 +82,7 @@ class Replicas:
             process = spawn.Process(target=run_replica, args=arguments, daemon=True)
             process.start()
             theirs.close()  # otherwise `recv` would wait forever for a dead replica
-            starting.append((process, address))  # all load at once, so do not wait yet
+            starting.append((process, address))  # all replicas load in parallel, so do not wait yet
         try:
             self.all = [Replica(index, process, address.recv()) for index, (process, address) in enumerate(starting)]
         except EOFError:
@@ -94,7 +94,7 @@ class Replicas:
 
     @property
     def problems(self) -> str:
-        """The problems and notices of the replicas at the last check; empty if all is well."""
+        """The problems and notices of the replicas at the last check; empty if there are none."""
         words = {replica.index: replica.problem or replica.notice for replica in self.all}
         return "; ".join(f"replica {index}: {said}" for index, said in words.items() if said)
 
@@ -103,7 +103,7 @@ class Replicas:
         return [replica for replica in self.all if replica.is_alive]
 
     async def shutdown(self, timeout: float) -> None:
-        """Send the replicas SIGTERM, and kill those still alive `SECONDS_TO_END` after `timeout`; at once if it is 0.
+        """Send the replicas SIGTERM; kill any still alive `SECONDS_TO_END` after `timeout`, or immediately if it is 0.
 
         Until then, each replica lets its requests finish within the limit of its settings.
         """
@@ -131,7 +131,7 @@ def run_replica(
     threading.Thread(target=end_with_parent, args=(StepClock(),), name="mini-vllm-parent", daemon=True).start()
     # Ctrl-C reaches every process of a terminal, but only the front end decides when the replicas stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))  # torch reads it once, when it is imported
+    os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))  # torch reads it only once, when it is imported
 
     from mini_vllm_labs.serving.server import address_of, bound_socket, engine_server
 
@@ -142,4 +142,4 @@ def run_replica(
     address.close()
     server.run([listener])
     sys.stdout.flush()
-    os._exit(0)  # Python would wait for the threads of a learner's code
+    os._exit(0)  # Python would wait for threads that a learner's code started

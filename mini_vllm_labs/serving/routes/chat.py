@@ -49,7 +49,7 @@ def arguments_of(text: object) -> dict[str, Any]:
     except (ValueError, RecursionError):
         arguments = None
     if not isinstance(arguments, dict):
-        raise ValueError(f"must be a JSON object as text, got {shown(text)}")
+        raise ValueError(f"must be a JSON object in a string, got {shown(text)}")
     return arguments
 
 
@@ -93,11 +93,11 @@ class ChatMessage(Fields):
 
     @model_validator(mode="after")
     def of_its_role(self) -> "ChatMessage":
-        """Refuse fields that belong to a different role."""
+        """Reject fields that belong to a different role."""
         if (self.tool_calls or self.function_call) and self.role != "assistant":
-            raise ValueError(f"has calls, which only the role assistant may have; its role is {self.role}")
+            raise ValueError(f"has calls, but only the role assistant may have them; its role is {self.role}")
         if (self.role == "tool") != (self.tool_call_id is not None):
-            raise ValueError(f"must have tool_call_id if its role is tool, and otherwise not; its role is {self.role}")
+            raise ValueError(f"must have tool_call_id if and only if its role is tool; its role is {self.role}")
         return self
 
     def for_template(self) -> Message:

@@ -21,13 +21,16 @@ from mini_vllm_labs.serving.served_model import ServedModel
 Body = TypeVar("Body", bound=SamplingFields)
 
 MAX_ID_CHARACTERS = 128
-MAX_REPORTED = 500_000  # logprobs of an answer
+MAX_REPORTED = 500_000  # number of logprobs of an answer
 MAX_SENT = 16 * 1024 * 1024
 REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_ID_CHARACTERS}}}")
 
 
 def require_api_key(api_key: str | None) -> Callable[[Request], Awaitable[None]]:
-    """Return a dependency that raises `ApiError` (401) unless a request has the key. None admits every request."""
+    """Return a dependency that raises `ApiError` (401) unless a request has the key.
+
+    A key of None admits every request.
+    """
 
     async def require(request: Request) -> None:
         if api_key is None:
@@ -62,8 +65,8 @@ def require_few_logprobs(choices: Sequence[TextChoice], max_model_len: int) -> N
     shown = choices[0].sampling_params.logprobs
     if shown is not None and (count := sum(rows) * (shown + 1)) > MAX_REPORTED:
         raise invalid(
-            f"the answer could report {count:,} logprobs (texts x tokens x logprobs of each), at most {MAX_REPORTED:,} "
-            f"are served: ask for fewer texts, a smaller max_tokens, or fewer logprobs",
+            f"the answer could contain {count:,} logprobs (texts x tokens x logprobs of each), but at most "
+            f"{MAX_REPORTED:,} are served: request fewer texts, a smaller max_tokens, or fewer logprobs",
             "logprobs",
         )
 
@@ -76,8 +79,8 @@ def require_little_to_send(choices: Sequence[TextChoice]) -> None:
     settings = len(pickle.dumps(choices[0].sampling_params)) * len(choices)
     if (count := settings + sum(3 * len(one.prompt_token_ids) + len(one.echo) for one in choices)) > MAX_SENT:
         raise invalid(
-            f"prompts and settings of {len(choices)} texts have {count:,} bytes together, at most {MAX_SENT:,} are "
-            f"served: ask for fewer texts, or shorter prompts, stop strings or grammars",
+            f"prompts and settings of {len(choices)} texts have {count:,} bytes in total, but at most "
+            f"{MAX_SENT:,} are served: request fewer texts, or use shorter prompts, stop strings or grammars",
             "n",
         )
 
@@ -89,20 +92,20 @@ def generate_router(
     fields: type[Body],
     texts_of: Callable[[Body, ServedModel], Awaitable[list[TextChoice]]],
 ) -> APIRouter:
-    """Return the route that answers a body of `fields` with the requested texts, whole or streamed."""
+    """Return the route that answers a body of `fields` with the requested texts, either whole or streamed."""
     router = APIRouter()
 
     @router.post(path)
     async def generate(request: Request) -> Response:
-        served.require_running()  # first, because a 503 need not read the body
+        served.require_running()  # checked first, because a 503 need not read the body
         body = parse(fields, await read_body(request, served.settings))
         request_id = request_id_of(request)
         served.require(body.model)
         if body.priority and served.llm.config.policy != "priority":
-            message = f"priority {body.priority} needs a server with --scheduling-policy priority"
+            message = f"priority {body.priority} needs a server that was started with --scheduling-policy priority"
             raise invalid(message, "priority")
         choices = list[TextChoice]()
-        async with ended_by_disconnect(request.receive):  # scoring a prompt takes long
+        async with ended_by_disconnect(request.receive):  # scoring a prompt is slow
             try:
                 choices = await texts_of(body, served)
             except ContextLengthError as error:

@@ -15,13 +15,13 @@ MAX_STOPS = 64
 Positive = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[int, Field(ge=0)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
-Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]  # int64, as torch's generators expect
+Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]  # an int64, as torch's generators expect
 TokenId = Annotated[int, Field(ge=0)]
 Empty = Annotated[list[Any], Field(max_length=0)]
 
 
 class Fields(BaseModel):
-    """The fields of a request. Unknown fields and values of the wrong type ("5" as a number) are refused."""
+    """The fields of a request. Unknown fields and values of the wrong type ("5" as a number) are rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -58,7 +58,7 @@ def _error_of(error: ErrorDetails) -> ApiError:
 
 def _rule_of(message: str) -> str:
     """Return pydantic's message without its subject and with JSON's terms."""
-    _, _, rule = message.partition(" ")  # "Input should be", "List should have"
+    _, _, rule = message.partition(" ")  # replaces "Input should be" and "List should have"
     if " at most 0 items" in rule:
         return "must be empty: this server does not support it"
     return rule.partition(" after validation")[0].replace("valid array", "list")
@@ -73,7 +73,7 @@ def stop_strings(value: object) -> tuple[str, ...]:
     """Return the stop strings in a field. Raises `ValueError` unless it has a legal form."""
     texts = value if isinstance(value, list) else [] if value is None else [value]
     if not all(isinstance(text, str) and text for text in texts) or len(texts) > MAX_STOPS:
-        raise ValueError(f"must be a string or a list of at most {MAX_STOPS} strings, none empty, got {shown(value)}")
+        raise ValueError(f"must be a string or a list of at most {MAX_STOPS} non-empty strings, got {shown(value)}")
     return tuple(texts)
 
 
@@ -193,7 +193,7 @@ class SamplingFields(Fields):
         given = self.structured_outputs
         asks = {"structured_outputs": given, "response_format": wanted and wanted.type != "text", "tools": forced}
         if len(both := [name for name, value in asks.items() if value]) > 1:
-            raise invalid(f"{both[0]} and {both[1]} both say what the text must be", both[1])
+            raise invalid(f"{both[0]} and {both[1]} both constrain the text: set only one of them", both[1])
         if forced is not None:
             return StructuredOutputsParams(json=forced.schema())
         if wanted is None or wanted.type == "text":

@@ -26,7 +26,7 @@ def state_router(served: ServedModel) -> APIRouter:
     @router.api_route("/health", methods=READING)
     async def health() -> JSONResponse:
         served.require_responsive()
-        if served.llm.notice:  # the engine might not answer
+        if served.llm.notice:  # because the engine might not answer
             return JSONResponse({"status": "slow", "message": served.llm.notice})
         counts, failure = await served.llm.call_during_step(counts_and_failure)
         if counts.leak and counts.gauges["kv_cache_usage_perc"] == 1:
@@ -83,14 +83,17 @@ class PriorityRequest(Fields):
 
 
 def priority_router(served: ServedModel) -> APIRouter:
-    """Return the route. vLLM lacks it: there, a request's priority is fixed on arrival."""
+    """Return the route. vLLM does not have this route: there, a request's priority is fixed on arrival."""
     router = APIRouter()
 
     @router.post("/v1/requests/{answer_id}/priority")
     async def update(answer_id: str, request: Request) -> JSONResponse:
         body = parse(PriorityRequest, await read_body(request, served.settings))
         if served.llm.config.policy != "priority":
-            raise invalid(f"priority {body.priority} needs a server with --scheduling-policy priority", "priority")
+            raise invalid(
+                f"priority {body.priority} needs a server that was started with --scheduling-policy priority",
+                "priority",
+            )
         num_updated = await served.llm.call(partial(update_choices, answer_id, body.priority))
         if not num_updated:
             raise ApiError(404, f"no unfinished request has the id {answer_id!r}", param="id")

@@ -50,7 +50,7 @@ def tokenize_router(served: ServedModel) -> APIRouter:
         return [text_of(token) for token in tokens]
 
     async def encoded_list(values: Sequence[int | str]) -> str:
-        """Encode a list in pieces, between which other requests are served."""
+        """Encode a list in pieces, and serve other requests between them."""
         pieces = []
         for start in range(0, len(values), PIECE):
             pieces.append(compact(values[start : start + PIECE])[1:-1])
@@ -77,7 +77,7 @@ def tokenize_router(served: ServedModel) -> APIRouter:
         served.require(body.model)
         try:
             return JSONResponse({"prompt": await asyncio.to_thread(tokenizer.decode, body.tokens)})
-        except Exception as error:  # a tokenizer of transformers may raise anything for an unknown id
+        except Exception as error:  # a transformers tokenizer may raise any error for an unknown id
             raise invalid(f"tokens cannot be decoded: {error}", "tokens") from error
 
     return router

@@ -78,7 +78,10 @@ class ToolFields(Fields):
         field, choice_field = ("functions", "function_call") if self.is_legacy else ("tools", "tool_choice")
         choice = self.function_call if self.is_legacy else self.tool_choice
         if self.is_legacy and (self.tools or self.tool_choice not in (None, "none", "auto")):
-            raise invalid("functions and function_call are older names for tools and tool_choice: send one pair", field)
+            raise invalid(
+                "functions and function_call are older names for tools and tool_choice: send only one pair",
+                field,
+            )
         functions = {one.name: one for one in self._functions()}
         if len(functions) < len(self._functions()):
             raise invalid(f"{field} must not name a function twice", field)

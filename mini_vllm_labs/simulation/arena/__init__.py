@@ -1,1 +1,1 @@
-"""Compares policies: on which workloads, by which figures, and at whose cost."""
+"""Compares policies: on which workloads, in which figures, and at whose cost."""

@@ -23,7 +23,7 @@ SEATS = 64
 class PolicyClaim:
     """A claim about a policy: `said` is the headline of `source`.
 
-    `measure` returns our result as text and whether it confirms the claim. `shown` records whether we confirmed it;
+    `measure` returns our result as text, and whether it confirms the claim. `shown` records whether we confirmed it;
     if False, `differs` states why.
     """
 
@@ -91,7 +91,7 @@ def chunked_prefill(lineup: Lineup) -> tuple[str, bool]:
 
 
 def run_to_completion(lineup: Lineup) -> tuple[str, bool]:
-    """Compare the mean latency of run-to-completion and taking turns, for equal and uneven outputs."""
+    """Compare the mean latency of run-to-completion and round-robin, for equal and uneven outputs."""
     one_seat = replace(ENGINE, max_num_seqs=1)
     found = []
     for variation in (0.0, 16.0):
@@ -131,7 +131,7 @@ def wasted_tokens(lineup: Lineup) -> tuple[str, bool]:
 
 
 def drafts_for_the_hurried(lineup: Lineup) -> tuple[str, bool]:
-    """Measure for each number of drafts how many urgent requests keep a limit of half a plain step per token.
+    """Measure, for each number of drafts, how many urgent requests keep a limit of half a plain step per token.
 
     Phase 7 comes from the lineup, or from the same source as phase 1 if the lineup has none.
     """

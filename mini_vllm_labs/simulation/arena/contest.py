@@ -57,7 +57,7 @@ class Estimate:
             return cls(fmean(values), math.nan)
         t = T_975[len(values) - 2] if len(values) - 2 < len(T_975) else NORMAL_975
         mean, margin = fmean(values), t * stdev(values) / math.sqrt(len(values))
-        # The seeds of a trace differ only in the order of sums.
+        # Seeds of a trace change only the order of summation.
         return cls(mean, margin if margin > 1e-9 * abs(mean) else 0.0)
 
 
@@ -90,7 +90,7 @@ def run_races(
     with workers(dask, len(races)) as submit:
         futures = {submit(run_race, race): number for number, race in enumerate(races)}
         for num_finished, future in enumerate(_completed(futures, dask), start=1):
-            future.result()  # a failing race ends the contest now, not after the last race
+            future.result()  # a failing race ends the contest immediately instead of after the last race
             on_finished(num_finished)
         return [future.result() for future in futures]
 

@@ -1,4 +1,4 @@
-"""Simulates drafts: draws at random which are right, and adds their cost to simulated time."""
+"""Simulates drafts: decides at random which are right, and adds their cost to simulated time."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from mini_vllm_labs.simulation.arena.loads import URGENT, ArenaLoad
 from mini_vllm_labs.simulation.cost_model import CostModel, count_batch
 from mini_vllm_labs.simulation.simulation import Simulation
 
-MIN_ACCEPTANCE, MAX_ACCEPTANCE = 0.6, 0.9  # bounds of a request's random rate: assumed, not measured
+MIN_ACCEPTANCE, MAX_ACCEPTANCE = 0.6, 0.9  # bounds of a request's random rate, which are assumed and not measured
 HURRIED = replace(URGENT, tpot=0.01)
 
 
@@ -65,8 +65,8 @@ class DraftedRace:
 class DraftedSimulation(Simulation):
     """A simulation in which a step gives a request its right drafts and one more token.
 
-    `is_guessed` holds for each token of each answer whether the drafter guesses it, the same in all races of a seed.
-    Drafts that the policy discards still cost time.
+    `is_guessed` states for each token of each answer whether the drafter guesses it, which is the same in all races of
+    a seed. Drafts that the policy discards still cost time.
     """
 
     def __init__(self, race: DraftedRace) -> None:
@@ -98,7 +98,7 @@ class DraftedSimulation(Simulation):
         self._draft(row for row in sampling if not row.request.is_finished)
 
     def _sampled(self, row: ScheduledRequest) -> list[int]:
-        """Return the request's right drafts and the token that follows them; any token will do."""
+        """Return the request's right drafts and the token that follows them; any token works."""
         request, num_drafts = row.request, len(row.draft_token_ids)
         first = request.num_output_tokens
         guesses = self.is_guessed[int(request.request_id)][first : first + num_drafts]

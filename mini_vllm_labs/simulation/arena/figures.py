@@ -14,17 +14,17 @@ from mini_vllm_labs.simulation.served import Served
 from mini_vllm_labs.simulation.service_differences import ServiceDifferences
 from mini_vllm_labs.simulation.summary import Spread
 
-INPUT_WEIGHT, OUTPUT_WEIGHT = 1, 2  # as in VTC, arXiv 2401.00588
+INPUT_WEIGHT, OUTPUT_WEIGHT = 1, 2  # defined as in VTC, arXiv 2401.00588
 WINDOW_SECONDS = 2.0
-READING_TTFT, READING_TPOT = 1.0, 0.1  # expected by readers of a class without limits: Andes, arXiv 2404.16283
+READING_TTFT, READING_TPOT = 1.0, 0.1  # pace that readers of a class without limits expect: Andes, arXiv 2404.16283
 
 
 class Accounts:
     """Collects the accounts of one run. `clock` is the simulation's, in seconds.
 
-    `service` is each tenant's in weighted tokens: a prompt token counts once, however often it is computed.
-    `num_recomputed_tokens` counts the other times. `windows` holds, for each window of two seconds, the services of the
-    tenants with requests waiting throughout it, if there were at least two.
+    `service` is each tenant's service in weighted tokens: a prompt token counts once, however often it is computed.
+    `num_recomputed_tokens` counts the other computations. `windows` contains, for each window of two seconds, the
+    services of the tenants that had waiting requests all the time, if there were at least two.
     """
 
     def __init__(self, scheduler: Scheduler, clock: Callable[[], float], num_tenants: int) -> None:
@@ -78,7 +78,7 @@ class Accounts:
 
     @property
     def max_service_difference(self) -> float:
-        """The largest difference of two tenants' services over a period in which both always waited."""
+        """The largest difference between two tenants' services over a period in which both always waited."""
         return max(self._differences.largest.values(), default=0.0)
 
     def jain_index(self) -> float:
@@ -147,7 +147,7 @@ def figures_of(served: Served, accounts: Accounts) -> Figures:
 
 
 def kept_promises(served: Served) -> list[bool]:
-    """Return for each request whether it met every limit of its class."""
+    """Return, for each request, whether it met every limit of its class."""
     times = zip(served.times_to_first_token, served.mean_inter_token_latencies, served.e2e_latencies, strict=True)
     levels = (request.service_level for request in served.requests)
     return [
@@ -169,7 +169,9 @@ def class_figures(served: Served) -> dict[str, ClassFigures]:
 
 
 def quality_of_experience(request: TimedRequest, token_times: Sequence[float]) -> float:
-    """Return how close a reader came to the expected text flow; 1 if no token was late. (Andes, arXiv 2404.16283.)
+    """Return how closely a reader's text flow matched the expected one; 1 if no token was late.
+
+    (Andes, arXiv 2404.16283.)
 
     A reader reads a token once it has arrived and the previous token has been read. The result compares the areas
     under the expected and the actual curve of tokens over time, up to the moment when both are complete.

@@ -1,6 +1,6 @@
 """A league: runs the `MyPolicy` of each file on the same requests, each in a separate process with limits.
 
-The limits keep a league going whatever a file does. With bubblewrap, a file cannot write files or reach a network.
+The limits keep a league going whatever a file does. With bubblewrap, a file can neither write files nor use a network.
 Neither stops code that forges its own figures: if points count, read the code that you run.
 """
 
@@ -32,7 +32,8 @@ from mini_vllm_labs.simulation.cost_model import gpu_cost_model
 from mini_vllm_labs.simulation.gpus import find_gpu
 from mini_vllm_labs.simulation.model_shapes import find_model_shape
 
-LOADS = (ArenaLoad("burst", 100, rate=4.0), ArenaLoad("mixed", 80, rate=4.5))  # more than the seats can serve in time
+# more requests than the seats can serve in time
+LOADS = (ArenaLoad("burst", 100, rate=4.0), ArenaLoad("mixed", 80, rate=4.5))
 GPU, MODEL = "L40S", "Llama-3.1-8B"
 ENGINE = EngineConfig(max_num_seqs=16, max_num_batched_tokens=1024, num_gpu_blocks=3000, max_model_len=16_000)
 CPU_SECONDS, WALL_SECONDS = 10, 60
@@ -141,7 +142,7 @@ def outcome(source: str, lineup: Lineup, seed: int) -> dict[str, Any]:
 
 def run_load(load: ArenaLoad, seed: int, policy: SchedulingPolicy, lineup: Lineup) -> Figures:
     """Run a policy on a load. Raises `ValueError` if it changed a request's number of tokens."""
-    random.seed(seed)  # a policy may use randomness
+    random.seed(seed)  # a policy may use random numbers
     requests = load.requests(seed)
     cost = gpu_cost_model(find_gpu(GPU), find_model_shape(MODEL))
     served, accounts = serve_requests(requests, policy, ENGINE, cost, lineup)

@@ -24,14 +24,14 @@ from mini_vllm_labs.simulation.workloads import LazyPrompt, SyntheticPrompt, mak
 URGENT = ServiceLevel("urgent", ttft=0.5, tpot=0.05)
 NORMAL = ServiceLevel("normal", ttft=3.0, tpot=0.1)
 LATER = ServiceLevel("batch", e2e=60.0)
-LONG_PROMPT = 1_000  # tokens: a document, whose answer is not read while it is generated
+LONG_PROMPT = 1_000  # in tokens: a document, whose answer is not read while it is generated
 MOONCAKE_BLOCK, BAILIAN_BLOCK = 512, 16  # tokens per prefix hash
-# A column's names in the four formats, the most precise first. Mooncake counts milliseconds, the others seconds.
+# A column's names in the four formats, the most precise first. Mooncake counts in milliseconds, the others in seconds.
 ARRIVAL = ("timestamp", "Timestamp", "TIMESTAMP", "arrival_time")
 INPUT = ("input_length", "Request tokens", "ContextTokens")
 OUTPUT = ("output_length", "Response tokens", "GeneratedTokens")
 TENANT = ("tenant", "Model", "type")
-# Columns without further information: Bailian's hashes include its chats, BurstGPT's times are its own service's.
+# Columns that are ignored: Bailian's hashes already describe its chats, and BurstGPT's times describe its service.
 HARMLESS = {"hash_ids", "chat_id", "parent_chat_id", "turn", "Total tokens", "Elapsed time", "Log Type"}
 LEFT_OUT = {
     "NumImages": "images are not encoded",
@@ -125,7 +125,7 @@ class HashedPrompt(LazyPrompt):
 
 @dataclass(frozen=True, slots=True)
 class TraceLoad:
-    """The first `num_requests` requests of a trace file, arriving `speed` times as fast."""
+    """The first `num_requests` requests of a trace file, which arrive `speed` times as fast."""
 
     path: str
     num_requests: int = 2_000
@@ -136,7 +136,7 @@ class TraceLoad:
             raise ValueError(f"speed must be over 0, got {self.speed}")
 
     def left_out(self) -> str:
-        """Name the columns of the file that the requests ignore, and the consequence; empty if none."""
+        """Name the columns of the file that the requests ignore, and the consequence, or return an empty string."""
         _, first = next(_records(Path(self.path)), (0, {}))
         first = json.loads(first) if isinstance(first, str) else first
         lost = [name for name in first if name not in HARMLESS.union(ARRIVAL, INPUT, OUTPUT, TENANT)]
@@ -145,12 +145,12 @@ class TraceLoad:
     def requests(self, seed: int) -> list[TimedRequest]:
         """Return the requests in order of arrival; `seed` decides which of them are urgent.
 
-        Failed requests, which have no output in these traces, are left out. Raises `ValueError` with the line number
+        Failed requests, which have no output in these traces, are skipped. Raises `ValueError` with the line number
         if the format is unknown.
         """
         rows = sorted(islice(read_rows(Path(self.path)), self.num_requests), key=lambda row: row.arrival_time)
         if not rows:
-            raise ValueError(f"{self.path} holds no request with an output")
+            raise ValueError(f"{self.path} contains no request with an output")
         rng, first = Random(f"{seed} classes"), rows[0].arrival_time
         return [
             with_promise(
@@ -199,12 +199,13 @@ def _row(record: Mapping[str, Any], number: int) -> TraceRow:
     if not isinstance(record, dict) or not isinstance(record.get("hash_ids", []), list):
         raise ValueError("must be a JSON object, its hash_ids a list")
     num_tokens, num_output_tokens = int(_column(record, INPUT)), int(_column(record, OUTPUT))
-    if num_output_tokens < 0 or num_tokens < min(1, num_output_tokens):  # BurstGPT's failed requests have 0 and 0
+    if num_output_tokens < 0 or num_tokens < min(1, num_output_tokens):
+        # BurstGPT's failed requests have 0 prompt tokens and 0 output tokens
         raise ValueError(f"lengths must be at least 1 and 0 tokens, got {num_tokens} and {num_output_tokens}")
     is_bailian = "chat_id" in record
     hashes = record.get("hash_ids") or ()
     block_size = BAILIAN_BLOCK if is_bailian else MOONCAKE_BLOCK
-    # 0 fills a last block without a hash. A prompt without hashes shares nothing.
+    # A last block without a hash is filled with 0. A prompt without hashes shares nothing.
     prompt = HashedPrompt(num_tokens, tuple(1 + int(hash_id) for hash_id in hashes), block_size)
     if not hashes:
         prompt = HashedPrompt(num_tokens, (-number,), num_tokens)

@@ -1,1 +1,1 @@
-"""The page of results: run the benchmarks, keep their JSON, write docs/benchmarks.md."""
+"""The page of results: runs the benchmarks, stores their JSON, and writes docs/benchmarks.md."""

@@ -1,10 +1,10 @@
-"""Run every benchmark, keep the JSON in docs/benchmarks/, write docs/benchmarks.md.
+"""Run every benchmark, store the JSON in docs/benchmarks/, and write docs/benchmarks.md.
 
 Run it as `python -m mini_vllm_labs.upkeep.benchmarks`.
 
-`--only NAME` runs one and keeps the others; `--render` writes the page from the existing records. For figures that are
-worth keeping: a quiet machine, and `python -m mini_vllm_labs.upkeep.openvino_peer` and
-`python -m mini_vllm_labs.upkeep.vllm_peer` before.
+`--only NAME` runs one and keeps the other records; `--render` writes the page from the existing records. Figures that
+are worth keeping need a quiet machine, and first `python -m mini_vllm_labs.upkeep.openvino_peer` and `python -m
+mini_vllm_labs.upkeep.vllm_peer`.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from mini_vllm_labs.upkeep.benchmarks.page import page
 
 PAGE = CHECKOUT / "docs" / "benchmarks.md"
 RECORDS = CHECKOUT / "docs" / "benchmarks"
-# transformers needs minutes for each workload of this model: one round, and the axes are the embedded model's.
+# transformers needs minutes for each workload of this model, so it runs one round; the axes are the embedded model's.
 ONE_ROUND = ("--rounds", "1", "--batch", "none", "--temperature", "0")
 RANDOM_MODEL = ("bench", "throughput", "--model", "random-150m", *ONE_ROUND)
 RUNS: dict[str, tuple[str, ...]] = {
@@ -43,7 +43,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "serve-on-embedded": ("bench", "serve"),
     "serve-on-random-150m": (
         *("bench", "serve", "--model", "random-150m"),
-        # At half a request per second the first token of transformers' longest prompts takes 9 seconds.
+        # At half a request per second transformers needs 9 seconds for the first token of its longest prompts.
         *("--num-prompts", "20", "--probes", "4", "--rounds", "0", "--max-p99-ttft", "10000"),
     ),
     "scheduler": ("bench", "scheduler"),
@@ -57,7 +57,7 @@ CAPABILITIES = {"AVX512": "AVX-512", "AVX2": "AVX2", "DEFAULT": "no vector exten
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return what the figures depend on, without the machine's name."""
+    """Return the facts that the figures depend on, without the machine's name."""
     capability = torch.backends.cpu.get_cpu_capability()
     return {
         "cores": psutil.cpu_count(logical=False) or psutil.cpu_count(),
@@ -72,9 +72,9 @@ def describe_machine() -> dict[str, Any]:
 
 
 def run(name: str, quick: bool) -> None:
-    """Run one benchmark and keep its JSON. Raises `CalledProcessError` if it fails; its errors are on stderr.
+    """Run one benchmark and store its JSON. Raises `CalledProcessError` if it fails; its errors are on stderr.
 
-    Without vLLM's scheduler the comparison with it is left out: the existing record stays.
+    Without vLLM's scheduler the comparison with it is skipped, and the existing record stays.
     """
     if name == "beside-vllm" and (reason := why_missing(VLLM)) is not None:
         print(reason, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The targets of the project, and whether a record meets them: rows of (aim, found, whether it is met)."""
+"""The targets of the project, and whether a record meets them, as rows of (aim, finding, whether it is met)."""
 
 import re
 from collections.abc import Mapping
@@ -52,12 +52,12 @@ def throughput(record: Record) -> list[list[str]]:
 
 
 def found(case: Case, peer: str, aim: float) -> list[str]:
-    """Return how many times faster our engine was, and whether that reaches the aim."""
+    """Return how many times faster our engine was, and whether that meets the aim."""
     return [f"{case.ratio(peer):.2f}", verdict(case.ratio(peer), aim)] if peer in case.sides else NOT_MEASURED
 
 
 def verdict(times: float, aim: float) -> str:
-    """Return whether a ratio reaches the aim, and if not by how much it is short of it."""
+    """Return whether a ratio meets the aim, and if not, by how much it misses it."""
     return "met" if times >= aim else f"**missed by {short(times, aim)}**"
 
 
@@ -66,7 +66,7 @@ def short(times: float, aim: float) -> str:
 
 
 def compare(case: Case, peer: str) -> str:
-    """Return whether nothing that counts in a workload is slower in our engine than in a peer, and the ratios."""
+    """Return whether our engine is nowhere slower than a peer in the figures that count, and the ratios."""
     if peer not in case.sides:
         return "not measured"
     checks = versus(case, peer)
@@ -80,7 +80,7 @@ def batch_size(case: Case) -> int:
 
 
 def beside_busy_processes(record: Record) -> list[list[str]]:
-    """Return the aim of `bench busy`: everywhere nearly as fast as the best fixed choice of threads."""
+    """Return the aim of `bench busy`: nearly as fast as the best fixed choice of threads in every case."""
     shares = [1 / case.ratio(best_of_fixed(case)) for case in cases_of(record)]
     num_missed = sum(share < MIN_OF_BEST for share in shares)
     words = f"**missed in {num_missed} of {len(shares)} cases**" if num_missed else "met"
@@ -89,7 +89,7 @@ def beside_busy_processes(record: Record) -> list[list[str]]:
 
 
 def drafts(record: Record) -> list[list[str]]:
-    """Return the aims of `bench speculative`: much gained where drafts are right, and little lost anywhere."""
+    """Return the aims of `bench speculative`: large gains where drafts are right, and small losses everywhere else."""
     cases = cases_of(record)
     [alone] = [case for case in cases if case.title.startswith(COPYING) and batch_size(case) == 1]
     gain = max(alone.ratio(name) for name in (FIXED, ADAPTIVE))
@@ -111,8 +111,7 @@ def between_passes(record: Record) -> list[list[str]]:
 
 
 def sampling(record: Record) -> list[list[str]]:
-    """Return the aims of `bench sampling` at the largest batch: what a way of sampling may cost compared with greedy
-    text."""
+    """Return the aims of `bench sampling` at the largest batch: how much slower than greedy text each may be."""
     cases = cases_of(record)
     rows, largest = [], max(map(batch_size, cases))
     for case in cases:

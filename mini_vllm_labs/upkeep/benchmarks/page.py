@@ -1,4 +1,4 @@
-"""docs/benchmarks.md from the records of the runs: `page.md.jinja` with the figures filled in."""
+"""Builds docs/benchmarks.md from the records of the runs: `page.md.jinja` with the figures filled in."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,7 +25,10 @@ IN_TURNS = (
 
 
 def page(records: Mapping[str, Record], on_a_gpu: Path | None = None) -> str:
-    """Return the whole page; `on_a_gpu` has the records of `bench gpu`. What was not run is listed as not measured."""
+    """Return the whole page; `on_a_gpu` contains the records of `bench gpu`.
+
+    Benchmarks that did not run are listed as not measured.
+    """
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )

@@ -29,9 +29,12 @@ Distribution.has_data = Distribution.has_data_files
 
 
 def get_requires_for_build_wheel(config_settings: object = None) -> list[str]:
-    """Return nothing to install first. Exits in a student edition, before pip downloads anything for a copy of it."""
+    """Return no requirements, because nothing must be installed first.
+
+    Exits in a student edition, before pip downloads anything for a copy of it.
+    """
     if not IS_CHECKOUT:
-        raise SystemExit(f"A student edition is not installed as a copy. {EDITED_HERE}")
+        raise SystemExit(f"A student edition cannot be installed as a copy. {EDITED_HERE}")
     return []
 
 
@@ -51,8 +54,8 @@ def build_wheel(wheel_directory: str, config_settings: object = None, metadata_d
 
 
 def get_requires_for_build_sdist(config_settings: object = None) -> NoReturn:
-    """Exit: an archive of the sources would contain the solutions."""
-    raise SystemExit(f"The sources are not packed: build a wheel with `pip wheel --no-deps .` {EDITED_HERE}")
+    """Exit, because an archive of the sources would contain the solutions."""
+    raise SystemExit(f"The course has no source distribution: build a wheel with `pip wheel --no-deps .` {EDITED_HERE}")
 
 
 build_sdist = get_requires_for_build_sdist

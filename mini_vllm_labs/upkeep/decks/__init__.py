@@ -1,1 +1,1 @@
-"""Slides for teachers, from `docs/decks/`."""
+"""Slides for teachers, made from `docs/decks/`."""

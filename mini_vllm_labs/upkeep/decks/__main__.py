@@ -2,9 +2,9 @@
 
 Run it as `python -m mini_vllm_labs.upkeep.decks`.
 
-A file needs nothing else: slides, pictures, notes, and reveal.js if it is here. The source is Markdown. `---` separates
-slides, `Ask:` begins the speaker's notes of a slide. A picture brings its own text alternative, the title and the
-description of the SVG. Checks for numbers are left out.
+A file needs nothing else: it contains slides, pictures, notes, and reveal.js if that is available. The source is
+Markdown. `---` separates slides, and `Ask:` begins the speaker's notes of a slide. A picture's text alternative
+consists of the title and the description of its SVG. Checks for numbers are dropped.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def slides_in(text: str) -> list[Slide]:
 
 
 def reveal_in(folder: Path) -> dict[str, str]:
-    """Return the files of reveal.js as data URLs; empty if one is missing."""
+    """Return the files of reveal.js as data URLs, or an empty dict if one is missing."""
     if not all((folder / name).is_file() for name in PARTS):
         return {}
     return {name: _address("text/css" if name.endswith("css") else "text/javascript", folder / name) for name in PARTS}
@@ -75,7 +75,7 @@ def _section(slide: Slide, folder: Path) -> str:
 def _figure(path: Path) -> str:
     found = TITLE.search(path.read_text(encoding="utf-8")) if path.suffix == ".svg" else None
     if found is None:
-        raise ValueError(f"{path.name}: a slide shows an SVG that has a title and a description")
+        raise ValueError(f"{path.name}: an SVG on a slide needs a title and a description")
     words = f"{found[1]}. {found[2]}".replace('"', "&quot;")
     return f'<figure><img alt="{words}" src="{_address("image/svg+xml", path)}"></figure>'
 

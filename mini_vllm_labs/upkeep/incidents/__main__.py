@@ -1,9 +1,9 @@
-"""Tests the shipped alerts: ten incidents on ten servers, watched by a real Prometheus.
+"""Tests the shipped alerts: ten incidents on ten servers, which a real Prometheus watches.
 
 Run it as `python -m mini_vllm_labs.upkeep.incidents`.
 
-Each incident must fire only its own alert, within 30 seconds. A healthy server must fire none. Every query of the
-dashboard must have an answer. It takes about 45 seconds. Without Prometheus it prints a message, and fails if
+Each incident must trigger only its own alert, within 30 seconds. A healthy server must not trigger any. Every query of
+the dashboard must have an answer. The test takes about 45 seconds. Without Prometheus it prints a message, and fails if
 `REQUIRE_PROMETHEUS` is set.
 """
 
@@ -30,26 +30,29 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.upkeep.incidents.injected import HEALTHY, Site, sites
 
 OPERATE = CHECKOUT / "mini_vllm_labs" / "serving" / "operate"
-WINDOW = "20s"  # Grafana's choice for $__rate_interval
+WINDOW = "20s"  # the value that Grafana chooses for $__rate_interval
 SECONDS_TO_START = 60
 SECONDS = 30.0
 Fired = dict[tuple[str, str], float]
 
 
 class NoPrometheusError(RuntimeError):
-    """`prometheus` or `promtool` is missing."""
+    """Raised if `prometheus` or `promtool` is missing."""
 
 
 def program(name: str) -> str:
     """Return the path of `prometheus` or `promtool`. Raises `NoPrometheusError`."""
     found = shutil.which(name, path=f"{CHECKOUT / '.prometheus/usr/bin'}{os.pathsep}{os.environ['PATH']}")
     if found is None:
-        raise NoPrometheusError(f"{name} is not installed: mini_vllm_labs/upkeep/install_prometheus.sh fetches it")
+        raise NoPrometheusError(f"{name} is not installed: run mini_vllm_labs/upkeep/install_prometheus.sh")
     return found
 
 
 def check_files() -> None:
-    """Check the config and its rules with promtool. Raises `subprocess.CalledProcessError`; stderr has the reason."""
+    """Check the config and its rules with promtool.
+
+    Raises `subprocess.CalledProcessError`; stderr contains the reason.
+    """
     promtool = program("promtool")
     for command in ("check", "config", "prometheus.yml"), ("check", "rules", "--lint-fatal", "alerts.yml"):
         subprocess.run([promtool, *command], cwd=OPERATE, check=True, stdout=subprocess.DEVNULL)
@@ -72,7 +75,7 @@ class Prometheus:
 
     def get(self, path: str, **params: str) -> Any:
         response = httpx.get(f"{self.address}/api/v1/{path}", params=params, timeout=30)
-        if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:  # it is starting, and answers in plain text
+        if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:  # Prometheus is starting, and answers in plain text
             response.raise_for_status()
         answer = response.json()
         if answer["status"] != "success":

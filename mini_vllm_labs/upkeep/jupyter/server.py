@@ -153,7 +153,7 @@ class Screen:
         return self
 
     def run_again(self, cell: int) -> Self:
-        """Run one cell once more, in the same kernel."""
+        """Run one cell again, in the same kernel."""
         choose = "(cell) => { window.jupyterapp.shell.currentWidget.content.activeCellIndex = cell; }"
         self.page.evaluate(choose, cell)
         self.command("notebook:run-cell")

@@ -2,8 +2,8 @@
 
 Run it as `python -m mini_vllm_labs.upkeep.launch_links https://github.com/OWNER/REPOSITORY`.
 
-It puts badges into the README and at the top of each notebook, and the address into the notebooks' first code cell,
-which clones it in Colab. Run it again after a move. `--branch` is the branch that the links open.
+It adds badges to the README and to the top of each notebook, and the address to the notebooks' first code cell, which
+clones it in Colab. Run it again after a move. `--branch` is the branch that the links open.
 """
 
 import argparse
@@ -31,15 +31,15 @@ def badges(repository: str, branch: str, path: str) -> str:
 
 
 def with_badges(text: str, links: str) -> str:
-    """Put the links between the two marks of a text. Raises `ValueError` unless the pair occurs exactly once."""
+    """Insert the links between the two marks of a text. Raises `ValueError` unless the pair occurs exactly once."""
     place = re.compile(f"{START}.*?{END}", re.DOTALL)
     if len(place.findall(text)) != 1:
-        raise ValueError(f"a text must have {START} and {END} once")
+        raise ValueError(f"the page must contain {START} and {END} exactly once")
     return place.sub(lambda _: f"{START}\n{links}\n{END}", text)
 
 
 def with_address(notebook: str, address: str, links: str) -> str:
-    """Put the links into a notebook's first cell and the address into its cell for Colab."""
+    """Insert the links into a notebook's first cell, and the address into its cell for Colab."""
     content = json.loads(notebook)
     title, colab, *_ = content["cells"]
     title["source"] = with_badges("".join(title["source"]), links).splitlines(keepends=True)

@@ -1,7 +1,7 @@
 """Builds `.venv-llama-cpp` from sources; needs cmake and a C++ compiler.
 
 Run it as `python -m mini_vllm_labs.upkeep.llama_cpp_peer`. With `--wheel` it makes `.venv-xllamacpp` from wheels
-instead, whose llama.cpp has only the server.
+instead, whose llama.cpp contains only the server.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Records the public scenarios again from a release of vLLM and compares them with the recordings of both releases.
+"""Records the public scenarios again with a release of vLLM, and compares them with the recordings of both releases.
 
 Run it as `python -m mini_vllm_labs.upkeep.next_release VERSION` on a system with fork. `docs/next-release.md` explains
 the report.

@@ -7,7 +7,7 @@ from typing import Any
 from mini_vllm_labs.runs.parity.known_fields import COMPARED, SOME_FIELDS
 
 Step = Mapping[str, Any]
-# Fields that describe blocks or the state after a step. The other fields are decisions, and what follows from them.
+# Fields that describe blocks or the state after a step. The other fields are decisions and their consequences.
 STATE = set(
     "evicted free_after_schedule free_after_update detail loading waiting_after held_after deferred_after "
     "encoder_after encodings_freed".split()
@@ -32,10 +32,9 @@ class Difference:
 
 
 def first_difference(recorded: Mapping[str, Any], found: Mapping[str, Any]) -> Difference | None:
-    """Return the first difference of decisions of two traces; if there is none, the first difference of blocks and
-    state.
+    """Return the first difference in the decisions of two traces, or else in their blocks and state.
 
-    Fields that one of the two lacks are not compared.
+    Fields that are missing in one of the two are not compared.
     """
     return _difference(recorded, found, decisions=True) or _difference(recorded, found, decisions=False)
 
@@ -68,7 +67,7 @@ def _normal(name: str, value: Any, *, decisions: bool) -> Any:
 
 
 def _described(name: str, old: Any, new: Any) -> tuple[str, Any, Any]:
-    """Return what differs in words, and the recorded and the found value of it."""
+    """Return a description of the difference, and its recorded and its found value."""
     if name == "scheduled":
         return _described_shares(old, new)
     if name == "detail":
@@ -80,7 +79,7 @@ def _described(name: str, old: Any, new: Any) -> tuple[str, Any, Any]:
 
 
 def _described_shares(old: Sequence[Step], new: Sequence[Step]) -> tuple[str, Any, Any]:
-    """Describe the first request of the step that is not treated alike."""
+    """Describe the first request of the step that is treated differently."""
     before, after = ({share["id"]: share for share in shares} for shares in (old, new))
     for share in old:
         if share["id"] not in after:

@@ -1,7 +1,8 @@
-"""Records scenarios from the vLLM of this environment.
+"""Records scenarios with the vLLM of this environment.
 
-`python -m mini_vllm_labs.upkeep.next_release.record SECONDS FILE...` writes a JSON line per scenario.
-It has the scenario's `name`, and `trace`, `refused`, `crashed` or `endless`. The most seconds that a scenario may take.
+`python -m mini_vllm_labs.upkeep.next_release.record SECONDS FILE...` writes a JSON line per scenario. The line contains
+the scenario's `name`, and `trace`, `refused`, `crashed` or `endless`. The maximum number of seconds that a scenario may
+take.
 """
 
 import gc
@@ -18,13 +19,14 @@ from mini_vllm_labs.upkeep.next_release.recorder import Recorder
 
 
 def record(scenario: Scenario) -> dict[str, Any]:
-    """Return the scenario's trace. Raises `ValueError` if the release refuses it."""
+    """Return the scenario's trace. Raises `ValueError` if the release rejects it."""
     return Recorder(scenario).run()
 
 
 if __name__ == "__main__":
     paths = list(map(Path, sys.argv[2:]))
-    make_scheduler(next(read_scenarios(paths[0])).line["config"])  # what vLLM prepares once is then in every fork
+    # after this call, every fork has what vLLM prepares only once
+    make_scheduler(next(read_scenarios(paths[0])).line["config"])
     gc.freeze()
     for scenario in (scenario for path in paths for scenario in read_scenarios(path)):
         outcome = bounded(partial(record, scenario), float(sys.argv[1]))

@@ -1,6 +1,6 @@
 """Drives the stock scheduler of the installed vLLM through a scenario and returns the trace.
 
-The format is that of `traces/README.md` and `traces33/README.md`. A field that the release cannot tell is left out.
+The format is that of `traces/README.md` and `traces33/README.md`. A field that the release cannot report is omitted.
 Wrappers around vLLM's functions observe and change nothing.
 """
 
@@ -22,7 +22,7 @@ PAUSES = {"off": "UNPAUSED", "new": "PAUSED_NEW", "all": "PAUSED_ALL"}
 
 
 class Connector:
-    """The scenario's connector with vLLM's interface; what it is not asked for here does nothing."""
+    """The scenario's connector with vLLM's interface; methods that are not needed here do nothing."""
 
     supports_divergent_local_hybrid_hits = False
 
@@ -64,7 +64,7 @@ class AnyText:
 
 
 class Recorder:
-    """Records one scenario. Raises `ValueError` if the release refuses it."""
+    """Records one scenario. Raises `ValueError` if the release rejects it."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario, self.config = scenario, scenario.line["config"]
@@ -76,7 +76,7 @@ class Recorder:
             requests, size = scenario.line["requests"], self.config["block_size"]
             recorded = RecordedConnector(requests, size, is_async=described["async"], reports_aborted=True)
             self.connector = self.scheduler.connector = Connector(recorded)
-            self.scheduler.defer_block_free = self.is_async  # as with a connector that receives
+            self.scheduler.defer_block_free = self.is_async  # as a connector that receives does
         self.model = RecordedModel(scenario)
         self.requests: dict[str, Any] = {}
         self.first_hits: dict[str, int] = {}
@@ -114,7 +114,7 @@ class Recorder:
         sampled = step["sampled"] = self._sample(output, placeholders, step["scheduled"])
         if has_details := "detail" in self.scenario.steps[0]:
             step["detail"] = {"shared": {f"{one.block_id}": one.ref_cnt for one in self.pool.blocks if one.ref_cnt > 1}}
-        transfers = self._transfers() if self.is_first else None  # the two recorders ask at different moments
+        transfers = self._transfers() if self.is_first else None  # the two recorders read it at different moments
         self._apply_events(step, "aborted_before_update", before_update=True)
         transfers = transfers if self.is_first else self._transfers()
         if transfers:
@@ -145,7 +145,7 @@ class Recorder:
                 request.structured_output_request.grammar = AnyText()
             elif action == "pause":
                 if not hasattr(interface, "PauseState"):
-                    raise ValueError(f"vLLM {VERSION} cannot be paused, which is possible since 0.17")
+                    raise ValueError(f"vLLM {VERSION} cannot be paused: pausing exists since 0.17")
                 self.scheduler.set_pause_state(interface.PauseState[PAUSES[value]])
             elif action == "reset":
                 step["reset_done"] = self._reset(drops=value == "running")
@@ -174,7 +174,7 @@ class Recorder:
         output = self.connector.recorded.take_output()
         if output is None:
             return None
-        # An aborted load is reported if the release keeps its blocks until then.
+        # A release that keeps the blocks of an aborted load until the report gets that report.
         received = [one for one in output.finished_recving if one in self.scheduler.requests]
         sent, invalid = list(output.finished_sending), sorted(output.invalid_block_ids)
         found: dict[str, list[Any]] = {"received": received, "sent": sent, "invalid": invalid}
@@ -199,7 +199,7 @@ class Recorder:
             self.scheduler.update_draft_token_ids(DraftTokenIds(req_ids=order, draft_token_ids=drafts))
 
     def _draft(self, request_id: str) -> list[int]:
-        """Return the scenario's drafts: the accepted ones are what the model will sample, the others one more."""
+        """Return the scenario's drafts: accepted drafts equal what the model will sample, the others are one higher."""
         if self.requests[request_id].is_finished():
             return []
         first, plan = self.model.num_sampled[request_id], self.scenario.line["drafts"]
@@ -243,7 +243,7 @@ class Recorder:
 def _model_output(order: list[str], sampled: dict[str, list[int]], transfers: Any) -> Any:
     reported = None
     if transfers:
-        # Lists, because the order matters and a set has none.
+        # Lists, because the order matters and sets are unordered.
         reported = KVConnectorOutput(
             finished_sending=transfers["sent"],
             finished_recving=transfers["received"],

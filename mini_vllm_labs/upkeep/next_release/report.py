@@ -1,4 +1,4 @@
-"""Counts and groups how a release decides in the scenarios of a recording."""
+"""Counts and groups the decisions of a release in the scenarios of a recording."""
 
 import json
 from collections import Counter, defaultdict
@@ -16,7 +16,7 @@ WIDEST = 160
 
 @dataclass(frozen=True)
 class ScenarioVerdict:
-    """What a release did in one scenario: one of `VERDICTS`, and what differs first or why there is no trace."""
+    """A release's outcome in one scenario: one of `VERDICTS`, and the first difference or why no trace exists."""
 
     scenario: Scenario
     verdict: str
@@ -31,7 +31,7 @@ class ScenarioVerdict:
 
 
 def judged(scenario: Scenario, outcome: Mapping[str, Any]) -> ScenarioVerdict:
-    """Compare what the release did with the recording."""
+    """Compare the release's outcome with the recording."""
     if "trace" not in outcome:
         verdict = next(name for name in VERDICTS if name in outcome)
         return ScenarioVerdict(scenario, verdict, outcome[verdict])
@@ -82,7 +82,7 @@ def _groups(findings: Sequence[ScenarioVerdict]) -> Iterator[str]:
 
 
 def _rules(version: str, findings: Sequence[ScenarioVerdict]) -> Iterator[str]:
-    """Yield what the recordings of `release_rules.py` say about each rule: the same as in the newest release?"""
+    """Yield what the recordings in `release_rules.py` show about each rule: is it the same as in the newest release?"""
     newest = {one.scenario.name: one for one in findings if one.scenario.release == RELEASES[-1]}
     told = [(rule, newest.get(rule.metadata["trace"])) for rule in rules()]
     if any(found is not None for _, found in told):

@@ -26,7 +26,10 @@ def files(name: str) -> dict[str, bytes]:
 
 
 def main(names: list[str]) -> None:
-    """Make the named pictures, or all. The screens and the film need Chromium, `inside_vllm` its environment."""
+    """Make the named pictures, or all of them.
+
+    The screens and the film need Chromium, `inside_vllm` its environment.
+    """
     if unknown := set(names) - set(NAMES):
         sys.exit(f"there is no picture {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     PICTURES.mkdir(parents=True, exist_ok=True)

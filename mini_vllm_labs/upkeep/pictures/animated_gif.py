@@ -1,4 +1,4 @@
-"""Makes the README's film, an animated GIF of screenshots that stores only changes, with 255 colours a frame."""
+"""Makes the README's film, an animated GIF of screenshots that stores only changes, with 255 colours per frame."""
 
 import base64
 import struct
@@ -25,7 +25,7 @@ MOMENTS = Path(__file__).with_name("moments.js").read_text(encoding="utf-8")
 def animated_gif(browser: Any, screenshots: Iterable[tuple[bytes, int]]) -> bytes:
     """Return an animation that repeats for ever. `screenshots` yields PNGs of one size with their milliseconds.
 
-    A screenshot without changes prolongs the previous frame.
+    A screenshot without changes extends the previous frame.
     """
     page, frames = browser.new_page(), list[tuple[dict[str, Any], int]]()
     for png, milliseconds in screenshots:

@@ -89,7 +89,7 @@ def serving_screens() -> dict[str, bytes]:
             before = page.locator("#picture").get_attribute("data-step")
             page.locator("#step").click()
             page.wait_for_selector(f"#picture[data-step]:not([data-step='{before}'])")
-        page.add_style_tag(content=".figures { display: none; }")  # the times of a paused engine mean nothing
+        page.add_style_tag(content=".figures { display: none; }")  # the times of a paused engine are meaningless
         page.locator("#tabs [role=tab]").first.click()
         page.mouse.move(0, 0)
         taken = {}

@@ -34,12 +34,12 @@ def filmed(arguments: Sequence[str]) -> str:
 
 
 def folded(printed: Printed) -> Printed:
-    """Return the lines with long ones folded, as a terminal does."""
+    """Return the lines, with long ones wrapped as in a terminal."""
     return [(at, line[start : start + WIDTH]) for at, line in printed for start in range(0, len(line) or 1, WIDTH)]
 
 
 def film(printed: Printed) -> str:
-    """Return lines with their times as an SVG that scrolls; it shows the last screen if motion is unwanted."""
+    """Return lines with their times as an SVG that scrolls; without motion it shows the last screen."""
     length, high = printed[-1][0] + LAST, ROWS * LINE + 2 * MARGIN
     shifts = {at: (ROWS - place) * LINE for place, (at, _) in enumerate(printed, start=1)}
     moments = "".join(f"{100 * at / length:.2f}% {{transform:translateY({y}px)}}" for at, y in shifts.items())

@@ -154,7 +154,7 @@ def past_a_load() -> Picture:
 
 
 def compute_then_memory() -> Film:
-    """Return the film of phase 5's handout, in which first compute is the gate and then memory."""
+    """Return the film of phase 5's handout, in which first compute and then memory is the limit."""
     return gates(play_workload(two_gates(), TWO_GATES, parse_lineup("solution:1-5")).recording)
 
 
@@ -168,7 +168,7 @@ VIEWS: dict[str, Callable[[], Picture]] = {
     "time_machine": lambda: at_preemption(time_machine),
     "block_life": lambda: at_preemption(block_life),
     "hash_chain": three_chains,
-    # The decode of the handout's batch, which reads all 7 tokens of B in two blocks.
+    # The decode step of the handout's batch, which reads all 7 tokens of B in two blocks.
     "paged_batch": lambda: paged_batch(functions=phase6_gpu_runner)[4],
     "chunking_dial": smaller_budget,
     "gates": lambda: compute_then_memory().still(45),

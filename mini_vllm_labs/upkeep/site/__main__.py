@@ -1,4 +1,4 @@
-"""`python -m mini_vllm_labs.upkeep.site [FOLDER]`: build the website into `build/site`. `make site` calls it."""
+"""`python -m mini_vllm_labs.upkeep.site [FOLDER]`: build the website into `build/site`. `make site` calls this."""
 
 import argparse
 import shutil
@@ -18,7 +18,10 @@ BUILD = CHECKOUT / "build"
 
 
 def assemble(edition: Mapping[str, bytes], downloads: Downloads, site: Path) -> None:
-    """Write the site of a student edition (path to content). Raises `DownloadError` if a part is unavailable."""
+    """Write the site of a student edition (a mapping from path to content).
+
+    Raises `DownloadError` if a part is unavailable.
+    """
     work = site.with_name(f"{site.name}.unfinished")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -27,7 +30,7 @@ def assemble(edition: Mapping[str, bytes], downloads: Downloads, site: Path) -> 
     write_pyodide_folder(downloads.pyodide(), work / "pyodide", wheels)
     write_chat(edition, downloads.pyodide(), work / "chat")
     write_lab(edition, downloads, work / "lab")
-    write_website(edition, work)  # last, because its first page shows the parts that exist
+    write_website(edition, work)  # written last, because its first page lists the parts that exist
     shutil.rmtree(site, ignore_errors=True)
     work.rename(site)
     files = [path for path in site.rglob("*") if path.is_file()]

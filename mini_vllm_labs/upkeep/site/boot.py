@@ -1,7 +1,7 @@
 """Sets up the course in a browser's kernel. IPython's configuration, in the same wheel, calls `boot` at its start.
 
-The course is kept in the kernel's memory, where imports are fast. A learner's edits are kept on the drive, which is the
-browser's storage. Before every cell, changed starters are copied from the drive into the course.
+The course is stored in the kernel's memory, where imports are fast. A learner's edits are stored on the drive, which is
+the browser's storage. Before every cell, changed starters are copied from the drive into the course.
 
 There is no shell, so the handouts' commands work unchanged as lines of a cell.
 """
@@ -49,17 +49,20 @@ def boot() -> None:
 
 def unpack(course: Path = COURSE, drive: Path = DRIVE) -> None:
     """Put the course where Python finds it first. Files that its notebooks write go to the drive."""
-    sys.dont_write_bytecode = True  # after two edits within a second, the older bytecode would look current
+    sys.dont_write_bytecode = True  # after two edits within the same second, the old bytecode would look current
     with zipfile.ZipFile(Path(__file__).with_name("mini_vllm_course.zip")) as archive:
         archive.extractall(course)
     (course / "notebooks").symlink_to(drive / "notebooks")
     sys.path.insert(0, str(course))
     vars(concurrent.futures)["ThreadPoolExecutor"] = ExecutorHere
-    os._exit = ended  # the real one would stop the kernel and lose the whole page
+    os._exit = ended  # the original would stop the kernel and lose the whole page
 
 
 class ExecutorHere(concurrent.futures.Executor):
-    """Computes at once in the calling thread, the browser's only one. The course does not depend on thread order."""
+    """Computes immediately in the calling thread, the only thread of the browser.
+
+    The course does not depend on thread order.
+    """
 
     def __init__(self, max_workers: int | None = None, thread_name_prefix: str = "") -> None:
         pass
@@ -78,7 +81,7 @@ def ended(status: int) -> NoReturn:
 
 
 def commands_marked(lines: list[str]) -> list[str]:
-    """Put `!` before each command of a cell if the cell has only the handouts' commands and comments."""
+    """Put `!` before each command of a cell if the cell contains only the handouts' commands and comments."""
     is_shell = all(COMMAND.fullmatch(line) or BESIDE_COMMANDS.fullmatch(line) for line in lines)
     return [f"!{line}" if is_shell and COMMAND.fullmatch(line) else line for line in lines]
 
@@ -96,7 +99,7 @@ def run_command(line: str) -> None:
                 load(words[1], f"mini_vllm_labs.cli.{words[1]}:{words[1]}").main(
                     words[2:], prog_name=" ".join(words[:2])
                 )
-        except SystemExit:  # the error is already printed
+        except SystemExit:  # the error was already printed
             pass
     else:
         print(ELSEWHERE.format(line.strip()))
@@ -115,7 +118,7 @@ def bring_edits(course: Path = COURSE, drive: Path = DRIVE) -> list[str]:
         name = starter.relative_to(course)
         try:
             yours = (drive / name).read_bytes()
-        except OSError:  # no drive, or the learner has moved the file
+        except OSError:  # there is no drive, or the learner has moved the file
             continue
         if yours != starter.read_bytes():
             starter.write_bytes(yours)

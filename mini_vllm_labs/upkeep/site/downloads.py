@@ -21,7 +21,7 @@ PYODIDE = "314.0.6"  # the version for which jupyterlite-pyodide-kernel in build
 PYODIDE_SHA512 = "BKDTJyIqFxC4BExLqeRS3f5xvXZIjOt8C3zGLN/Cc7tFxSwvKVhVkchQQ2AGLOtR4YrVOIFxbV8poyDOOmWwxQ=="
 PYTHON = "3.14"  # inside that Pyodide
 EXTENSIONS = "share/jupyter/labextensions"
-# Used wheels of the kernel's extension: the kernel, and stand-ins for packages that a browser does not need.
+# Wheels of the kernel's extension that are used: the kernel, and stand-ins for packages that a browser does not need.
 KERNEL_WHEELS = ("ipykernel-6", "piplite-", "pyodide_kernel-", "widgetsnbextension-4")
 NO_JEDI = {
     "jedi.py": 'raise ImportError("left out of the browser")\n',  # IPython then completes from existing objects
@@ -31,11 +31,11 @@ NO_JEDI = {
 }
 BOOT = Path(__file__).with_name("boot.py")
 NAME = "mini_vllm_course"
-LEFT_OUT = (  # only a local installation or the build of the site uses these
+LEFT_OUT = (  # only local installations and the build of the site use these
     "mini_vllm/embedded_model/model.safetensors",
     "mini_vllm/embedded_model/draft/",
     "mini_vllm/embedded_model/adapter/",
-    "mini_vllm_labs/runs/parity/traces",  # and those of later releases
+    "mini_vllm_labs/runs/parity/traces",  # and the packages of later releases
     "labs/phase6_gpu_runner/test_",
 )
 # IPython reads this from the wheel's data when a kernel starts, so start-up code needs no cell.
@@ -51,7 +51,7 @@ class DownloadError(ValueError):
 
 
 class Downloads:
-    """Keeps the parts in one folder. Each method downloads a missing part; raises `DownloadError` on failure."""
+    """Stores the parts in one folder. Each method downloads a missing part; raises `DownloadError` on failure."""
 
     def __init__(self, cache: Path) -> None:
         self.cache = cache
@@ -106,7 +106,7 @@ class Downloads:
 
 
 def run(*command: str | Path, cwd: Path) -> None:
-    """Run a command. Raises `DownloadError` with its last 15 lines of output if it fails."""
+    """Run a command. Raises `DownloadError` with the command's last 15 lines of output if it fails."""
     try:
         done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -123,7 +123,7 @@ def write_zip(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def write_course_wheel(edition: Mapping[str, bytes], folder: Path) -> Path:
-    """Write the wheel of an edition. Its version is a hash of its content, so browsers never keep an older one."""
+    """Write the wheel of an edition. Its version is a hash of its content, so browsers never use an older one."""
     kept = {path: edition[path] for path in sorted(edition) if belongs(path)}
     packed = zipped(kept)
     version = f"0+{hashlib.sha256(packed + BOOT.read_bytes()).hexdigest()[:12]}"

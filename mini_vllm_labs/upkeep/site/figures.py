@@ -116,7 +116,7 @@ def measure(browser: Any, address: str, site: Path) -> dict[str, float]:
 
 
 def size(site: Path, path: str) -> int:
-    """Return the compressed size of a file in the site, in bytes; 0 if it is not a file."""
+    """Return the compressed size of a file in the site, in bytes, or 0 if it is not a file."""
     file = site / (path.lstrip("/") + ("index.html" if path.endswith("/") else ""))
     return len(gzip.compress(file.read_bytes(), 6)) if file.is_file() else 0
 

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from mini_vllm_labs.upkeep.site.downloads import Downloads, run
 
 CORE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
-BROWSER = {  # the values for markers such as `sys_platform != "emscripten"`
+BROWSER = {  # the values of markers such as `sys_platform != "emscripten"`
     "sys_platform": "emscripten",
     "platform_system": "Emscripten",
     "platform_machine": "wasm32",
@@ -26,7 +26,7 @@ BROWSER = {  # the values for markers such as `sys_platform != "emscripten"`
 }
 PAGE = Path(__file__).with_name("page")
 SHOWN = re.compile(r"notebooks/[^/]+\.ipynb|labs/(?:\w+/)?README\.md|labs/(?!phase6_)phase[^/]+/starter\.py")
-# Notebooks that need the learner's own machine, and why; a notice replaces each.
+# Notebooks that need the learner's own machine, and the reasons; a notice replaces each.
 NEEDS = {
     "notebooks/06_gpu_runner.ipynb": "PyTorch",
     "notebooks/12_serving.ipynb": "a server and PyTorch",
@@ -38,7 +38,7 @@ This notebook needs {need}, which no browser's tab has. It runs in a local insta
 1. Install the course, see **Install it** at the top right, and open the notebooks with `mini-vllm lab`.
 2. Take along what you wrote here: **Export my work**, then `mini-vllm bring my_work.zip` there.
 3. Open `{path}`."""
-# For browsers without modules, which do not run lab.js at all.
+# For browsers that do not support modules, and so never run lab.js.
 OLD = (
     '<script>if (!("noModule" in HTMLScriptElement.prototype)) { window.stop(); document.documentElement.innerHTML = '
     '"<p role=alert>The lab needs a browser of 2023 or later: take a current Firefox, Chrome, Edge or Safari, or '
@@ -51,10 +51,10 @@ ADDED = (
 
 
 def write_pyodide_folder(core: Path, folder: Path, wheels: Iterable[Path]) -> None:
-    """Copy the core and the wheels, and write the lock. If a package has two wheels, the later one wins.
+    """Copy the core and the wheels, and write the lock. If a package has two wheels, the later one is used.
 
-    The lock of the npm package names about 350 packages that only a content network has. Our lock refers to files in
-    the same folder by their plain names, so that Pyodide sends no requests to other hosts.
+    The lock of the npm package names about 350 packages that only a content delivery network has. Our lock refers to
+    files in the same folder by their plain names, so that Pyodide sends no requests to other hosts.
     """
     folder.mkdir()
     for name in CORE:

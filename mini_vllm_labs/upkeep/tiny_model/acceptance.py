@@ -1,4 +1,4 @@
-"""How often the draft model guesses the embedded model's greedy token.
+"""Measures how often the draft model guesses the embedded model's greedy token.
 
 Run it as `python -m mini_vllm_labs.upkeep.tiny_model.acceptance`.
 
@@ -23,7 +23,7 @@ TABLE = re.compile(r"\n\| it guesses \|.*", re.DOTALL)
 
 @torch.inference_mode()
 def right_guesses(draft: LlamaForCausalLM, prompt: list[int], answer: list[int]) -> list[bool]:
-    """Return for each token except the first, which has no draft, whether the draft model guesses it."""
+    """Return, for each token except the first, which has no draft, whether the draft model guesses it."""
     logits = draft(input_ids=torch.tensor([prompt + answer[:-1]])).logits[0, len(prompt) :]
     return [guess == token for guess, token in zip(logits.argmax(-1).tolist(), answer[1:], strict=True)]
 

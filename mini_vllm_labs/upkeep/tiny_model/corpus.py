@@ -16,7 +16,7 @@ NOTED = {"city": "cities", "food": "foods", "day": "days"}
 
 @dataclass
 class Document:
-    """One training document: either plain text, or a chat whose assistant turns carry the loss."""
+    """One training document: either plain text, or a chat whose assistant turns contribute to the loss."""
 
     text: str = ""
     messages: list[dict[str, str]] = field(default_factory=list)
@@ -124,7 +124,7 @@ def copy_words(rng: random.Random) -> Turn:
 
 
 def count_up(rng: random.Random) -> Turn:
-    """Return a request to count, and the counting."""
+    """Return a request to count, and the answer."""
     first = rng.randrange(30)
     last = first + rng.randrange(3, 14)
     return f"Count from {first} to {last}.", ", ".join(map(str, range(first, last + 1))) + "."
@@ -158,7 +158,7 @@ class Mixture:
     one_kind_share: float = 0.0
 
 
-# Few notes, many questions, and answers that name several notes, so that most of the loss is on looking up notes.
+# Few notes, many questions, and answers that name several notes, so that most of the loss comes from looking up notes.
 LOOKING_UP = Mixture(0.9, (2, 3, 4, 4, 6, 8, 12, 16), (4, 6, 8), chat_share=0.9, recital_share=0.5)
 
 

@@ -1,6 +1,6 @@
-"""Measures what the embedded model can do.
+"""Measures the skills of the embedded model.
 
-`python -m mini_vllm_labs.upkeep.tiny_model.evaluate [MODEL]` prints right answers of 40 each.
+`python -m mini_vllm_labs.upkeep.tiny_model.evaluate [MODEL]` prints how many of 40 answers per skill are right.
 
 `--write` puts the table into the model's README.
 """

@@ -18,7 +18,10 @@ VOCABULARY, CONTEXT, TOKENS_PER_STEP = 2048, 2048, 4096
 
 
 def pieces(made: Document) -> list[tuple[str, bool]]:
-    """Split a document into (text, carries loss). Questions carry no loss, because random text teaches nothing."""
+    """Split a document into (text, whether it contributes to the loss).
+
+    Questions do not contribute to the loss, because random text teaches nothing.
+    """
     if made.text:
         return [(made.text + END_OF_TEXT, True)]
     parts: list[tuple[str, bool]] = []
@@ -58,7 +61,7 @@ def make_tokenizer(documents: Iterable[Document]) -> PreTrainedTokenizerFast:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Documents as one row of token ids, whether each id carries loss, and where each document starts."""
+    """Documents as one row of token ids, whether each id contributes to the loss, and where each document starts."""
 
     ids: torch.Tensor
     weights: torch.Tensor
@@ -88,7 +91,7 @@ def length_at(progress: float) -> int:
 def batches(
     data: Encoded, steps: int, fixed_length: int, *, whole_documents: bool
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield (ids, weights) of random windows, `TOKENS_PER_STEP` tokens a step.
+    """Yield (ids, weights) of random windows, `TOKENS_PER_STEP` tokens per step.
 
     With `whole_documents` every window starts at a document, so that no question loses its notes.
     """

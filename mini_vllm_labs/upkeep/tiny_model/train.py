@@ -50,7 +50,7 @@ def make_draft(target: Path) -> LlamaForCausalLM:
 
 
 def answered(documents: Iterable[Document], target: Path) -> list[Document]:
-    """Replace every answer in the chats by the greedy answer of the model in `target`."""
+    """Replace every answer in the chats with the greedy answer of the model in `target`."""
     llm, made = LLM(str(target)), list(documents)
     chats = [document.messages for document in made if document.messages]
     for turn in range(1, max(map(len, chats))):

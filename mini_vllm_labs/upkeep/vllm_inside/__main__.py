@@ -1,10 +1,10 @@
-"""Is the scheduler of `LAB_IMPL` one that vLLM 0.13.0 can run on? No GPU is needed.
+"""Checks whether vLLM 0.13.0 can run on the scheduler of `LAB_IMPL`. No GPU is needed.
 
 Run it as `python -m mini_vllm_labs.upkeep.vllm_inside`.
 
-vLLM's own unit tests, 200 requests through its engine, and the CPU time of a step, each compared with the stock
-scheduler. `python -m mini_vllm_labs.upkeep.vllm_peer` makes the environment. `--gpu`, with the Python of a whole vLLM:
-the tokens of 20 prompts.
+It runs vLLM's own unit tests, sends 200 requests through its engine, and measures the CPU time of a step, each compared
+with the stock scheduler. `python -m mini_vllm_labs.upkeep.vllm_peer` makes the environment. With `--gpu` and the Python
+of a whole vLLM, it compares the tokens of 20 prompts.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("--gpu", nargs="?", const=MODEL, metavar="MODEL", help=f"20 prompts on a GPU; default: {MODEL}")
     asked = parser.parse_args()
     base = LAB_IMPL.get() or default_lineup_text()
-    # A lineup that names only a source also gets the electives that vLLM's tests need.
+    # A lineup that names only an implementation also gets the electives that vLLM's tests need.
     lineup = f"{base}:1-5,{base}:7-8" if base in ("starter", "solution") else base
     if asked.gpu:
         return on_gpu(lineup, asked.gpu)

@@ -64,7 +64,7 @@ class FakeExecutor(Executor):
             context = [self.slots.get(self.slot(one, place), -1) for place in range(end)]
             if context != one.token_ids[:end]:
                 wrong = next(place for place in range(end) if context[place] != one.token_ids[place])
-                raise RuntimeError(f"{name}: the K and V of token {wrong} are those of another token")
+                raise RuntimeError(f"{name}: the K and V of token {wrong} belong to a different token")
             if end < len(one.token_ids):
                 sampled.append([])
                 continue

@@ -30,7 +30,7 @@ SETTINGS: dict[str, Any] = {
     "async_scheduling": False,
     "disable_cascade_attn": True,  # a learner's scheduler never requests it, and it sums in a different order
     "block_size": BLOCK_SIZE,
-    "num_gpu_blocks_override": 56,  # 16 answers need 90, so requests are preempted
+    "num_gpu_blocks_override": 56,  # 16 answers need 90 blocks, so requests are preempted
     "max_model_len": 512,
     "max_num_seqs": 16,
     "max_num_batched_tokens": 128,
@@ -38,7 +38,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def generated(scheduler: str, model: str, **more: Any) -> dict[str, Any]:
-    """Return each answer's tokens and vLLM's number of preemptions; `more` holds further vLLM settings."""
+    """Return each answer's tokens and vLLM's number of preemptions; `more` contains further vLLM settings."""
     scheduler_cls = LEARNERS if scheduler == "ours" else None
     engine = LLMEngine.from_engine_args(EngineArgs(model, scheduler_cls=scheduler_cls, **(SETTINGS | more)))
     for number, topic in enumerate(TOPICS):

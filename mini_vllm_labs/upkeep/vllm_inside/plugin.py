@@ -1,4 +1,4 @@
-"""A pytest plugin for vLLM's tests: replaces schedulers with that of `LAB_IMPL`, and counts a test's schedulers.
+"""A pytest plugin for vLLM's tests that replaces schedulers with that of `LAB_IMPL` and counts a test's schedulers.
 
 Load it with `-p mini_vllm_labs.upkeep.vllm_inside.plugin` in `.venv-vllm`. `SCHEDULER=stock` keeps vLLM's own.
 """

@@ -34,7 +34,7 @@ MODELS = {
         "pad_token_id": 1,
     },
 }
-# The model of the random tests.
+# The model that the random tests use.
 MODELS["Qwen/Qwen2.5-VL-3B-Instruct"] = MODELS["facebook/opt-125m"] | {"max_position_embeddings": 32_768}
 
 
@@ -56,7 +56,7 @@ def write_hub(folder: Path) -> None:
 
 
 def run(scheduler: str, lineup: str, folder: Path, files: Sequence[str]) -> dict[str, str]:
-    """Run test files with the scheduler `stock` or `ours`; return why each test failed, "" if it passed."""
+    """Run test files with the scheduler `stock` or `ours`; return why each test failed, or "" if it passed."""
     write_hub(folder)
     report = folder / f"{scheduler}.xml"
     variables = {
@@ -73,7 +73,7 @@ def run(scheduler: str, lineup: str, folder: Path, files: Sequence[str]) -> dict
     if files is SLOW:
         variables["LAB_CHECKS"] = "0"
     pytest = [str(VLLM_PYTHON), "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider"]
-    (folder / "pytest.ini").write_text("[pytest]\n")  # otherwise our own file applies, two folders up
+    (folder / "pytest.ini").write_text("[pytest]\n")  # otherwise our own file, two folders up, applies
     pytest += ["-c", str(folder / "pytest.ini"), "--rootdir", str(TESTS)]
     own = [
         "-p",

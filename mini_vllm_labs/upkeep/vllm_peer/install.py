@@ -23,7 +23,7 @@ def install(version: str) -> None:
     python = vllm_python(version)
     sources = python.parents[1] / "sources"
     requirements = "requirements-0.13.0.txt" if version == RELEASES[0] else "requirements-newer.txt"
-    # Without dependencies: vLLM's include gigabytes for GPUs and much that the scheduler never imports.
+    # Without dependencies: vLLM's include gigabytes for GPUs, and much that the scheduler never imports.
     run_pip(python, "install", "--no-deps", "-r", str(Path(__file__).with_name(requirements)))
     packages = sysconfig.get_path("purelib", vars={"base": str(python.parents[1])})
     borrowed = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
@@ -35,6 +35,6 @@ def install(version: str) -> None:
     archive = sources / f"vllm-{version}.tar.gz"
     with tarfile.open(archive) as files:
         files.extractall(sources, [one for one in files if "/tests/" in one.name], filter="data")
-    # "+cpu" makes vLLM treat itself as its CPU edition; otherwise it cannot create a configuration here.
+    # "+cpu" makes vLLM act as its CPU edition; otherwise it cannot create a configuration here.
     built = {**plain, "VLLM_VERSION_OVERRIDE": f"{version}+cpu"}
     run_pip(python, "install", *unbuilt, str(archive), variables=built)

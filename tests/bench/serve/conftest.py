@@ -1,4 +1,4 @@
-"""What the tests of the serving benchmark share."""
+"""Fixtures that the tests of the serving benchmark share."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A server whose behaviour the prompt chooses: well-behaved, refusing, breaking off, or talking nonsense."""
+"""A server whose behaviour the prompt chooses: well-behaved, refusing, disconnecting, or sending nonsense."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ ANSWERS: dict[str, bytes] = {
 
 
 class Stub:
-    """Answers on its own thread. `bodies` are the request bodies that it received."""
+    """Answers on its own thread. `bodies` contains the request bodies that it received."""
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, object]] = []

@@ -1,4 +1,4 @@
-"""The client: what it sends, when, and what it makes of everything that may come back."""
+"""Tests the client: what it sends, when, and how it handles every possible answer."""
 
 import asyncio
 

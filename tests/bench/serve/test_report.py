@@ -91,7 +91,7 @@ def test_the_report_has_vllms_lines_and_says_when_the_client_was_late() -> None:
 def probe_of(
     capacity: float, ttft: float = 0.1, fails: Callable[[float], bool] = lambda rate: False
 ) -> Callable[[float], RoundReport]:
-    """Return a server that answers `capacity` requests a second, one after another, each with one token."""
+    """Return a server that answers `capacity` requests per second, one after another, each with one token."""
 
     def probe(rate: float) -> RoundReport:
         answers, free = [], 0.0

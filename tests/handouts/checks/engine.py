@@ -1,4 +1,4 @@
-"""What the checks of the deck on the whole engine may call: figures of all handouts."""
+"""Functions for the checks of the deck on the whole engine: figures of all handouts."""
 
 from tests.handouts.checks.phase1 import steps_under
 from tests.handouts.checks.phase2 import admitted

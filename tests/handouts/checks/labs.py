@@ -1,4 +1,4 @@
-"""What the checks of the course map may call: its table against the handouts."""
+"""Functions for the checks of the course map: its table against the handouts."""
 
 import re
 from math import ceil
@@ -8,7 +8,7 @@ from mini_vllm_labs.runs.sandbox.time_limit import seconds_for
 from mini_vllm_labs.runs.starter_status import starter_path
 from tests.handouts.checks.runs import add, engine_with, finish
 
-COMMENT = re.compile(r"<!--.*?-->|^## Sittings\n.*?(?=^## )", re.DOTALL | re.MULTILINE)  # nobody reads a timetable
+COMMENT = re.compile(r"<!--.*?-->|^## Sittings\n.*?(?=^## )", re.DOTALL | re.MULTILINE)  # a timetable is not prose
 WORDS_A_MINUTE = 150
 TASK = re.compile(r"^### Task .*\((?:\d+ to )?(\d+) lines?, (\d+) minutes\)$", re.MULTILINE)
 

@@ -1,4 +1,4 @@
-"""What the checks of `labs/observed/README.md` may call: the recorded workload, played by the reference."""
+"""Functions for the checks of `labs/observed/README.md`: the recorded workload, played by the reference."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""What the `<!-- check: ... -->` comments in the handouts may call: small worlds built from the reference."""
+"""Functions for the `<!-- check: ... -->` comments in phase 1's handout: small worlds built from the reference."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -130,7 +130,7 @@ def _trace(
 
 
 def first_tokens(overtake: bool, by_length: bool = False) -> tuple[int, int, int]:
-    """Return how many steps the trace has, when the last request gets its first tokens, and when r11 does."""
+    """Return how many steps the trace has, and when the last request and r11 get their first tokens."""
     records, first = _trace(overtake, by_length), dict[str, int]()
     for record in records:
         for share in record["scheduled"]:

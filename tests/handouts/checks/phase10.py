@@ -1,4 +1,4 @@
-"""What the `<!-- check: ... -->` comments of the phase 10 handout may call."""
+"""Functions for the `<!-- check: ... -->` comments of the phase 10 handout."""
 
 from functools import cache
 
@@ -33,12 +33,12 @@ def loaded(num_prompt_tokens: int, num_new_tokens: int, num_output_tokens: int =
 
 
 def milliseconds(gpu: str, length: int) -> list[int]:
-    """Return what computing again and swapping add to a step."""
+    """Return how much recomputing and swapping each add to a step."""
     return [round(1000 * one) for one in simulate(gpu, "Llama-3.1-8B")[length]]
 
 
 def kept(order: str, size: int) -> str:
-    """Return which blocks stay of a chain abcd in a store of `size` blocks, put in this order."""
+    """Return which blocks of a chain abcd stay in a store of `size` blocks, put in this order."""
     store = HostBlockStore(4 * size)
     for name in order:
         store.put(name.encode(), torch.zeros(1))

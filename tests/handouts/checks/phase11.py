@@ -1,4 +1,4 @@
-"""What the `<!-- check: ... -->` comments of the phase 11 handout may call: single calls of the reference."""
+"""Functions for the `<!-- check: ... -->` comments of the phase 11 handout: single calls of the reference."""
 
 from collections.abc import Sequence
 

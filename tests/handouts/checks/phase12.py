@@ -1,4 +1,4 @@
-"""What the `<!-- check: ... -->` comments of the phase 12 handout may call."""
+"""Functions for the `<!-- check: ... -->` comments of the phase 12 handout."""
 
 from mini_vllm import EngineConfig, SamplingParams
 from mini_vllm.assembly.build_scheduler import build_scheduler

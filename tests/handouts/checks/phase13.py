@@ -1,4 +1,4 @@
-"""What the `<!-- check: ... -->` comments of the phase 13 handout may call."""
+"""Functions for the `<!-- check: ... -->` comments of the phase 13 handout."""
 
 from labs.phase13_scheduling_policies.runs import Run, asked
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy

@@ -1,4 +1,4 @@
-"""What the `<!-- check: ... -->` comments of the phase 14 handout may call: small runs under two releases."""
+"""Functions for the `<!-- check: ... -->` comments of the phase 14 handout: small runs under two releases."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""What the checks in phase 2's handout may call: the reference block pool, played by a short script."""
+"""Functions for the checks in phase 2's handout: the reference block pool, played by a short script."""
 
 import re
 from collections.abc import Iterator
@@ -90,7 +90,7 @@ def hit_before_computing(num_tokens: int, size: int = 16) -> list[int]:
 
 
 def refusal(num_prompt: int, max_tokens: int, usable: int, size: int = 4) -> list[int]:
-    """Return the numbers in the message with which an engine refuses a request; none if it is taken."""
+    """Return the numbers in the message with which an engine refuses a request; none if it accepts the request."""
     kv = PagedKVCacheManager(usable + 1, size, NoPrefixCache())
     request = make_request("A", num_prompt, max_tokens=max_tokens)
     one_table = partial(cdiv, b=size)
@@ -120,14 +120,14 @@ def _freed_head_first() -> Iterator[None]:
 
     def free(self: PagedKVCacheManager, request: Request, num_computed_tokens: int) -> None:
         self.req_to_blocks.get(request.request_id, []).reverse()
-        tail_first(self, request, 10_000)  # more than there are, so that every block stays cached
+        tail_first(self, request, 10_000)  # more than exist, so that every block stays cached
 
     with patch.object(PagedKVCacheManager, "free", free):
         yield
 
 
 def hit_tokens(num_gpu_blocks: int, requests: int, *, head_first: bool = False) -> int:
-    """Return how many tokens phases 1 to 4 find in the cache, blocks freed tail first or head first."""
+    """Return how many tokens phases 1 to 4 find in the cache, with blocks freed tail or head first."""
     if head_first:
         with _freed_head_first():
             return hit_tokens(num_gpu_blocks, requests)

@@ -78,7 +78,7 @@ def step(running: Sequence[Row], usable: int, waiting: Sequence[Row] = (), polic
 
 
 def queue_order(*ranks: tuple[str, int, float]) -> str:
-    """Return the order in which a priority queue looks at requests given as (name, priority, arrival time)."""
+    """Return the order in which a priority queue considers requests given as (name, priority, arrival time)."""
     queue = phase3.PriorityRequestQueue()
     for name, priority, arrival_time in ranks:
         queue.add_request(make_request(name, 4, priority=priority, arrival_time=arrival_time))
@@ -134,7 +134,7 @@ def preemptions(phases: str, num_gpu_blocks: int, requests: int = 8, change: str
 
 
 def computed(phases: str, num_gpu_blocks: int, requests: int = 8, change: str = "") -> int:
-    """Return how many tokens are computed in all, those that are computed again included."""
+    """Return the total number of computed tokens, including those computed again."""
     with _changed(change):
         return sum(record["total"] for record in trace_of(phases, num_gpu_blocks, 0, requests))
 

@@ -1,4 +1,4 @@
-"""What the `<!-- check: ... -->` comments of the phase 4 handout may call: small runs of the reference."""
+"""Functions for the `<!-- check: ... -->` comments of the phase 4 handout: small runs of the reference."""
 
 import random
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def again(num_tokens: int, block_size: int = 16) -> tuple[int, int]:
 
 
 def in_one_step(num_cached: Sequence[int], num_tokens: int = 2000, budget: int = 8192) -> list[int]:
-    """Return the computed tokens of prompts in the step in which all come, after their first parts were computed."""
+    """Return the computed tokens of prompts in the step in which all arrive, after their first parts were computed."""
     engine = _engine(num_gpu_blocks=4001, max_num_batched_tokens=budget)
     prompts = [[number] * num_tokens for number in range(len(num_cached))]
     for number, cached in enumerate(num_cached):

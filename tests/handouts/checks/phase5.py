@@ -1,4 +1,4 @@
-"""What the `<!-- check: ... -->` comments of the phase 5 handout may call: small runs of the reference."""
+"""Functions for the `<!-- check: ... -->` comments of the phase 5 handout: small runs of the reference."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -73,7 +73,7 @@ def chunks(num_tokens: int, **settings: Any) -> list[int]:
 
 
 def longest_shared_step(num_tokens: int, **settings: Any) -> tuple[int, int]:
-    """A answers when a long prompt comes; return the largest step until that is computed, and the number of steps."""
+    """A generates when a long prompt comes; return the largest step until it is computed, and the steps."""
     engine = _roomy_engine(**settings)
     add(engine, "A", [1] * 8, max_tokens=100)
     engine.step()
@@ -160,7 +160,7 @@ def budget_on(gpu: str, serves: bool) -> tuple[int, int]:
 
 
 def activations_and_blocks(budget: int) -> tuple[int, int]:
-    """Return the MiB of a step's activations for Llama-3.1-8B, and the blocks that an H100 has besides."""
+    """Return the MiB of a step's activations for Llama-3.1-8B, and the blocks that then fit on an H100."""
     capacity = capacity_of(Setup(max_num_batched_tokens=budget))
     return capacity.activation_bytes // 2**20, capacity.num_blocks
 
@@ -177,7 +177,7 @@ def first_gate() -> tuple[int, int]:
 
 
 def both_gates() -> tuple[int, int, int, int, int]:
-    """Return the full steps from step 3 on; then running, waiting; preempted until an answer ends, most in a step."""
+    """Return facts of the full run: full steps from step 3, running, waiting, preemptions until an answer ends."""
     full = next(step["step"] for step in gated()[3:] if step["total"] < TWO_GATES.max_num_batched_tokens)
     end = next(step["step"] for step in gated() if step["finished"])
     running, waiting = len(gated()[full]["running_after"]), len(gated()[full]["waiting_after"])

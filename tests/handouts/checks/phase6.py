@@ -1,4 +1,4 @@
-"""What the checks of the phase 6 handout may call: the reference on small tensors."""
+"""Functions for the checks of the phase 6 handout: the reference on small tensors."""
 
 from collections.abc import Sequence
 from math import ceil, exp
@@ -65,7 +65,7 @@ def blocks_gathered(seq_lens: Sequence[int], grouped: bool) -> int:
 
 
 def tokens_seen(num_computed: int, n: int) -> list[int]:
-    """Return how many tokens each token of a chunk gets something from."""
+    """Return how many tokens influence each token of a chunk."""
     seq_len = num_computed + n
     batch = flat([row("A", seq_len, num_computed, n, [1])], block_size=seq_len)
     keys = torch.zeros(2, seq_len, 1, seq_len)
@@ -94,7 +94,7 @@ def kv_heads_read(num_heads: int, num_kv_heads: int) -> list[int]:
 
 
 def null_block_leaks(content: float) -> bool:
-    """Return whether B's result depends on what the null block, with which its table is padded, holds."""
+    """Return whether B's result depends on the content of the null block, which pads its table."""
     batch = flat([row("A", 15, 14, 1, [1, 2, 3, 4]), row("B", 11, 10, 1, [5, 6, 7])], block_size=4)
     keys, values = torch.ones(8, 4, 1, 2), torch.ones(8, 4, 1, 2)
     values[0] = content
@@ -126,7 +126,7 @@ def sum_of_weights(*scores: float) -> float:
 
 
 def num_operators(*, modules: bool) -> int:
-    """Return how many torch operators one decode step of the embedded shape runs: of transformers' modules, or ours."""
+    """Return how many torch operators a decode step of the embedded shape runs: with transformers' modules, or ours."""
     model = AutoModelForCausalLM.from_config(embedded_config())  # type: ignore[no-untyped-call]
     loaded = describe_model(model.eval())
     kind = PagedModel if modules else LlamaModel
@@ -149,7 +149,7 @@ def chosen(probabilities: Sequence[float], number: float, **filters: Any) -> int
 
 
 def draw_of(seed: int, num_outputs: int) -> float:
-    """Return the draw of a request with this seed and this many generated tokens, rounded."""
+    """Return the random number of a request with this seed and this many generated tokens, rounded."""
     request = make_request("A", 4, num_output_tokens=num_outputs)
     request.seed = seed
     return round(draw(request), 3)
@@ -167,7 +167,7 @@ def bfloat16(number: float) -> float:
 
 
 def is_here(prompt: str) -> bool:
-    """Return whether the handout says, word for word, what `mini-vllm generate --lineup starter:1,starter:6` says."""
+    """Return whether the handout quotes `mini-vllm generate --lineup starter:1,starter:6` word for word."""
     llm = LLM(lineup=parse_lineup("solution:1,solution:6"))
     (output,) = llm.chat([{"role": "user", "content": prompt}], SamplingParams(max_tokens=128))
     return " ".join(output.outputs[0].text.split()) in " ".join(HANDOUT.read_text(encoding="utf-8").split())

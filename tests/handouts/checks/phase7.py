@@ -36,12 +36,12 @@ def step_ms(num_tokens: int) -> tuple[float, float]:
 
 
 def tokens_per_step(acceptance: float, num_drafts: int) -> float:
-    """Return the mean number of tokens of a step if each draft is right with this probability."""
+    """Return the mean number of tokens per step if each draft is right with this probability."""
     return round(sum(acceptance**number for number in range(num_drafts + 1)), 2)
 
 
 def balance() -> int:
-    """Return the tokens at which a step computes as long as it reads: for this model, and for any."""
+    """Return how many tokens make computing as slow as reading, for this model and for any."""
     num_bytes, flops = BOUND.work(1, 0, 0, 1)
     found = round(num_bytes / BOUND.bandwidth * BOUND.flop_rate / flops)
     assert found == round(saturation_batch(GPU))

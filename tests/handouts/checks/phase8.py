@@ -1,4 +1,4 @@
-"""What the `<!-- check: ... -->` comments of the phase 8 handout may call: small runs of the reference."""
+"""Functions for the `<!-- check: ... -->` comments of the phase 8 handout: small runs of the reference."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -16,14 +16,14 @@ Row = tuple[int, int, int, int]
 
 
 class NeverOver(PlaceholderScheduling):
-    """The rule of max_tokens is missing."""
+    """Raised if the rule of max_tokens is missing."""
 
     def is_surely_over(self, request: Request) -> bool:
         return False
 
 
 def lanes(num_steps: int, plan_ms: int, compute_ms: int) -> tuple[int, int]:
-    """Return how long steps take in turn, and with one step in flight, in milliseconds."""
+    """Return how long steps take one after the other, and with one step in flight, in milliseconds."""
     planned = computed = before = 0
     for _ in range(num_steps):
         planned = max(planned, before) + plan_ms  # the results of the step before the last have arrived

@@ -1,4 +1,4 @@
-"""What the `<!-- check: ... -->` comments of the phase 9 handout may call."""
+"""Functions for the `<!-- check: ... -->` comments of the phase 9 handout."""
 
 from functools import cache
 

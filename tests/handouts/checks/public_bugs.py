@@ -1,4 +1,4 @@
-"""What the `<!-- check: ... -->` comments of `docs/public_bugs.md` may call."""
+"""Functions for the `<!-- check: ... -->` comments of `docs/public_bugs.md`."""
 
 from unittest.mock import patch
 
@@ -27,5 +27,5 @@ def num_traces(defect: str) -> int:
 
 
 def num_alone(defect: str) -> int:
-    """Return how many name it and no other defect."""
+    """Return how many traces name this defect and no other."""
     return sum(one.defects == [defect] for one in all_recorded())

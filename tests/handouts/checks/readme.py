@@ -1,4 +1,4 @@
-"""What the checks of the project's README may call: the sizes of the catalogs, and what is recorded of benchmarks."""
+"""Functions for the checks of the project's README: the sizes of the catalogs, and the recorded benchmarks."""
 
 import json
 from typing import Any
@@ -25,13 +25,13 @@ def traces() -> tuple[int, int, int]:
 
 
 def newer_traces() -> tuple[int, int]:
-    """Return the number of traces of vLLM 0.33.0 without a defect of it, and of all."""
+    """Return the number of traces of vLLM 0.33.0 that show none of its defects, and of all its traces."""
     found = [bool(one.defects) for file in NEWER_FILES for one in read_scenarios(file)]
     return found.count(False), len(found)
 
 
 def at_once(peer: str, digits: int = 1) -> tuple[float, float]:
-    """Return our tokens/s over a peer's, all requests at once in float32: the embedded model, the one of 143.7 M."""
+    """Return our tokens/s over a peer's, all at once in float32: the embedded and the 143.7 M model."""
     first, second = (benchmark(f"throughput-{model}-float32")["cases"][0] for model in MODELS)
     return round(Case.read(first).ratio(peer), digits), round(Case.read(second).ratio(peer), digits)
 

@@ -1,4 +1,4 @@
-"""What the checks of several documents count: the recorded traces of vLLM, read once."""
+"""Functions for the checks of several documents: vLLM's recorded traces, read once."""
 
 from functools import cache
 

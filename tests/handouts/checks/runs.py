@@ -1,4 +1,4 @@
-"""What the checks of several handouts call: small engines, and the figures of the commands `trace` and `stages`."""
+"""Functions for the checks of several handouts: small engines, and the figures of the commands `trace` and `stages`."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def finish(engine: LLMEngine) -> list[StepRecord]:
 
 
 def numbers_in_error(action: Callable[[], object], kind: type[Exception]) -> list[int]:
-    """Return the numbers in the message of the error that the action raises, none if it raises none."""
+    """Return the numbers in the message of the error that the action raises, or none without an error."""
     try:
         action()
     except kind as error:
@@ -56,7 +56,7 @@ def traced_steps(lineup: str, *options: str) -> list[StepRecord]:
 
 @cache
 def stage(last_phase: int) -> tuple[int, int, int]:
-    """Return what `mini-vllm stages` says of phases 1 to `last_phase`: tokens computed, mean TTFT, ITL p95 in ms."""
+    """Return figures of `mini-vllm stages` for phases 1 to `last_phase`: tokens computed, mean TTFT, ITL p95 in ms."""
     found = run_lineup(parse_lineup(f"solution:1-{last_phase}"), ablation_requests())
     ttft, itl = found.first_token_latencies, found.inter_token_latencies
     return found.num_computed_tokens, round(mean_ms(ttft)), round(p95_ms(itl))

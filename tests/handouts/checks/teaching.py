@@ -1,4 +1,4 @@
-"""What the checks in `docs/teaching.md` may call: the minutes of a class, the judge's points, the exams."""
+"""Functions for the checks in `docs/teaching.md`: the minutes of a class, the judge's points, the exams."""
 
 from mini_vllm_labs.classroom.judge.groups import TEST_GROUPS
 from tests.grading.checkout import PHASES
@@ -20,5 +20,5 @@ def known() -> tuple[int, int]:
 
 
 def exam_questions() -> int:
-    """Return how many mistakes of a phase are tried, each of which is one question at most."""
+    """Return how many mistakes of a phase are tried; each of them gives at most one question."""
     return record.NUM_TRIED

@@ -1,4 +1,4 @@
-"""What the checks of `docs/workshop.md` may call: its clock, and the tasks that it gives."""
+"""Functions for the checks of `docs/workshop.md`: its timetable, and its tasks."""
 
 import re
 from itertools import pairwise
@@ -10,12 +10,12 @@ TASK = re.compile(r"^### Task 1\.[12] .*\((\d+) lines?, (\d+) minutes\)$", re.MU
 
 
 def workshop_minutes() -> int:
-    """Return when the last part ends. Raises `ValueError` if a part does not begin when the one before it ends."""
+    """Return when the last part ends. Raises `ValueError` if a part does not begin when the previous one ends."""
     text = (ROOT / "docs" / "workshop.md").read_text("utf-8")
     rows = [(int(start), int(length)) for start, length in ROW.findall(text)]
     for (start, length), (following, _) in pairwise(rows):
         if start + length != following:
-            raise ValueError(f"a part ends at minute {start + length}, and the next one begins at {following}")
+            raise ValueError(f"a part ends at minute {start + length}, but the next one begins at {following}")
     return sum(rows[-1])
 
 

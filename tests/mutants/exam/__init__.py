@@ -1,1 +1,1 @@
-"""An exam made of known mistakes: which rule is broken?"""
+"""An exam made of known mistakes that asks which rule is broken."""

@@ -13,7 +13,7 @@ LETTERS = "ABCD"
 
 @dataclass(frozen=True)
 class Question:
-    """A mistake as code and as a run, and four sentences of which `options[right]` says what is wrong."""
+    """A mistake as code and as a run, and four sentences; `options[right]` describes the mistake."""
 
     code: list[str]
     run: list[str]
@@ -26,14 +26,14 @@ def exam(phase: int, seed: int, num_questions: int) -> list[Question]:
     """Return an exam, the same for the same seed. Raises `ValueError` if the bank has fewer questions."""
     bank, random = recorded(phase), Random(f"{phase} {seed}")
     if not 1 <= num_questions <= len(bank):
-        raise ValueError(f"--questions {num_questions}: phase {phase} has 1 to {len(bank)}")
+        raise ValueError(f"--questions {num_questions}: phase {phase} has only 1 to {len(bank)}")
     subjects, right_code = {one.name: one for one in mutants(phase)}, reference(phase).text
     code = {name: excerpt(right_code, subjects[name].text) for name in bank}
     questions = []
     for name in random.sample(list(bank), num_questions):
         others = [other for other in bank if other != name and other not in bank[name]["alike"]]
         random.shuffle(others)
-        others.sort(key=lambda other: code[other][0] != code[name][0])  # first those of the same function
+        others.sort(key=lambda other: code[other][0] != code[name][0])  # mistakes in the same function come first
         options = [name, *others[: NUM_OPTIONS - 1]]
         random.shuffle(options)
         questions.append(Question(code[name], bank[name]["run"], options, options.index(name), subjects[name].hint))

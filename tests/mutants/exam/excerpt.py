@@ -1,4 +1,4 @@
-"""The part of a wrong implementation that an exam shows: the changed lines, some around them, and whose they are."""
+"""Chooses the part of a wrong implementation that an exam shows: the changed lines, their context, and their owner."""
 
 import ast
 from difflib import SequenceMatcher
@@ -16,7 +16,8 @@ def functions_in(text: str) -> list[tuple[int, int]]:
 def excerpt(reference: str, changed: str) -> list[str]:
     """Return the changed lines with up to three around them, below the head of their function.
 
-    Empty if a change is outside of all functions, where three lines say too little, or if it shows a right one whole.
+    Return an empty string if a change is outside all functions, where three lines say too little, or if it shows a
+    right one whole.
     """
     lines, spans, shown = changed.splitlines(), functions_in(changed), set[int]()
     matcher = SequenceMatcher(None, reference.splitlines(), lines, autojunk=False)
@@ -29,7 +30,8 @@ def excerpt(reference: str, changed: str) -> list[str]:
             return []
         first, last = around[-1]
         shown |= {first, *range(max(first, start - AROUND), min(last + 1, end + AROUND))}
-    shown -= {number for number in shown if lines[number].strip() == '"""'}  # the end of a docstring says nothing
+    # the end of a docstring carries no information
+    shown -= {number for number in shown if lines[number].strip() == '"""'}
     found, right = _with_gaps(lines, sorted(shown)), reference.splitlines()
     whole = ["\n".join(right[first : last + 1]) for first, last in functions_in(reference)]
     return [] if any(one in "\n".join(found) for one in whole) else found

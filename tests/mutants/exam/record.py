@@ -1,7 +1,7 @@
-"""Runs mutants of a phase, and keeps what an exam asks about them under `build/`.
+"""Runs mutants of a phase, and stores the data for an exam about them under `build/`.
 
-A bank has, for each of some mutants, a run in which it is wrong, and the mutants that give the same wrong answer to a
-graded test. Those are never offered as options of one question.
+A bank contains, for each of some mutants, a run in which it is wrong, and the mutants that give the same wrong answer
+to a graded test. Those are never offered as options of one question.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ def recorded(phase: int) -> dict[str, Recorded]:
 
 
 def digest(phase: int) -> str:
-    """Return a name for all that decides about a phase's bank: mutants, the reference, the graded tests."""
+    """Return a name for everything that a phase's bank depends on: mutants, the reference, the graded tests."""
     files = sorted([*ROOT.glob(f"labs/phase{phase}_*/*.py"), *ROOT.glob("mini_vllm_labs/grading/labtest/**/*.py")])
     texts = [
         reference(phase).text,
@@ -70,7 +70,7 @@ def candidates(phase: int) -> list[Subject]:
 
 
 def bank_of(verdicts: dict[str, Verdict]) -> dict[str, Recorded]:
-    """Return a short run for each mutant that has one; none if too few other options would be left."""
+    """Return a short run for each mutant that has one, or none if too few other options would be left."""
     bank = dict[str, Recorded]()
     for name, verdict in verdicts.items():
         alike = [

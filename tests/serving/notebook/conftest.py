@@ -1,4 +1,4 @@
-"""A notebook's server on the fake model, which needs no torch, and what the tests' clients ask it."""
+"""A notebook's server on the fake model, which needs no torch, and the requests of the tests' clients."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

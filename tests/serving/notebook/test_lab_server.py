@@ -1,4 +1,4 @@
-"""A server in a notebook: whose code answers, parallel clients, a hang-up, failures, the drawing of a bill."""
+"""A server in a notebook: whose code answers, parallel clients, a disconnect, failures, the drawing of a bill."""
 
 import re
 from dataclasses import replace
@@ -223,7 +223,7 @@ def test_a_long_request_fits_into_the_picture() -> None:
 
 
 def test_an_unknown_label_is_an_error_that_lists_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="no request 'Z' has arrived; there are A, B"):
+    with pytest.raises(ValueError, match="no request 'Z' has arrived; choose from A, B"):
         draw_bills(RUN, "Z")
     with pytest.raises(ValueError, match="at least one request"):
         draw_bills(RUN)

@@ -24,7 +24,7 @@ def server() -> Iterator[ServerUnderTest]:
 
 @pytest.fixture
 def open_page(pages: Pages) -> Callable[..., Any]:
-    """Opens pages of a server. Log entries that contain `expected` are not errors; `stream` gets their streams.
+    """Opens pages of a server. Log entries that contain `expected` are not errors; `stream` receives their streams.
 
     A `first` visit is slow.
     """

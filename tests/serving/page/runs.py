@@ -1,4 +1,4 @@
-"""Engines that are watched while they work through a crowded random workload, step by step."""
+"""Engines that are observed while they serve a crowded random workload, step by step."""
 
 import random
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ class Watched:
         return Recording.of(self.engine)
 
     def live_run(self) -> LiveRun:
-        """What the process that draws knows of the run so far."""
+        """What the drawing process knows of the run so far."""
         run = LiveRun(facts_of(self.engine))
         for chunk in self.recent.chunks.since(0):
             run.feed(chunk)

@@ -1,4 +1,4 @@
-"""The page in a browser: chats that answer, and an engine to watch, hold and replay."""
+"""The page in a browser: chats that answer, and an engine to watch, pause and replay."""
 
 import json
 import time
@@ -33,7 +33,7 @@ def num_steps(server: ServerUnderTest) -> int:
 
 
 def until(page: Any, expression: str) -> None:
-    """Wait until an expression is true. The page's own policy forbids playwright's way of waiting for one."""
+    """Wait until an expression is true. The page's own policy forbids playwright's way of doing this."""
     end = time.monotonic() + PATIENCE
     while not page.evaluate(expression):
         assert time.monotonic() < end, f"not within {PATIENCE:g} seconds: {expression}"
@@ -45,7 +45,7 @@ def until_step(page: Any, step: int) -> None:
 
 
 def held_at(page: Any, server: ServerUnderTest) -> int:
-    """Return the step at which the engine is held, once the page shows it."""
+    """Return the step at which the engine is paused, once the page shows it."""
     page.wait_for_selector("body.paused")
     held = num_steps(server) - 1
     until_step(page, held)
@@ -61,7 +61,7 @@ def test_a_chat_answers_and_the_stream_shows_its_steps(page: Any, server: Server
     assert "24 tokens" in answer.locator(".figures").text_content()
     assert "first token after" in answer.locator(".figures").text_content()
     bill = answer.locator(".bill").text_content()
-    # The chat's template is 38 bytes long: 38 + 23 slots are 4 blocks of 16.
+    # The chat's template has 38 bytes: 38 + 23 slots are 4 blocks of 16.
     assert "4 blocks at most" in bill
     assert "0 preemptions" in bill
     assert "24 steps" in bill
@@ -77,7 +77,7 @@ def test_a_chat_answers_and_the_stream_shows_its_steps(page: Any, server: Server
 
 def test_what_the_server_would_refuse_cannot_be_clicked_before_it_knows_the_page(open_page: Any, server: Any) -> None:
     asked: list[Any] = []
-    page = open_page(server, stream=lambda route: asked.append(route))  # playwright takes no builtin
+    page = open_page(server, stream=lambda route: asked.append(route))  # playwright does not accept a builtin
     controls = [page.locator(name) for name in ("#pause", "#step", "#pace", "#crowd", "#show-me")]
     while not asked:
         page.wait_for_timeout(20)

@@ -1,4 +1,4 @@
-"""What the page's routes answer, without a browser."""
+"""Tests the answers of the page's routes, without a browser."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ from tests.serving.running import HELLO, MODEL, PATIENCE, ServerUnderTest, wait_
 
 @pytest.fixture
 def http(server: ServerUnderTest) -> Iterator[httpx.Client]:
-    """A client of a server of which no page is open."""
+    """A client of a server without an open page."""
     with httpx.Client(base_url=server.address, timeout=PATIENCE) as client:
         wait_until(lambda: client.get("/live/bills/any").status_code == 409, "all pages are closed")
         yield client

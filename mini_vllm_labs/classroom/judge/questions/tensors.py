@@ -1,4 +1,4 @@
-"""Draws random questions to the functions of phase 6, singly and together in a small random model.
+"""Draws random questions to the functions of phase 6, both singly and together in a small random model.
 
 The model never leaves the judge, because in a worker it would reveal the tokens. Imports torch.
 """
@@ -26,7 +26,7 @@ from mini_vllm_labs.grading.plays.phase6_plays import batch_of, random_step, row
 
 MIN_MARGIN = 1e-3
 MAX_DRAWS = 50
-RECORD_EVERY = 5  # steps, because each recorded call carries a whole KV cache
+RECORD_EVERY = 5  # number of steps: few, because each recorded call carries a whole KV cache
 IN_A_STEP = ("flatten_tokens", "compute_slot_mapping", "pad_block_tables", "select_logits_rows", "write_kv")
 
 
@@ -54,7 +54,7 @@ def draw_generation(rng: Random) -> JudgeQuestion:
 
 
 class Generation:
-    """Records calls of the reference, and the smallest margin between a chosen token's logit and the next best."""
+    """Records calls of the reference, and the smallest margin between the logit of a chosen token and the next best."""
 
     def __init__(self) -> None:
         self.script = Script(6)
@@ -146,9 +146,9 @@ def far_attentions(script: Script, rng: Random) -> None:
 
 
 def samples(rng: Random) -> JudgeQuestion:
-    """Draw rows of logits, settings and draws whose tokens do not depend on rounding."""
+    """Draw rows of logits, with settings and random numbers whose tokens do not depend on rounding."""
     script = Script(6)
-    # Many rows, because only a few depend on a cut that a mistake gets wrong.
+    # We need many rows, because a wrong cut changes the result of only a few.
     for vocab_size, num_rows, is_warm in ((rng.randrange(5, 30), 120, False), (9, 30, True), (3000, 12, False)):
         drawn = [([0.0, 0.004, *[-1.0] * (vocab_size - 2)], SamplingParams(temperature=1.0 * is_warm), 0.9)]
         while len(drawn) < num_rows:
@@ -167,13 +167,13 @@ def samples(rng: Random) -> JudgeQuestion:
 
 
 def fine_draws(script: Script, rng: Random) -> None:
-    """Add draws that only float64 distinguishes from a sum of probabilities, with float32 and bfloat16 logits."""
+    """Add random numbers that only float64 tells apart from a sum of probabilities, in float32 and bfloat16."""
     temperature, largest = rng.choice((0.7, 1.0, 1.9)), 1 - 2**-53
     rows = [(step / 4, SamplingParams(temperature=temperature)) for step in range(1, 17)]
     probabilities = [1 / (1 + math.exp(-logit / temperature)) for logit, _ in rows]
     draws = [float(torch.tensor(one, dtype=torch.float32)) for one in probabilities]
     below = [(*row, draw) for row, draw, one in zip(rows, draws, probabilities, strict=True) if one - draw > 1e-9]
-    for top_p in (0.9995, 1 - 2**-20):  # the likelier token crosses it
+    for top_p in (0.9995, 1 - 2**-20):  # the likelier token crosses the limit
         cut = SamplingParams(temperature=1.0, top_p=top_p)
         below += [(-math.log((1 + top_p) / (1 - top_p)), cut, draw) for draw in (0.0, largest)]
     for dtype in (torch.float32, torch.bfloat16):
@@ -184,7 +184,7 @@ def fine_draws(script: Script, rng: Random) -> None:
 
 
 def ties(script: Script, rng: Random) -> None:
-    """Add rows with equal logits, and sums of probabilities that equal a draw or `top_p`."""
+    """Add rows with equal logits, and sums of probabilities that equal a random number or `top_p`."""
     rows = [([0.0] * 4, SamplingParams(temperature=1.0), draw) for draw in (0.0, 0.25, 0.5, 0.75)]
     rows += [([0.0, -1000.0, 0.0, -1000.0], SamplingParams(temperature=1.0, top_p=0.5), draw) for draw in (0.1, 0.9)]
     while len(rows) < 60:

@@ -1,1 +1,1 @@
-"""Runs the graded tests of a whole phase in an engine. No task is in this file."""
+"""Runs the graded tests of a whole phase in an engine. This file contains no task."""

@@ -1,4 +1,4 @@
-"""Compares a phase in an engine step by step with a recorded run. No task is in this file."""
+"""Compares a phase in an engine step by step with a recorded run. This file contains no task."""
 
 from collections.abc import Sequence
 from io import StringIO
@@ -63,7 +63,7 @@ def check_in_an_engine(phase: int, yours: ModuleType, answers: Answers, seed: in
                 records.append(place.step())
         except (StalledError, OtherRunError) as error:
             ended = str(error)
-        except LookupError as error:  # raised in the engine, perhaps many calls after the answer that caused it
+        except LookupError as error:  # raised in the engine, possibly many calls after the answer that caused it
             if learners_frames(error.__traceback__):
                 raise
             ended = f"the engine ends with {headline(error)}"

@@ -1,4 +1,4 @@
-"""Provides the proposer and the model of an engine with drafts. No task is in this file."""
+"""Provides the proposer and the model of an engine with drafts. This file contains no task."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,12 +8,12 @@ from mini_vllm.electives.speculation import SpeculationFunctions
 from mini_vllm.runner.fake_model_runner import FakeModelRunner, fake_continuation
 from mini_vllm_labs.grading.labtest.in_place.neighbours import drawn
 
-LETTERS = b"\0ab"  # few, so that texts repeat themselves and lookup finds drafts
+LETTERS = b"\0ab"  # few letters, so that texts repeat themselves and lookup finds drafts
 NUM_SHARES = 8
 
 
 class Guesses:
-    """A proposer that knows the fake model and errs in drawn places. With `draws` the drafts are random."""
+    """A proposer that knows the fake model and errs at drawn positions. With `draws` the drafts are random."""
 
     def __init__(self, *, draws: bool) -> None:
         self.draws = draws
@@ -53,7 +53,7 @@ def shares_of(texts: Sequence[Sequence[int]], salt: int) -> Any:
 
 
 class RowsRunner(FakeModelRunner):
-    """The fake model with a row for each token of a step; phase 7 selects the rows to sample from."""
+    """The fake model with a row for each token of a step; phase 7 selects the rows to sample."""
 
     def __init__(self, num_blocks: int, block_size: int, functions: SpeculationFunctions) -> None:
         super().__init__(num_blocks, block_size, LETTERS)
@@ -82,7 +82,8 @@ class RowsRunner(FakeModelRunner):
             return list(self.functions.accept_drafts(drafts, sampled))
         ends = range(len(one.request.all_token_ids) - len(drafts), len(one.request.all_token_ids) + 1)
         target = shares_of([one.request.all_token_ids[:end] for end in ends], 1)
-        # A surplus over two letters leaves one; the last row makes one certain, because letters may be in any order.
+        # A surplus over two letters leaves one. The last row makes one letter certain, because letters may be in any
+        # order.
         target[-1] = 0
         target[-1, LETTERS[len(drafts) % 2]] = 1
         draws = [(drawn(name, end, "keep") / 2**32, drawn(name, end, "choose") / 2**32) for end in ends]

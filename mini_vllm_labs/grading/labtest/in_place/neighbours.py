@@ -1,7 +1,7 @@
-"""Provides phases 1 to 5 around yours in an engine of the tests. No task is in this file.
+"""Provides phases 1 to 5 around yours in an engine of the tests. This file contains no task.
 
-They follow the contracts of `mini_vllm/core/interfaces.py` but deliberately decide differently from vLLM: a different
-order, different blocks, victims and shares. Decisions depend only on names and numbers, so that they can be recorded.
+They follow the contracts of `mini_vllm/core/interfaces.py` but deliberately decide differently from vLLM: different
+orders, blocks, victims and shares. Decisions depend only on names and numbers, so that they can be recorded.
 """
 
 from collections import Counter
@@ -169,7 +169,7 @@ class AnyVictim:
         kv: KVCacheManager,
     ) -> bool:
         if drawn(request.request_id, request.num_tokens, len(running)) % 5 == 0:
-            return False  # although it still runs, which phase 3's contract allows
+            return False  # although the request still runs, which phase 3's contract allows
         for victim in sorted(running, key=lambda one: drawn(one.request_id, one.num_preemptions)):
             kv.free(victim, victim.num_computed_tokens)
             running.remove(victim)
@@ -228,7 +228,7 @@ class AnyCache:
 
 
 class AnyShare:
-    """Replaces phase 5: draws shares, sometimes none; delays some requests; samples sometimes too early."""
+    """Replaces phase 5: draws shares, some of them 0, delays some requests, and sometimes samples too early."""
 
     def __init__(self, clamp: Clamp, budget: int) -> None:
         self.clamp = clamp

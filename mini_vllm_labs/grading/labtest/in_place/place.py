@@ -1,4 +1,4 @@
-"""Builds the engine in which a phase is tested: the real frame, your phase, and neighbours unlike the reference."""
+"""Builds the engine in which a phase is tested: the real framework, your phase, and neighbours unlike the reference."""
 
 import json
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class ForwardPassError(Exception):
 
 
 class Place:
-    """Runs a scenario step by step on an engine with `yours` as its phase. An empty tape records."""
+    """Runs a scenario step by step on an engine with `yours` as its phase. An empty tape records the run."""
 
     def __init__(self, phase: int, yours: ModuleType, scenario: EngineInput, tape: Tape) -> None:
         self.phase, self.yours, self.scenario, self.tape = phase, yours, scenario, tape
@@ -79,7 +79,7 @@ class Place:
         for new in due:
             if new.request_id not in states:
                 self._arriving.remove(new)
-                # Pairs arrive at the same time, in reverse order, long after the machine has started.
+                # Pairs arrive at the same time, in reverse order, long after the machine started.
                 now = 1e5 + self.scenario.gap * (len(self._arriving) // 2)
                 self.engine.clock = lambda now=now: now  # type: ignore[misc]
                 self.engine.add_request(new.request_id, list(new.prompt), new.params, **new.named)
@@ -93,7 +93,7 @@ class Place:
         return self._record()
 
     def what_is_broken(self) -> str:
-        """Describe the first violated invariant between two steps; empty if there is none."""
+        """Describe the first violated invariant between two steps, or return an empty string."""
         try:
             check_state(self.scheduler, "priority")  # neighbours serve in any order, so queues need no order
         except InvariantError as error:

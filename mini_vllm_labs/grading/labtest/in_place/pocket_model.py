@@ -1,4 +1,4 @@
-"""Provides a two-layer model for phase 6 in an engine; its weights are sines. No task is in this file."""
+"""Provides a two-layer model for phase 6 in an engine; its weights are sines. This file contains no task."""
 
 from collections.abc import Sequence
 from types import ModuleType
@@ -68,7 +68,7 @@ class PocketRunner:
 
 
 def num_blocks(phase6: ModuleType, wanted: int, block_size: int) -> int:
-    """Return how many blocks your functions fit into half of a memory that is twice as large as `wanted` blocks."""
+    """Return how many blocks your functions fit into half of a memory that could hold twice `wanted` blocks."""
     block_bytes = phase6.kv_block_bytes(LAYERS, block_size, KV_HEADS, SIZE, 4)
     total = 2 * wanted * block_size * BYTES_OF_A_TOKEN
     return int(phase6.num_blocks_that_fit(total, total, 0.5, block_bytes))

@@ -1,4 +1,4 @@
-"""Draws the requests and settings for an engine of the tests. No task is in this file."""
+"""Draws the requests and settings for an engine of the tests. This file contains no task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class EngineInput:
-    """An engine's input. `aborts` lists aborts by step; the forward pass `failing_batch` fails.
+    """An engine's input. `aborts` lists aborts by step; the forward pass `failing_batch` raises an error.
 
     `gap` is the time between two arrivals in seconds.
     """
@@ -60,7 +60,7 @@ class EngineInput:
 
 
 def draw_scenario(phase: int, seed: int) -> EngineInput:
-    """Draw a phase's scenario from a seed; every fifth has many requests, every tenth large numbers."""
+    """Draw a phase's scenario from a seed; every fifth has many requests, and every tenth large numbers."""
     rng, is_large = Random(100 * seed + phase), seed % 10 == 3
     block_size = 8 if is_large else rng.choice((1, 2, 3, 4, 5, 8))
     max_model_len = (150 if phase == 6 else 600) if is_large else rng.choice((24, 40, 64))
@@ -69,7 +69,8 @@ def draw_scenario(phase: int, seed: int) -> EngineInput:
     ends = [min(len(new.prompt) + new.params.max_tokens, max_model_len) for new in arrivals]
     most, is_tight = cdiv(max(ends) + 4, block_size), rng.random() < 0.8
     is_chunked = rng.random() < (0.6 if phase == 5 else 0.8)
-    largest = max_model_len if is_large else 64 if phase == 3 else 34  # one share may need several victims' memory
+    # one share may need the memory of several victims
+    largest = max_model_len if is_large else 64 if phase == 3 else 34
     config = EngineConfig(
         max_num_seqs=rng.choice((2, 3, 5, 16)),
         max_num_batched_tokens=rng.randrange(3, largest) if is_chunked else max_model_len + rng.randrange(9),
@@ -125,7 +126,7 @@ def copy_of(text: str | None) -> str | None:
 
 
 def with_tokens_ahead(rng: Random, phase: int, config: EngineConfig) -> EngineConfig:
-    """Return the settings, often with drafts, steps in flight, or both, except for phase 6."""
+    """Return the settings: except for phase 6 often with drafts, steps in flight, or both."""
     drafts = SpeculativeConfig(
         method=rng.choice(("ngram", "draft_model")),
         num_speculative_tokens=rng.choice((1, 2, 3, 7)),
@@ -139,6 +140,6 @@ def with_tokens_ahead(rng: Random, phase: int, config: EngineConfig) -> EngineCo
         config,
         speculative_config=drafts if has_drafts else None,
         async_scheduling=is_async,
-        # The guard's rule does not cover slots that a running request holds ahead of its tokens.
+        # The guard's rule ignores slots that a running request holds ahead of its tokens.
         admission_guard=config.admission_guard and not has_drafts and not is_async,
     )

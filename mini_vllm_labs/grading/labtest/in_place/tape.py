@@ -1,8 +1,7 @@
-"""Replays the recorded answers of phases 7 and 8 around the other phases. No task is in this file.
+"""Replays the recorded answers of phases 7 and 8 around the other phases. This file contains no task.
 
 Answers are recorded, because code that follows the contracts would reveal a solution. The key of an answer is the
-question: the request's counters and the arguments. A run that asks an unknown question has diverged from the recorded
-run.
+question: the request's counters and the arguments. A run with an unknown question has diverged from the recorded run.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ from mini_vllm_labs.grading.labtest.in_place.neighbours import drawn
 
 Method = Callable[..., Any]
 NOTHING: Any = None
-OF_THE_RUNNER = "accept_drafts", "correct_share"  # also called for dropped batches if the thread was fast
+OF_THE_RUNNER = "accept_drafts", "correct_share"  # also called for dropped batches, if the thread was fast enough
 
 
 class OtherRunError(Exception):
@@ -36,7 +35,7 @@ def counters_of(request: Request) -> tuple[str, int, int, int]:
 
 
 def share_of(one: ScheduledRequest) -> list[Any]:
-    """Return the start, the size and the drafts of a share."""
+    """Return the start, size and drafts of a share."""
     return [one.num_computed_tokens, one.num_scheduled_tokens, list(one.draft_token_ids)]
 
 
@@ -49,7 +48,7 @@ class Tape:
         self.unknown = ""
 
     def ask(self, answer: Callable[[], Any], otherwise: Any, *question: Any) -> Any:
-        """Return the recorded answer; record `answer()` on an empty tape. `otherwise` answers unknown questions."""
+        """Return the recorded answer; with an empty tape, record `answer()`. `otherwise` answers unknown questions."""
         key = str(drawn(*question))
         if self.is_recording:
             self.answers[key] = answer()
@@ -119,7 +118,7 @@ class Tape:
         return AsyncFunctions(make, correct)
 
     def should_sample(self, config: EngineConfig, clamp: Clamp) -> Method:
-        """Return phase 5's `should_sample`, on which phases 7 and 8 rely."""
+        """Return phase 5's `should_sample`, which phases 7 and 8 need."""
         real: Any = chunk_policy_for("solution", config, clamp) if self.is_recording else NOTHING
 
         def should_sample(request: Request, num_computed_tokens: int) -> bool:

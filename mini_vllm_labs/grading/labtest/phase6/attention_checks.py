@@ -34,7 +34,7 @@ def expect_attention(
     rule: str = RULE,
     hint: str = QUESTION,
 ) -> None:
-    """Continue if the outputs agree; else show the first token and head that differ, and what the wrong ones share.
+    """Pass if the outputs agree; otherwise show the first difference, and what the wrong vectors have in common.
 
     `owners` are the request ids of the tokens in the row. If the last number of all expected vectors is 1, it is 1 in V
     of all slots, so that a token's last number is the sum of its weights.
@@ -49,7 +49,7 @@ def expect_attention(
             if isinstance(yours, Tensor)
             else "does every path through your function return one tensor?",
         )
-    # A different order of summation changes little; a wrong token changes far more.
+    # A different order of summation changes the result slightly; a wrong token changes it far more.
     tolerance = TOLERANCE.get(yours.dtype, 1e-3)
     is_off = ~torch.isclose(yours.to(expected.dtype), expected, rtol=tolerance, atol=tolerance).all(dim=-1)
     if not is_off.any():

@@ -1,6 +1,6 @@
 """Compile the kernels of a module to PTX and machine code.
 
-`python -m mini_vllm_labs.grading.labtest.phase6.compile_kernels labs.phase6_gpu_runner.starter_triton 90` does it for
+`python -m mini_vllm_labs.grading.labtest.phase6.compile_kernels labs.phase6_gpu_runner.starter_triton 90` does this for
 sm_90, on any computer with triton.
 """
 
@@ -25,7 +25,7 @@ SIZES = {
     "dim_tile": 128,
 }
 KERNELS = ("reshape_and_cache_kernel", "paged_attention_kernel", "combine_kernel")
-CHOICES = [  # the dtype of the cache, the keys of a tile, the parts
+CHOICES = [  # the dtype of the cache, the keys per tile, the number of parts
     ("fp32", 32, 1),
     ("bf16", 64, 1),
     ("bf16", 64, 4),
@@ -34,7 +34,7 @@ MAX_SHARED_BYTES = 99 * 1024  # the limit per program on a small GPU (sm_86, sm_
 
 
 def types_of(kernel: Any, number: str, num_parts: int) -> dict[str, str]:
-    """Return the types of a kernel's arguments that are known at run time, for a cache of `number` (`fp32`, `bf16`)."""
+    """Return the types of a kernel's arguments that are not constants, for a cache of `number` (`fp32`, `bf16`)."""
     answers = "*fp32" if num_parts > 1 else f"*{number}"
     types = {"scale": "fp32", "sums": "*fp32", "parts": "*fp32", "output": answers}
     types |= dict.fromkeys(("slot_mapping", "block_tables", "seq_lens", "query_start_loc"), "*i64")
@@ -42,7 +42,7 @@ def types_of(kernel: Any, number: str, num_parts: int) -> dict[str, str]:
 
 
 def main() -> None:
-    """Print the target that each kernel was compiled for, and the bytes of shared memory that it needs."""
+    """Print the target of each compiled kernel, and the bytes of shared memory that it needs."""
     module, capability = importlib.import_module(sys.argv[1]), int(sys.argv[2])
     for name in KERNELS:
         kernel = getattr(module, name)

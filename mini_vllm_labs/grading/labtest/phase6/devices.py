@@ -18,7 +18,8 @@ def call_on_a_device(function: Callable[..., Any], *arguments: Any, name: str, s
     except RuntimeError as raised:
         if str(raised) != MESSAGE:
             raise
-        error = f"RuntimeError: {MESSAGE}"  # reported after the handler, or torch's traceback would come first
+        # reported after the handler, because torch's traceback would come first otherwise
+        error = f"RuntimeError: {MESSAGE}"
     if isinstance(result, Tensor) and not isinstance(result, DeviceTensor):
         error = "a tensor on the host"
     if error:

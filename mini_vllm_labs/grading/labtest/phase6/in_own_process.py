@@ -18,7 +18,7 @@ NUM_THREADS = 2
 
 
 class OwnProcess:
-    """`paged_attention` with the function of a C file. A crashed process is replaced by a new one."""
+    """`paged_attention` with the function of a C file. A new process replaces a crashed one."""
 
     def __init__(self, source: Path) -> None:
         self.source = source

@@ -22,7 +22,7 @@ def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def expect_close(yours: Tensor, expected: Tensor, *, rule: str, situation: str, hint: str) -> None:
-    """Continue if the tensors agree within their dtype, NaN with NaN; else show the first number that differs."""
+    """Pass if the tensors agree within their dtype, NaN with NaN; otherwise show the first number that differs."""
     limit = TOLERANCE[expected.dtype]
     is_off = ~torch.isclose(yours, expected, rtol=limit, atol=limit, equal_nan=True)
     if is_off.any():
@@ -39,9 +39,9 @@ def expect_close(yours: Tensor, expected: Tensor, *, rule: str, situation: str, 
 def paged(
     queries: list[int], seq_lens: list[int], *, num_kv_heads: int, head_dim: int, block_size: int, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, FlatBatch]:
-    """Return the batch of the last tokens, and caches that are NaN except where its requests may read.
+    """Return the batch of the last tokens, and caches that contain NaN except where its requests may read.
 
-    A request computes the last `queries[i]` of its `seq_lens[i]` tokens. Its blocks are anywhere in the cache.
+    A request computes the last `queries[i]` of its `seq_lens[i]` tokens. Its blocks are at random places in the cache.
     """
     longest = -(-max(seq_lens) // block_size)
     shape = (len(queries) * longest + 1, block_size, num_kv_heads, head_dim)

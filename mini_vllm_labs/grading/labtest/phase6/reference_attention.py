@@ -1,6 +1,6 @@
-"""Compares your attention in random steps on a paged cache with attention that has neither blocks nor batches.
+"""Compares your attention in random steps on a paged cache with attention that uses neither blocks nor batches.
 
-The latter is slow but obviously right: each request keeps its K and V in a list, and each token attends in a loop.
+The latter is slow but obviously right: each request stores its K and V in a list, and each token attends in a loop.
 """
 
 import random
@@ -39,7 +39,7 @@ def naive_attention(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tens
 
 @dataclass(slots=True)
 class PlainSequence:
-    """One request of the random steps; plain lists, one per layer, hold all its K and V."""
+    """One request of the random steps; plain lists, one per layer, contain all its K and V."""
 
     name: str
     num_tokens: int
@@ -72,13 +72,13 @@ class AttentionSteps:
         self.generator = torch.Generator().manual_seed(seed)
         self.block_size = block_size
         self.num_kv_heads, self.num_heads, self.head_dim = num_kv_heads, num_kv_heads * group, head_dim
-        self.scale = self.random.choice([0.3, 0.4, 0.9])  # never 1 / sqrt(head_dim): the argument counts
-        self.loudness = self.random.choice([1, 1, 300])  # 300: exp of a score is not finite in float32
+        self.scale = self.random.choice([0.3, 0.4, 0.9])  # never assume 1 / sqrt(head_dim): use the argument
+        self.loudness = self.random.choice([1, 1, 300])  # with 300, exp of a score is not finite in float32
         chosen = [self.random.choice([*lengths, block_size, block_size + 1, 2 * block_size]) for _ in "ABCDE"]
         tables = [cdiv(length, block_size) + self.random.choice([0, 1]) for length in chosen]
         num_blocks = sum(tables) + 4
         shape = (num_blocks, block_size, num_kv_heads, head_dim)
-        # Leftovers of earlier requests, different in each layer.
+        # Leftovers of earlier requests, which differ from layer to layer.
         self.key_caches = [self.numbers(*shape) * 5 for _ in range(NUM_LAYERS)]
         self.value_caches = [self.numbers(*shape) * 50 for _ in range(NUM_LAYERS)]
         for cache in self.value_caches:
@@ -97,7 +97,7 @@ class AttentionSteps:
     def play(self, paged_attention: PagedAttention, all_parts: RunnerSteps | None = None, num_steps: int = 4) -> None:
         """Run steps with first chunks, later chunks and decodes.
 
-        With `all_parts` your functions also make the tensors and write K and V.
+        With `all_parts` your functions also make the tensors, and write K and V.
         """
         self.paged_attention, self.all_parts = paged_attention, all_parts
         for _ in range(num_steps):
@@ -112,7 +112,7 @@ class AttentionSteps:
         return min(one.num_left, self.random.choice([1, 2, to_border, to_border + 1, one.num_left]))
 
     def step(self, chunks: Sequence[tuple[PlainSequence, int]]) -> None:
-        """Compute n more tokens of each request, in every layer: write K and V, attend, compare token by token."""
+        """Compute n more tokens of each request in every layer: write K and V, attend, and compare token by token."""
         batch = self.living.now(
             [row_of(one.name, one.num_computed, n, one.block_ids, num_more=one.num_left - n) for one, n in chunks]
         )

@@ -33,7 +33,7 @@ CRASH_HINTS = (
 
 
 def sampled(phase6: ModuleType, rows: Sequence[Row], dtype: torch.dtype = torch.float32) -> list[int]:
-    """Return your tokens for rows of logits, settings and draws; require one id per row and unchanged arguments."""
+    """Return your tokens for rows of logits; require one id per row and unchanged arguments."""
     logits = torch.tensor([list(row[0]) for row in rows]).to(dtype)
     params, draws, before = [row[1] for row in rows], [row[2] for row in rows], logits.clone()
     situation = f"{len(rows)} rows of {logits.shape[1]} logits"
@@ -75,8 +75,8 @@ def expect_tokens(
 
 
 def told_of_row(phase6: ModuleType, rows: Sequence[Row], wrong: int, right: int, told: Told) -> Told:
-    """Build the report of a wrong row, and mention if the row alone or the repeated call is right."""
-    copies = [[copy(row[1]) for row in rows] for _ in range(1000 // len(rows) + 1)]  # the last ones at new addresses
+    """Build the report of a wrong row, and mention if the row alone or a repeated call is right."""
+    copies = [[copy(row[1]) for row in rows] for _ in range(1000 // len(rows) + 1)]  # the last ones have new addresses
     again = [(list(row[0]), params, row[2]) for row, params in zip(rows, copies[-1], strict=True)]
     what = f"the row with draw {rows[wrong][2]:.6g} in a call of its own, with equal settings"
     alone = told_of_memory(told, lambda: sampled(phase6, [again[wrong]]), [right], what)
@@ -97,7 +97,7 @@ def scaled(probabilities: Sequence[float]) -> list[float]:
 
 
 def naive_sample(logits: Sequence[float], params: SamplingParams, draw: float) -> int | None:
-    """Return the token, or None if the result depends on rounding and no test may expect a token."""
+    """Return the token, or None if the result depends on rounding, so that no test may expect a token."""
     ranked = sorted(range(len(logits)), key=lambda token: -logits[token])
     if params.temperature == 0:
         return ranked[0]
@@ -114,7 +114,7 @@ def naive_sample(logits: Sequence[float], params: SamplingParams, draw: float) -
         sums = sums[: sum(reached < params.top_p for reached in sums) + 1]
     sums = [reached / sums[-1] for reached in sums]
     for token, reached in zip(ranked, sums[:-1], strict=False):
-        # A draw of 0 is under every sum but one so small that some ways to compute it, as 1 less the rest, end at 0.
+        # A draw of 0 is below every sum, except sums so small that some formulas, such as 1 minus the rest, give 0.
         if abs(reached - draw) < CLOSE if draw > 0 else 0 < reached < SMALLEST_SUM:
             return None
         if reached > draw:
@@ -123,8 +123,8 @@ def naive_sample(logits: Sequence[float], params: SamplingParams, draw: float) -
 
 
 def random_row(rng: random.Random, vocab_size: int) -> tuple[list[float], SamplingParams, float]:
-    """Draw logits, settings and a draw. `min_tokens` forbids the tokens with -inf."""
-    spread = rng.choice([2, 2, 2, 500])  # 500: exp of a logit is not finite
+    """Draw logits, settings and a random number. `min_tokens` forbids the tokens with -inf."""
+    spread = rng.choice([2, 2, 2, 500])  # with 500, exp of a logit is not finite
     logits = [rng.gauss(0, spread) for _ in range(vocab_size)]
     for token in rng.sample(range(vocab_size), rng.choice([0, 0, 1, vocab_size // 2, vocab_size - 1])):
         logits[token] = -math.inf

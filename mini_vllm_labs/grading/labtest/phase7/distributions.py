@@ -1,7 +1,7 @@
-"""Measures how often `rejection_sample` returns each token: all draws of a grid, or 100,000 and a chi-square test.
+"""Measures how often `rejection_sample` returns each token, with a grid or with 100,000 numbers and a chi-square test.
 
-The grid's borders are those of the distributions. So rounding does not affect the shares, and your function is called
-only once for each set of arguments.
+The borders of the grid are those of the distributions. So rounding does not affect the shares, and your function is
+called only once for each set of arguments.
 """
 
 import random
@@ -29,7 +29,10 @@ HINT_OF_SHARES = (
 
 @dataclass(frozen=True)
 class Distributions:
-    """A drafter's and a target's row in integer parts. A draw is the middle of one of `num_keep` or `num_choose`."""
+    """A drafter's and a target's row in integer parts.
+
+    A random number is the middle of one of `num_keep` or `num_choose` parts.
+    """
 
     drafter: tuple[int, ...]
     target: tuple[int, ...]
@@ -47,7 +50,7 @@ class Distributions:
 
 
 class Sampler:
-    """Calls the learner's `rejection_sample` for one row, perhaps after drafts that are always kept."""
+    """Calls the learner's `rejection_sample` for one row, possibly after drafts that are always kept."""
 
     def __init__(self, phase7: ModuleType, distributions: Distributions, *, num_kept: int = 0) -> None:
         total = sum(distributions.target)
@@ -62,7 +65,7 @@ class Sampler:
         self.token = cache(self._token)
 
     def _token(self, draft: int, keep: int, choose: int) -> int:
-        """Return the token in place of the draft, with draws at the middles of two parts."""
+        """Return the token in place of the draft, for random numbers in the middles of two parts."""
         draws = [(0.4, 0.6)] * self.place
         draws.append(((keep + 0.5) / self.distributions.num_keep, (choose + 0.5) / self.distributions.num_choose))
         drafts = [*([2] * self.place), draft]
@@ -72,7 +75,7 @@ class Sampler:
 
 
 def exact_shares(sampler: Sampler) -> dict[int, Fraction]:
-    """Return the share of each token over all drafts and all draws of the grid."""
+    """Return the share of each token over all drafts and all numbers of the grid."""
     given = sampler.distributions
     shares: defaultdict[int, Fraction] = defaultdict(Fraction)
     for draft, keep, choose in product(range(len(given.drafter)), range(given.num_keep), range(given.num_choose)):
@@ -102,7 +105,7 @@ def check_exact_shares(sampler: Sampler, what: str) -> None:
 
 
 def check_chi_square(sampler: Sampler, seed: int, what: str) -> None:
-    """Draw 100,000 drafts and draws; compare the counts with the target's by a chi-square test."""
+    """Draw 100,000 drafts and random numbers; compare the counts with the target's in a chi-square test."""
     given, rng = sampler.distributions, random.Random(seed)
     names, total = range(len(given.target)), sum(given.target)
     drafts = rng.choices(names, given.drafter, k=NUM_DRAWS)

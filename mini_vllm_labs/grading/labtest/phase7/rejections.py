@@ -66,7 +66,7 @@ def called(phase7: ModuleType, case: Rejection, dtype: torch.dtype = torch.float
     ]
     copies = [tensor.clone() for tensor in tensors]
     draws = list(case.draws)
-    drafts = (list if len(case.drafts) % 2 else tuple)(case.drafts)  # a share's drafts may be either
+    drafts = (list if len(case.drafts) % 2 else tuple)(case.drafts)  # any of a share's drafts may be wrong
     with explained(case.describe(), rule=RULE):
         answer = phase7.rejection_sample(drafts, *tensors, draws)
     yours = list_of(answer, "rejection_sample")
@@ -120,7 +120,7 @@ def check_repeats(phase7: ModuleType) -> None:
 
 
 def random_case(rng: random.Random, num_drafts: int) -> Rejection:
-    """Draw distributions in parts of 64, which need no rounding, and draws next to their borders."""
+    """Draw distributions in parts of 64, which need no rounding, and random numbers next to their borders."""
     vocab_size = rng.randint(2, 7)
     drafts = [rng.randrange(vocab_size) for _ in range(num_drafts)]
     drafter = [random_row(rng, vocab_size, token) for token in drafts]
@@ -150,7 +150,7 @@ def shown(row: Row) -> str:
 
 
 def draw_shown(draw: float) -> str:
-    """Return a draw with few digits, unless it would look like 1."""
+    """Return a random number with few digits, unless it would look like 1."""
     return str(draw) if draw > 0.999 else f"{draw:.4g}"
 
 

@@ -1,4 +1,4 @@
-"""Restores the kept steps: their records, their states, and the histories of their requests."""
+"""Restores the stored steps: their records, their states, and the histories of their requests."""
 
 import pickle
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from mini_vllm_labs.runs.traces.drafts import Verdict, verdicts_of
 from mini_vllm_labs.runs.traces.run_state import RunInfo, RunState
 from mini_vllm_labs.serving.live.packed_steps import MAX_STEPS, Chunk, Keyframe, PackedStep, Totals
 
-RECENT = 150  # more steps than the widest timeline shows: each of its requests needs a colour
+RECENT = 150  # more steps than the widest timeline shows, because each of its requests needs a colour
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class LiveInfo(RunInfo):
 
 class LiveHistories(Histories):
     def arrive(self, request_id: str) -> None:
-        """Begin the history of a request, unless it has one."""
+        """Start the history of a request, unless it has one."""
         self.of.setdefault(request_id, RequestHistory())
 
     def between(self, first: int, last: int) -> list[str]:
@@ -69,7 +69,7 @@ class LiveHistories(Histories):
         ]
 
     def add(self, state: RunState) -> None:
-        """Add the state's current step. Unlike in a whole run, requests that have ended take no time."""
+        """Add the state's current step. Unlike in a whole run, requests that have ended cost no time."""
         record = state.record
         assert record is not None
         kinds = {share["id"]: "decode" if state.is_decode(share) else "prefill" for share in record["scheduled"]}
@@ -113,12 +113,13 @@ class LiveRun:
                 self._add(pickle.loads(step))
 
     def state(self, step: int) -> RunState:
-        """Return the state in a step. The next call changes the same object, so use it before."""
+        """Return the state in a step. The next call changes the same object, so use it before that."""
         if step >= self.newest:
             return self._state
         first = max(place for place in self._keyframes if place <= step)
         at = -1 if self._replayed is None or self._replayed.record is None else self._replayed.record["step"]
-        if self._replayed is None or not first <= at <= step:  # else continue: a playing page requests step after step
+        if self._replayed is None or not first <= at <= step:
+            # otherwise continue, because a playing page requests step after step
             self._replayed, at = self._copy(self._keyframes[first]), first - 1
         for later in range(at + 1, step + 1):
             self._replayed.advance(self.records[later])
@@ -138,10 +139,10 @@ class LiveRun:
         return [verdict for verdict in verdicts if verdict.drafts and verdict.sampled]
 
     def _copy(self, state: RunState) -> RunState:
-        return deepcopy(state, {id(state.info): state.info})  # all states share the info of all requests
+        return deepcopy(state, {id(state.info): state.info})  # all states share the same info about requests
 
     def _restart(self, first: int, keyframe: Keyframe) -> None:
-        if first != self.newest + 1:  # after a gap, the state before it is useless
+        if first != self.newest + 1:  # after a gap, the previous state is useless
             self._state = RunState(self.info)
             self._keyframes.clear()
             self._drop_records(first)
@@ -161,7 +162,7 @@ class LiveRun:
             del self._keyframes[old]
 
     def _forget_ended(self) -> None:
-        """Drop the requests that ended before the first kept step."""
+        """Drop the requests that ended before the first stored step."""
         of, oldest = self.histories.of, self.oldest
         ended = {name: last_step(of[name]) for name in self.info.titles if name not in self._alive}
         self.info.end_time_of([name for name, last in ended.items() if last < self.newest - RECENT])
@@ -203,7 +204,7 @@ class LiveRun:
 def state_of(keyframe: Keyframe, before: RunState) -> RunState:
     """Return the state in a keyframe, completed from the state before it.
 
-    A keyframe lacks the owners of the blocks' content and the counters of known requests that have ended.
+    A keyframe does not contain the owners of the blocks' content and the counters of known requests that have ended.
     """
     info = before.info
     state = RunState(
@@ -226,5 +227,5 @@ def state_of(keyframe: Keyframe, before: RunState) -> RunState:
 
 
 def last_step(history: RequestHistory) -> int:
-    """Return the last step in which a request was present, or -1 without one."""
+    """Return the last step in which a request was present, or -1 if there is none."""
     return history.spans[-1].last if history.spans else -1

@@ -27,7 +27,7 @@ from mini_vllm_labs.serving.live.waits import told
 STEP_WIDTH, AHEAD = 8, 0.3
 MIN_MEMORY, MAX_MEMORY, SHARE_OF_MEMORY = 40, 210, 0.45
 BELOW_TIMELINE, MIN_ROWS, MAX_ROWS = 46, 3, 24
-NEAR = 3  # steps: as far as "Show me a preemption" goes
+NEAR = 3  # number of steps until "Show me a preemption" gives up
 MAX_CHARACTERS = 40
 ROWS = (MAX_ROW_HEIGHT, MIN_ROW_HEIGHT_FOR_TEXT)
 HIGH, MARK, APART, GAP, TILE = 20, 14, 16, 12, 30
@@ -37,7 +37,7 @@ LEGEND = {"drafts": [(RIGHT, "accepted"), (WRONG, "rejected")]}
 
 
 def picture_of(run: LiveRun, look: WantedPicture, constants: Mapping[str, Any]) -> Picture:
-    """Draw the step that a page shows, or the nearest step that is kept."""
+    """Draw the step that a page shows, or the nearest step that is stored."""
     newest = run.newest
     step = newest if look.step is None else max(run.oldest, min(newest, look.step))
     state, width = as_seen(run, step), float(look.width)
@@ -123,7 +123,7 @@ def timeline_part(run: LiveRun, state: RunState, look: WantedPicture, height: fl
 
 
 def rows_of(run: LiveRun, state: RunState, follow: str, first: int, last: int, num_rows: int) -> list[str]:
-    """Return the requests with rows: the followed one, those of a near preemption, then the others by arrival."""
+    """Return the requests with rows: the followed one, those of a nearby preemption, then the others by arrival."""
     assert state.record is not None
     record, titles = state.record, run.info.titles
     near = [
@@ -153,7 +153,7 @@ def figures_of(run: LiveRun, state: RunState) -> dict[str, Any]:
 
 
 def waits_told(run: LiveRun, state: RunState) -> dict[str, Any]:
-    """Return what the step's waiting requests wait for; nothing of a step that no page showed."""
+    """Return why the step's requests wait; empty for a step that no page showed."""
     assert state.record is not None
     return told(state.record["detail"].get("waits", []), run.info.label)
 

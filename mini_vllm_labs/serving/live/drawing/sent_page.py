@@ -41,7 +41,7 @@ class SentPage:
         return message
 
     def _new_names(self, run: LiveRun, recent: set[str]) -> dict[str, list[object]]:
-        """Return number, letter and colours of each request new to the page, and an empty list for each one gone."""
+        """Return number, letter and colours of each request new to the page; for one that has gone, an empty list."""
         numbers = {name: run.info.index(name) for name in recent}
         new: dict[str, list[object]] = {
             name: [number, run.info.label(name), color(number), ink_on(number)]

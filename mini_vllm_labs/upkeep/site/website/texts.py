@@ -15,7 +15,7 @@ TIGHT = re.compile(r"^((?![ ]*(?:[-*]|\d+\.)[ ]|[ ]*\||#)[^\n]*\S[^\n]*\n)(?=(?:
 UNDER_ITEM = re.compile(r"^[ ]{2,3}(?=\S)", re.MULTILINE)
 TASK = re.compile(r"^###? Task (\d+(?:\.\d)?)\b[^\n]*\n", re.MULTILINE)
 HEADING = re.compile(r"^#{1,3} ", re.MULTILINE)
-FOLD = '<details markdown="1" data-search-exclude>'  # otherwise the search would show folded text
+FOLD = '<details markdown="1" data-search-exclude>'  # otherwise the search would find hidden text
 IN_LAB = re.compile(r"notebooks/\w+\.ipynb")
 
 
