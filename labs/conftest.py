@@ -20,8 +20,8 @@ from mini_vllm_labs.grading.labtest.hooks import (  # noqa: F401 (pytest finds i
     pytest_terminal_summary,
     pytest_timeout_cancel_timer,
     pytest_timeout_set_timer,
-    watched_key,
 )
+from mini_vllm_labs.grading.labtest.own_answers import watched_key
 from mini_vllm_labs.grading.labtest.recorded import Answers
 from mini_vllm_labs.grading.plays.earlier_answers import earlier_answers
 from mini_vllm_labs.grading.starter_file import complaint_about_file, complaint_about_import

@@ -19,7 +19,7 @@ from mini_vllm_labs.classroom.judge.judge import Judge
 from mini_vllm_labs.classroom.judge.results import is_written
 from mini_vllm_labs.classroom.judge.settings import JudgeSettings
 from mini_vllm_labs.classroom.judge.submission import Submission
-from mini_vllm_labs.grading.labtest.hooks import tell_changed
+from mini_vllm_labs.grading.labtest.own_answers import tell_changed
 from mini_vllm_labs.grading.labtest.recorded import Answers
 from mini_vllm_labs.grading.plays.earlier_answers import earlier_answers
 from mini_vllm_labs.runs.sandbox.imports import refused_import

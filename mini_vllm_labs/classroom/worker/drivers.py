@@ -5,14 +5,19 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import wraps
+from functools import partial, wraps
+from itertools import islice, pairwise
+from random import Random
 from typing import Any
 
 from mini_vllm_labs.classroom.worker.answers import Json
 from mini_vllm_labs.classroom.worker.device import on_a_device
 from mini_vllm_labs.classroom.worker.script import replay
 from mini_vllm_labs.grading.plays.earlier_answers import earlier_answers
+from mini_vllm_labs.grading.plays.interruption import FIRST, LAST, interrupted
 from mini_vllm_labs.runs.sandbox.errors import UnusableAnswerError
+
+NUM_IN_BETWEEN = 12
 
 
 def rejection_sample(
@@ -49,11 +54,21 @@ def rejection_sample(
 
 
 def table(files: Mapping[int, Any], phase: int, cases: list[tuple[str, Sequence[Any]]]) -> list[Json]:
-    """Return the observations of each case, (play, its arguments), as in the graded tests of a phase."""
-    # Imported here, because phase 9's plays load numpy, which few workers need and which takes a third of a worker's
-    # start.
+    """Return the observations of each case, (play, its arguments), as in the graded tests of a phase.
+
+    Some cases follow once more, each with another one between two of its calls.
+    """
+    # Imported here, because phase 9's plays load numpy, a third of a worker's start, and few workers need it.
     plays = importlib.import_module(f"mini_vllm_labs.grading.plays.phase{phase}_plays")
-    return [described(getattr(plays, play)(files[phase], *given)) for play, given in cases]
+
+    def played(case: tuple[str, Sequence[Any]]) -> Json:
+        return described(getattr(plays, case[0])(files[phase], *case[1]))
+
+    answers, rng = list(map(played, cases)), Random(len(cases))
+    for case, other in islice(pairwise(cases), NUM_IN_BETWEEN):
+        with interrupted(files[phase], rng.randint(FIRST, LAST), partial(played, other)):
+            answers.append(played(case))
+    return answers
 
 
 def play_together(files: Mapping[int, Any], *arguments: Any) -> list[Json]:
@@ -72,7 +87,7 @@ def described(played: Json | Iterator[str | dict[str, Json]]) -> Json:
 
 
 def watching(driver: Callable[..., list[Json]]) -> Callable[..., list[Json]]:
-    """Wrap a driver to append one answer: the first earlier answer that a later call changed, or None."""
+    """Wrap a driver to append one answer: the first answer that is not its caller's own, or None."""
 
     @wraps(driver)
     def watched(files: Mapping[int, Any], *arguments: Any) -> list[Json]:
@@ -82,7 +97,7 @@ def watching(driver: Callable[..., list[Json]]) -> Callable[..., list[Json]]:
                 stack.enter_context(earlier.watched())
             answers = driver(files, *arguments)
         changed = next((str(earlier.changed) for earlier in every if earlier.changed), None)
-        return [*answers, {"an earlier answer that a later call changed": changed}]
+        return [*answers, {"an answer that is not its caller's own": changed}]
 
     return watched
 

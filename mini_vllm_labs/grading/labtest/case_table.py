@@ -13,17 +13,28 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from inspect import isgeneratorfunction, signature
+from itertools import islice, pairwise
 from pathlib import Path
 from random import Random
 from types import ModuleType
 from typing import Any
 
-from mini_vllm_labs.grading.labtest.expect import Told, difference_report, explained, fail_with_smallest
+from mini_vllm_labs.grading.labtest.expect import (
+    Told,
+    difference_report,
+    expect_equal,
+    explained,
+    fail_with_smallest,
+)
 from mini_vllm_labs.grading.labtest.failure import Failed, Report, Shares
 from mini_vllm_labs.grading.labtest.recorded import Answers
-from mini_vllm_labs.runs.sandbox.frames import learners_frames
+from mini_vllm_labs.grading.plays.interruption import FIRST, LAST, interrupted
+from mini_vllm_labs.runs.sandbox.frames import learners_frames, short
 
 NUM_RANDOM = 60
+NUM_IN_BETWEEN, MAX_TOLD = 24, 4
+IN_BETWEEN = "Objects share nothing: an object gives the same answers whatever other objects are used in the meantime."
+WHERE_KEPT = "what does your code keep outside `self`: in the class, the module, a default argument or a cache?"
 QUOTED_KEY, KEY = re.compile(r"'(\w+)':"), r"\1:"
 Seen = dict[str, object]
 
@@ -54,26 +65,56 @@ def check(plays: ModuleType, yours: ModuleType, answers: Answers, number: int, n
     else:
         rng = Random(number)
         drawn = [plays.random_case(rng, number) for _ in range(getattr(plays, "NUM_RANDOM", NUM_RANDOM))]
-    reports = (report_of(plays, yours, answers, told, given) for given in drawn)
-    if name == "random" and isgeneratorfunction(getattr(plays, told["play"])):
+    play = getattr(plays, told["play"])
+    recorded = list[list[Seen]]()
+    reports = (report_of(plays, yours, answers, told, given, recorded) for given in drawn)
+    if name == "random" and isgeneratorfunction(play):
         fail_with_smallest(reports)
     for report in filter(None, reports):
         raise Failed(report, report.parts)
+    if name == "random":
+        check_in_between(plays, yours, told, drawn, recorded)
+
+
+def check_in_between(
+    plays: ModuleType, yours: ModuleType, told: dict[str, Any], drawn: Sequence[Sequence[Any]], right: list[list[Seen]]
+) -> None:
+    """Play random cases again, each with another one between two of its calls. By itself each has passed."""
+    play, rng = getattr(plays, told["play"]), Random(NUM_RANDOM)
+    for (given, expected), (other, _) in islice(pairwise(zip(drawn, right, strict=True)), NUM_IN_BETWEEN):
+        calls, meanwhile = list[str](), list[str]()
+        about: Told = {"rule": IN_BETWEEN, "situation": calls, "hint": WHERE_KEPT}
+
+        def play_other(given: Sequence[Any] = other, calls: list[str] = calls, told_too: list[str] = meanwhile) -> None:
+            told_too += situation_of(plays, told, given) if not isgeneratorfunction(play) else []
+            list(steps_of(play(yours, *given), told_too))
+            calls.append("(between two calls, a case with other objects was played:")
+            calls.extend([*(f"   {short(line)}" for line in told_too[:MAX_TOLD]), "   ... to its end)"])
+
+        if not isgeneratorfunction(play):
+            calls += situation_of(plays, told, given)
+        with explained(calls, rule=IN_BETWEEN), interrupted(yours, rng.randint(FIRST, LAST), play_other):
+            for seen, one in zip(steps_of(play(yours, *given), calls), expected, strict=True):
+                expect_equal(seen, one, **about)
 
 
 def report_of(
-    plays: ModuleType, yours: ModuleType, answers: Answers, told: dict[str, Any], given: Sequence[Any]
+    plays: ModuleType,
+    yours: ModuleType,
+    answers: Answers,
+    told: dict[str, Any],
+    given: Sequence[Any],
+    kept: list[list[Seen]],
 ) -> Report:
-    """Play a case; return the report of the first call with a difference, or an empty string."""
+    """Play a case; return the report of the first call with a difference, or an empty string. Keep right answers."""
     play = getattr(plays, told["play"])
     in_steps = isgeneratorfunction(play)
     calls = [] if in_steps else situation_of(plays, told, given)
     recorded = answers(lambda: list(steps_of(play(yours, *given), [])) if in_steps else play(yours, *given))
+    kept.append(recorded if in_steps else [recorded])
     try:
         with explained(calls, rule=told["rule"]):
-            for seen, expected in zip(
-                steps_of(play(yours, *given), calls), recorded if in_steps else [recorded], strict=True
-            ):
+            for seen, expected in zip(steps_of(play(yours, *given), calls), kept[-1], strict=True):
                 if seen != expected:
                     return difference_report(seen, expected, **about_difference(told, seen, expected, calls))
     except Exception as error:

@@ -17,11 +17,12 @@ from mini_vllm.assembly.lineup import CHECKOUT, PHASE_NAMES, lineup_from_env
 from mini_vllm.environment import GRADE_SECONDS
 from mini_vllm_labs.grading.hints import answer_of
 from mini_vllm_labs.grading.labtest.answers import unusable_answer
-from mini_vllm_labs.grading.labtest.expect import expect_equal
+from mini_vllm_labs.grading.labtest.failure import Failed
 from mini_vllm_labs.grading.labtest.grouping import arrange, is_random
+from mini_vllm_labs.grading.labtest.kept_state import retold_as_kept
+from mini_vllm_labs.grading.labtest.own_answers import all_kept
 from mini_vllm_labs.grading.labtest.recorded import Answers
 from mini_vllm_labs.grading.labtest.reports import phase_of, retell, tell_what_is_missing, tell_what_is_next
-from mini_vllm_labs.grading.plays.earlier_answers import Changed, EarlierAnswers
 from mini_vllm_labs.runs.sandbox.errors import OutOfTime
 from mini_vllm_labs.runs.sandbox.late_tests import NOT_RUN, LateTests
 from mini_vllm_labs.runs.sandbox.time_limit import TimeLimit, Watched, end_process
@@ -33,7 +34,6 @@ EXTRA_BYTES = 2**30  # in addition to the memory that pytest and torch already h
 VM_STATUS = Path("/proc/self/status")
 time_limit_key = pytest.StashKey[TimeLimit]()
 late_key = pytest.StashKey[LateTests]()
-watched_key = pytest.StashKey[dict[str, EarlierAnswers]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -126,51 +126,23 @@ def pytest_timeout_cancel_timer(item: pytest.Item) -> bool | None:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Run a graded test within its memory limit, and explain its errors by the last answer of the learner's code.
 
-    If a call changed an earlier answer, report that instead of the consequences.
+    If an answer is not its caller's own, or the file has kept something from earlier tests, that is reported instead of
+    the consequences.
     """
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     try:
         with limited_memory(phase_of(pyfuncitem.nodeid)), all_kept(pyfuncitem):
-            return (yield)
+            try:
+                return (yield)
+            except (Exception, Failed) as error:
+                raise retold_as_kept(error, pyfuncitem.obj, arguments) from error.__cause__
     except Exception as error:
-        arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
         if isinstance(answers := arguments.get("answers"), Answers):
             answers.restart()  # the second run starts with the first case
         explanation = unusable_answer(error, lambda: pyfuncitem.obj(**arguments))
         if explanation is None:
             raise
         raise explanation from error
-
-
-@contextlib.contextmanager
-def all_kept(item: pytest.Function) -> Iterator[None]:
-    """Fail a test in which a call changes an earlier answer, before any other failure."""
-    every, names = (
-        item.config.stash.get(watched_key, {}),
-        [getattr(one, "__name__", "") for one in item.funcargs.values()],
-    )
-    earlier = next((every[name] for name in names if name in every), None)
-    if earlier is None or item.path.name.endswith("_in_an_engine.py"):
-        # the engine may change the answers that it received
-        yield
-        return
-    try:
-        with earlier.watched():
-            yield
-    except BaseException:
-        tell_changed(earlier.changed)
-        raise
-    tell_changed(earlier.changed)
-
-
-def tell_changed(changed: Changed | None) -> None:
-    if changed is not None:
-        expect_equal(
-            changed.after,
-            changed.before,
-            rule="An answer belongs to the caller: a later call does not change it.",
-            situation=f"an earlier answer of {changed.function}, before and after a call of {changed.by}",
-            hint=f"does {changed.function} make a new container in each call, or return one that it keeps?",
-        )
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,7 +1,8 @@
-"""Detects calls that change an earlier answer, because an answer belongs to its caller.
+"""Detects calls that change an earlier answer or return it again, because an answer belongs to its caller.
 
 Graded tests and the judge both watch the public functions and methods of a phase's module. A change counts if it
 happens during a call that did not receive the answer as an argument; the caller itself may change it.
+`own_containers.py` finds answers that somebody else has, too.
 """
 
 import sys
@@ -12,10 +13,11 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from types import FunctionType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
+from mini_vllm_labs.grading.plays.own_containers import OwnContainers, Shared, lists_of
 from mini_vllm_labs.runs.sandbox.frames import short
 
 NUM_KEPT = 3  # answers per function: if a function fills two lists in turn, its third call changes the first answer
@@ -40,12 +42,13 @@ class Changed(NamedTuple):
 
 
 class EarlierAnswers:
-    """The last answers of a phase. `changed` describes the first answer that a later call changed."""
+    """The last answers of a phase. `changed` describes the first that is not, or not any more, its caller's own."""
 
     def __init__(self, phase: ModuleType) -> None:
         self.phase = phase
         self.is_watching = False
-        self.changed: Changed | None = None
+        self.changed: Changed | Shared | None = None
+        self._own = OwnContainers()
         self._kept: defaultdict[str, deque[Any]] = defaultdict(lambda: deque(maxlen=NUM_KEPT))
 
     @contextmanager
@@ -61,6 +64,7 @@ class EarlierAnswers:
             sys.setrecursionlimit(limit)
             self.is_watching = False
             self._kept.clear()
+            self._own.clear()
 
     def ignores(self, caller: object) -> bool:
         """Return whether to skip a call: it comes from the learner's own file, or its cost is being measured."""
@@ -68,7 +72,8 @@ class EarlierAnswers:
 
     def call(self, name: str, function: Callable[..., Any], *positional: Any, **named: Any) -> Any:
         """Make a call, and compare the earlier answers before and after it."""
-        given = {id(value) for value in (*positional, *named.values())}
+        values = (*positional, *named.values())
+        given, lists = {id(value) for value in values}, lists_of(values)
         earlier = [
             (function_name, answer, snapshot(answer))
             for function_name, answers in self._kept.items()
@@ -83,6 +88,7 @@ class EarlierAnswers:
             for function_name, answer, before in earlier:
                 if not self.changed and not same(before, after := snapshot(answer)):
                     self.changed = Changed(function_name, name, plain(before), plain(after))
+        self.changed = self.changed or self._own.check(name, found, values, lists)
         if is_container(found):
             self._kept[name].append(found)
         return found
@@ -142,37 +148,55 @@ def plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
+class Listener(Protocol):
+    """Gets the calls of a module's public functions and methods, unless it ignores the caller."""
+
+    phase: Any
+
+    def ignores(self, caller: object) -> bool: ...
+
+    def call(self, name: str, function: Callable[..., Any], *positional: Any, **named: Any) -> Any: ...
+
+
 @contextmanager
 def earlier_answers(phase: ModuleType) -> Iterator[EarlierAnswers]:
     """Wrap the public functions and methods of a module, so that they can be watched in the `with` block."""
-    earlier, changed = EarlierAnswers(phase), list[tuple[Any, str, object]]()
+    earlier = EarlierAnswers(phase)
+    with wrapped(earlier):
+        yield earlier
+
+
+@contextmanager
+def wrapped(listener: Listener) -> Iterator[None]:
+    """Pass all calls of the module's public functions and methods to `listener`, in the `with` block."""
+    phase, changed = listener.phase, list[tuple[Any, str, object]]()
     kinds = {kind for kind in vars(phase).values() if isinstance(kind, type) and kind.__module__ == phase.__name__}
     for owner, prefix in [(phase, ""), *((kind, f"{kind.__name__}.") for kind in kinds)]:
         for name, thing in list(vars(owner).items()):
             label = prefix + name
-            if not name.startswith("_") and (other := watching(earlier, label, thing)) is not None:
+            if not name.startswith("_") and (other := watching(listener, label, thing)) is not None:
                 changed.append((owner, name, thing))
                 setattr(owner, name, other)
     try:
-        yield earlier
+        yield
     finally:
         for owner, name, thing in changed:
             setattr(owner, name, thing)
 
 
-def watching(earlier: EarlierAnswers, name: str, thing: Any) -> Any:
-    """Return the watched version of a function or property of the phase, or None for anything else."""
+def watching(listener: Listener, name: str, thing: Any) -> Any:
+    """Return the watched version of a function or property of the phase; None for anything else."""
     if isinstance(thing, property) and thing.fget is not None:
-        getter = watching(earlier, name, thing.fget)
+        getter = watching(listener, name, thing.fget)
         return getter and property(getter, thing.fset, thing.fdel, thing.__doc__)
     is_function = isinstance(thing, FunctionType) or hasattr(thing, "cache_info")
-    if not is_function or thing.__module__ != earlier.phase.__name__:
+    if not is_function or thing.__module__ != listener.phase.__name__:
         return None
 
     @wraps(thing)
     def function(*positional: Any, **named: Any) -> Any:
-        if earlier.ignores(sys._getframe(1).f_globals):
+        if listener.ignores(sys._getframe(1).f_globals):
             return thing(*positional, **named)
-        return earlier.call(name, thing, *positional, **named)
+        return listener.call(name, thing, *positional, **named)
 
     return function

@@ -52,15 +52,25 @@ def choosing(choices: Choices) -> Clamp:
 
 
 def policy_of(phase5: ModuleType, settings: Settings, choices: Choices | None) -> ChunkPolicy:
-    """Make a policy, then a second one with different settings. Default settings are not passed."""
+    """Make a policy, and one with different settings before and after it. Default settings are not passed."""
     threshold, max_model_len = settings.get("threshold", 0), settings.get("max_model_len", 10**6)
     chunking, guard = bool(settings.get("chunking", True)), bool(settings.get("guard", False))
     switches = ({} if chunking else {"enable_chunked_prefill": False}) | ({"admission_guard": True} if guard else {})
     clamp = public_clamp() if choices is None else choosing(choices)
-    policy: ChunkPolicy = phase5.ChunkedPrefillPolicy(clamp, threshold, max_model_len, **switches)
     others = {"enable_chunked_prefill": not chunking, "admission_guard": not guard}
-    phase5.ChunkedPrefillPolicy(clamp, threshold + 7, max_model_len + 9, **others)  # reveals state kept on the class
+
+    def make_other() -> None:  # reveals state kept on the class, of the first policy or of the last one
+        phase5.ChunkedPrefillPolicy(grants_nothing, threshold + 7, max_model_len + 9, **others)
+
+    make_other()
+    policy: ChunkPolicy = phase5.ChunkedPrefillPolicy(clamp, threshold, max_model_len, **switches)
+    make_other()
     return policy
+
+
+def grants_nothing(num_new: int, budget: int, threshold: int) -> int:
+    """Stand in for the `clamp` of another policy."""
+    return 0
 
 
 def made(settings: Settings) -> str:

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from mini_vllm_labs.classroom.judge.question import MAX_CASES, JudgeQuestion, question, reference, short
+from mini_vllm_labs.classroom.worker.drivers import NUM_IN_BETWEEN
 from mini_vllm_labs.grading.labtest.case_table import groups
 
 
@@ -32,6 +33,7 @@ class Cases:
             cases += [(told[0]["play"], plays.random_case(rng, task)) for _ in range(MAX_CASES)]
         rng.shuffle(cases)
         shown = [short(f"{play}{tuple(given)}") for play, given in cases]
+        shown += [f"{text} (another case was played between two of its calls)" for text in shown[:NUM_IN_BETWEEN]]
         if self.phase == 5:
             cases = [(play, (*given, clamp_choices())) for play, given in cases]
         return question(self.phase, "table", self.phase, cases, shown=shown)

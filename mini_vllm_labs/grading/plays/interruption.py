@@ -1,0 +1,39 @@
+"""Plays a whole case between two calls of another one, which reveals state that objects share."""
+
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mini_vllm_labs.grading.plays.earlier_answers import wrapped
+
+FIRST, LAST = 2, 7  # the calls before which the other case may be played
+
+
+class Interruption:
+    """Calls `between` once, before call number `number` into the phase's code."""
+
+    def __init__(self, phase: Any, number: int, between: Callable[[], object]) -> None:
+        self.phase = phase
+        self._left = number
+        self._between = between
+
+    def ignores(self, caller: object) -> bool:
+        """Return whether a call does not count: it comes from the learner's own file, or its cost is being measured."""
+        is_measured = tracemalloc.is_tracing() or sys.gettrace() is not None or sys.getprofile() is not None
+        return self._left == 0 or caller is vars(self.phase) or is_measured
+
+    def call(self, name: str, function: Callable[..., Any], *positional: Any, **named: Any) -> Any:
+        """Make a call, after the other case if it is time for it."""
+        self._left -= 1
+        if self._left == 0:
+            self._between()
+        return function(*positional, **named)
+
+
+@contextmanager
+def interrupted(phase: Any, number: int, between: Callable[[], object]) -> Iterator[None]:
+    """Call `between` before call `number` that the `with` block makes into the phase's code."""
+    with wrapped(Interruption(phase, number, between)):
+        yield

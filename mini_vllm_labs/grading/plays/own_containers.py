@@ -1,0 +1,106 @@
+"""Finds containers that a caller does not have for itself: returned twice, or still in use somewhere else.
+
+Such a container shows no harm until somebody changes it. `labs/README.md` therefore asks for a new one each time.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple
+
+from mini_vllm.core.request import Request
+from mini_vllm_labs.runs.sandbox.frames import short
+
+NUM_KEPT = 4  # containers per function
+ON_PURPOSE = (
+    "PagedKVCacheManager.block_ids",
+    "HostBlockStore.get",
+    "RegexTokenMasks.bitmask_row",
+    "RegexTokenMasks.next_states",
+)  # these return what they keep
+PASSES_ON = "SpeculativeScheduling.usable_hit_blocks"  # may return its argument
+LISTS = ("spec_token_ids", "block_hashes", "all_token_ids")  # the lists of a request
+
+
+class Shared(NamedTuple):
+    """A function, the place where its container is in use, too, and the container as a text."""
+
+    function: str
+    place: str
+    kind: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.function} gave out {self.value}. The same {self.kind} is {self.place}."
+
+
+class OwnContainers:
+    """The containers that a phase has given out."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, list[Any]] = {}
+
+    def clear(self) -> None:
+        """Forget all containers."""
+        self._kept.clear()
+
+    def check(self, name: str, found: object, given: Sequence[object], before: Mapping[int, object]) -> Shared | None:
+        """Return the first container of an answer that somebody else has, too; keep the others.
+
+        `before` has the lists of the requests before the call.
+        """
+        lists = [one for key, one in lists_of(given).items() if one is not before.get(key)]
+        own = [] if name in ON_PURPOSE else list(containers(found))
+        lent = {} if name == PASSES_ON or not own else {id(one): one for one in lent_by(given)}
+        for number, one in enumerate([*own, *lists]):
+            place = next(
+                (f"what {other} gave out before" for other, kept in self._kept.items() if one in Same(kept)), ""
+            )
+            if one in Same(own[:number]):
+                place = "another part of the same answer"
+            elif number < len(own) and id(one) in lent and not hasattr(one, "tolist"):
+                place = "an argument of the call"
+            if place and name != PASSES_ON:
+                return Shared(name, place, type(one).__name__, short(one))
+        kept = self._kept.setdefault(name, [])
+        kept += [*own, *lists]
+        del kept[:-NUM_KEPT]
+        return None
+
+
+class Same:
+    """A collection that is searched by identity."""
+
+    def __init__(self, members: Sequence[object]) -> None:
+        self._members = members
+
+    def __contains__(self, wanted: object) -> bool:
+        return any(one is wanted for one in self._members)
+
+
+def containers(value: object) -> Iterator[Any]:
+    """Yield a list, dict, set, tensor or array, and those that a list or tuple holds."""
+    if isinstance(value, list | dict | set) or getattr(value, "ndim", 0) != 0:
+        yield value
+    if isinstance(value, list | tuple) and value and isinstance(value[0], list | dict | set | tuple):
+        for one in value:
+            yield from containers(one)
+
+
+def lists_of(given: Sequence[object]) -> dict[int, object]:
+    """Return the lists of the requests among the arguments, by numbers that name request and list."""
+    requests = [one for one in given if isinstance(one, Request)]
+    return {
+        3 * id(request) + number: getattr(request, name) for request in requests for number, name in enumerate(LISTS)
+    }
+
+
+def lent_by(value: object) -> Iterator[object]:
+    """Yield the containers that belong to the arguments of a call, those in batches and requests included."""
+    if isinstance(value, list | dict | set):
+        yield value
+    if isinstance(value, Sequence) and value and not isinstance(value[0], int | float | str | bytes):
+        for one in value:
+            yield from lent_by(one)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from lent_by(getattr(value, field.name))
