@@ -1,30 +1,31 @@
-"""Checks requests' grammars at once and compiles them in the background. (vLLM: `v1/structured_output/__init__.py`.)"""
+"""Checks requests' grammars at once and compiles them in the background. (vLLM: `v1/structured_output/__init__.py`.)
+
+Both happen first in a process with limits. llguidance's result cannot leave that process, so it is compiled again here.
+"""
 
 import json
+import pickle
 import re
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 from mini_vllm.core.request import Grammar, Request
 from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.electives.automaton import Dfa, build_nfa, group_bytes
+from mini_vllm.electives.automaton import Dfa
 from mini_vllm.electives.grammar import StructuredOutputFunctions
-from mini_vllm.electives.regex import parse_regex
-from mini_vllm.engine.json_schema import prepare
+from mini_vllm.engine.grammar_process import MAX_CACHED, GrammarProcesses
+from mini_vllm.engine.grammar_source import dfa_rows, source_of, text_of
 from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, llguidance, reason_of
 from mini_vllm.engine.spelled_masks import spelled
 from mini_vllm.engine.vocabulary import Vocabulary
 from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
-MAX_CACHED, MAX_SHOWN = 64, 5
-MAX_CHARACTERS = 256 * 1024  # llguidance needs 2 s for this many; the time grows quadratically
+MAX_SHOWN = 5
 ESCAPED = re.compile(r"\\u(?:\{([0-9A-Fa-f]+)\}|([0-9A-Fa-f]{4}))")  # a character in a Lark grammar
 ASCII = tuple(map(chr, range(32, 127)))
-COMPACT = {"whitespace_flexible": False}  # with flexible white space a model may write spaces without end
 Start = Callable[[], Grammar]  # makes the grammar of one request
 
 
@@ -57,7 +58,7 @@ class StructuredOutputManager:
         self.tokenizer = tokenizer
         self.vocab_size = vocab_size
         self.eos_token_ids = frozenset(one for one in tokenizer.eos_token_ids if one < vocab_size)
-        self._executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="mini-vllm-grammar")
+        self.processes = GrammarProcesses()
         self._regex = lru_cache(MAX_CACHED)(self._compile_regex)
         self._other = lru_cache(MAX_CACHED)(self._compile_other)
 
@@ -70,22 +71,23 @@ class StructuredOutputManager:
             raise ValueError(
                 "structured_outputs needs a model with an end-of-text token, because otherwise no text could end"
             )
-        source, choice = checked(params)._source or "", tuple(params.choice or ())
+        if params._source is None:
+            checking = checked(params, self.processes)
+            try:
+                params = checking.result()
+            finally:
+                checking.cancel()  # an interrupt also ends the check
+        source, choice = params._source or "", tuple(params.choice or ())
         if params.regex is not None or choice:
-            return self._executor.submit(lambda: self._regex(source, choice)())
-        return self._executor.submit(lambda: self._other(source)())
+            return self.processes.submit(lambda: self._regex(source, choice)())
+        return self.processes.submit(lambda: self._other(source)())
 
     def _compile_regex(self, regex: str, choice: tuple[str, ...]) -> Start:
         vocabulary = self.vocabulary
         require_spelled(vocabulary, "choice", choice)
-        try:
-            nfa = build_nfa(parse_regex(regex))
-            groups = group_bytes(nfa, vocabulary.alphabet)  # [a-z] is one transition of the automaton instead of 26
-            dfa = self.functions.build_dfa(nfa, frozenset(groups))
-        except ValueError as error:
-            raise ValueError(f"structured_outputs cannot be compiled: {error}") from None
-        rows = [{byte: after for one, after in row.items() for byte in groups[one]} for row in dfa.transitions]
-        dfa = Dfa(rows, dfa.accepting)
+        groups, rows, accepting = self.processes.call(dfa_rows, self.functions.build_dfa, regex, vocabulary.alphabet)
+        expanded = [{byte: after for one, after in pickle.loads(row).items() for byte in groups[one]} for row in rows]
+        dfa = Dfa(expanded, accepting)
         masks = self.functions.make_masks(dfa, vocabulary.trie, self.vocab_size, self.eos_token_ids)
         if not vocabulary.is_complete:
             masks = spelled(masks)
@@ -113,34 +115,13 @@ class StructuredOutputManager:
         return llguidance().LLTokenizer(self.vocabulary, eos_token=sorted(self.eos_token_ids))
 
 
-def checked(params: StructuredOutputsParams) -> StructuredOutputsParams:
-    """Check the params and return them with `_source` set. Raises `ValueError` if they are invalid.
+def checked(params: StructuredOutputsParams, processes: GrammarProcesses) -> Future[StructuredOutputsParams]:
+    """Check the params in a limited process; the future has them with `_source` set.
 
-    A long grammar takes seconds, but other threads run meanwhile, so `AsyncLLM` calls this outside the engine's thread.
+    Raises `ValueError` if they are too long; the future does if they are invalid or exceed a limit.
     """
-    if params._source is not None:
-        return params
-    source = params.regex if params.choice is None else "|".join(map(re.escape, params.choice))
-    if source is not None:
-        parse_regex(source)
-    else:
-        source = in_llguidance_format(params)
-        if error := error_in(source):
-            raise ValueError(f"structured_outputs cannot be compiled: {reason_of(error)}")
-    return replace(params, _source=source)
-
-
-@lru_cache(MAX_CACHED)  # a client may send many requests with one grammar
-def error_in(grammar: str) -> str:
-    return str(llguidance().LLMatcher.validate_grammar(grammar))
-
-
-def require_short(name: str, text: str) -> None:
-    if len(text) > MAX_CHARACTERS:
-        raise ValueError(
-            f"structured_outputs.{name} must have at most {MAX_CHARACTERS:,} characters, got {len(text):,}: compiling "
-            f"it would take too long"
-        )
+    arguments = text_of(params)
+    return processes.submit(lambda: replace(params, _source=processes.call_cached(source_of, *arguments)))
 
 
 def require_spelled(vocabulary: Vocabulary, name: str, texts: Iterable[str]) -> None:
@@ -150,23 +131,3 @@ def require_spelled(vocabulary: Vocabulary, name: str, texts: Iterable[str]) -> 
         raise ValueError(
             f"structured_outputs.{name} cannot be written by this model: no tokens of its tokenizer spell {shown}"
         )
-
-
-def in_llguidance_format(params: StructuredOutputsParams) -> str:
-    """Convert `json`, `json_object` or `grammar` to llguidance's format. Raises `ValueError` for invalid JSON."""
-    if params.grammar is not None:
-        require_short("grammar", params.grammar)
-        return str(llguidance().LLMatcher.grammar_from_lark(params.grammar))
-    schema, why = {"type": "object"} if params.json is None else params.json, None
-    try:
-        text = schema if isinstance(schema, str) else json.dumps(schema)
-        require_short("json", text)
-        schema = json.loads(text)
-        with suppress(AttributeError, TypeError):  # llguidance reports malformed schemas below
-            why = prepare(schema)
-        grammar = str(llguidance().LLMatcher.grammar_from_json_schema(schema, overrides=COMPACT))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"structured_outputs.json must be a JSON schema: {error}") from None
-    if why is not None:
-        raise ValueError(f"structured_outputs.json cannot be followed: {why}")
-    return grammar

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import reduce
-from threading import Event
+from functools import partial, reduce
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,17 @@ from mini_vllm.core.request import Grammar
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.electives.automaton import Dfa, build_trie
 from mini_vllm.electives.grammar import DEAD_END, StructuredOutputFunctions
+from mini_vllm.engine import grammar_process, structured_output
 from mini_vllm.engine.async_llm import AsyncLLM
+from mini_vllm.engine.errors import ShuttingDownError
 from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, llguidance
 from mini_vllm.engine.structured_output import StructuredOutputManager
 from mini_vllm.runner import grammar_masks
 from mini_vllm.sampling_params import StructuredOutputsParams
 from solutions import phase9_structured_output as solution
 from solutions.phase9_structured_output import RegexGrammar, RegexTokenMasks
+from tests.engine import limited_calls
+from tests.engine.test_grammar_process import id_in, is_running, wait_until
 
 ROOMY = EngineConfig(num_gpu_blocks=200)
 NAME, AGE = {"type": "string", "maxLength": 12}, {"type": "integer", "minimum": 0, "maximum": 120}
@@ -190,48 +194,91 @@ def test_what_cannot_be_compiled_is_refused_with_the_reason(what: dict[str, Any]
     assert not llm.engine.has_unfinished_requests()
 
 
-def test_other_requests_get_tokens_while_a_grammar_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, until = Event(), Event()
+async def num_tokens_of_a_neighbour(llm: AsyncLLM) -> int:
+    outputs = [one async for one in llm.generate("Hi", SamplingParams(max_tokens=5, ignore_eos=True), "other")]
+    return len(outputs[-1].outputs[0].token_ids)  # a slow reader gets several tokens in one output
 
-    def check(grammar: str) -> str:
-        begun.set()
-        assert until.wait(60)
-        return "head is undefined"
 
-    async def both() -> int:
+@pytest.mark.parametrize("end", ["by itself", "over the limit", "its reader leaves", "shutdown"])
+def test_other_requests_get_tokens_while_a_grammar_is_checked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: str
+) -> None:
+    file = tmp_path / "checking"
+    monkeypatch.setattr(structured_output, "source_of", limited_calls.source_after)
+    if end == "over the limit":
+        monkeypatch.setattr(grammar_process, "MAX_SECONDS", 2.0)
+
+    async def both() -> None:
         llm = AsyncLLM(engine().engine)
-        slow = asyncio.create_task(anext(llm.generate("Hi", params(grammar="start: head"), "slow")))
-        await asyncio.to_thread(begun.wait)
-        outputs = [
-            output async for output in llm.generate("Hi", SamplingParams(max_tokens=5, ignore_eos=True), "other")
-        ]
-        until.set()
-        with pytest.raises(ValueError, match="structured_outputs cannot be compiled: head is undefined"):
+        slow = asyncio.create_task(anext(llm.generate("Hi", params(grammar=str(file)), "slow")))
+        process_id = await asyncio.to_thread(id_in, file)
+        assert await num_tokens_of_a_neighbour(llm) == 5
+        message, error = "this grammar has gone", ValueError
+        match end:
+            case "by itself":
+                file.unlink()
+            case "over the limit":
+                message = "structured_outputs cannot be compiled within 2 seconds, the limit"
+            case "its reader leaves":
+                slow.cancel()
+                message, error = "^$", asyncio.CancelledError  # type: ignore[assignment]
+            case "shutdown":
+                await llm.shutdown(0)
+                message, error = "shutting down", ShuttingDownError  # type: ignore[assignment]
+        with pytest.raises(error, match=message):
             await slow
+        if end != "by itself":
+            await asyncio.to_thread(wait_until, lambda: not is_running(process_id))
         await llm.shutdown(0)
-        return len(outputs[-1].outputs[0].token_ids)  # a slow reader gets several tokens in one output
+        await asyncio.to_thread(wait_until, lambda: not is_running(process_id))
 
-    monkeypatch.setattr("mini_vllm.engine.structured_output.error_in", check)
-    assert asyncio.run(both()) == 5
+    asyncio.run(both())
 
 
-def test_grammars_of_aborted_or_refused_requests_are_not_compiled() -> None:
-    llm, until = engine(replace(ROOMY, max_num_waiting=1)), Event()
+def test_a_regex_that_takes_too_long_ends_its_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    llm = engine()
+    manager = llm.engine.grammars
+    assert manager is not None
+    manager.functions = replace(manager.functions, build_dfa=limited_calls.endless_dfa)
+    monkeypatch.setattr(grammar_process, "MAX_SECONDS", 2.0)
+    slow, fine = llm.generate(["Hi"] * 2, [params(regex="a"), SamplingParams(max_tokens=5, ignore_eos=True)])
+    assert slow.error == (
+        "structured_outputs cannot be compiled within 2 seconds, the limit for a grammar; shorten or simplify it"
+    )
+    assert len(fine.outputs[0].token_ids) == 5
+    manager.functions = replace(manager.functions, build_dfa=solution.build_dfa)
+    assert llm.generate("Hi", params(regex="a"))[0].outputs[0].text == "a"
+
+
+def test_grammars_of_aborted_or_refused_requests_are_not_compiled(tmp_path: Path) -> None:
+    llm = engine(replace(ROOMY, max_num_waiting=1))
     manager, futures = llm.engine.grammars, list[Future[Any]]()
     assert manager is not None
-    executor = manager._executor
-    for _ in range(2):
-        executor.submit(until.wait)
-    try:
-        submit = executor.submit
-        executor.submit = lambda work: futures.append(submit(work)) or futures[-1]  # type: ignore
+    processes = manager.processes
+    busy = [processes.submit(partial(processes.call, limited_calls.begins, str(tmp_path / name))) for name in "12"]
+    ids = [id_in(tmp_path / name) for name in "12"]
+    submit = processes.submit
+
+    def noting(work: Any) -> Future[Any]:
+        futures.append(submit(work))
+        return futures[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "submit", noting)
+        patch.setattr(structured_output, "checked", lambda params, _: done(replace(params, _source=params.regex)))
         llm.engine.add_request("r", "Hi", params(regex="a"))
         with pytest.raises(ValueError, match="max_num_waiting"):
             llm.engine.add_request("too many", "Hi", params(regex="b"))
         llm.engine.abort_request("r")
-        assert [future.cancelled() for future in futures] == [True, True]
-    finally:
-        until.set()
+    assert [future.cancelled() for future in futures] == [True, True]
+    assert all(one.cancel() for one in busy)
+    wait_until(lambda: not any(map(is_running, ids)))
+
+
+def done(result: Any) -> Future[Any]:
+    future = Future[Any]()
+    future.set_result(result)
+    return future
 
 
 @pytest.mark.parametrize(("regex", "text"), [("( ?[a-z]{0,3}){50}", None), ("(.*a){200}", None), ("(b?){1000}", "bbb")])
