@@ -50,6 +50,8 @@ class AsyncLLM:
             if isinstance(engine, LLMEngine)
             else EngineProcess(engine, self._deliver, self._fail_all, watch, self._notify)
         )
+        if isinstance(self._host, EngineProcess):  # a server: its first grammar need not wait for a process to start
+            checked(StructuredOutputsParams(regex="a"), self._grammar_checks)
         if watch and isinstance(self._host, EngineThread):
             watch(self._host.give_up, self._notify)
         self.config: EngineConfig = self._host.config

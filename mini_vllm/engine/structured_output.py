@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from mini_vllm.core.request import Grammar, Request
@@ -61,6 +61,10 @@ class StructuredOutputManager:
         self.processes = GrammarProcesses()
         self._regex = lru_cache(MAX_CACHED)(self._compile_regex)
         self._other = lru_cache(MAX_CACHED)(self._compile_other)
+
+    def start_process(self) -> Future[bool]:
+        """Start a process and load phase 9 in it, so that the first grammar need not wait for this."""
+        return self.processes.submit(partial(self.processes.call, callable, self.functions.build_dfa))
 
     def grammar_init(self, params: StructuredOutputsParams) -> Future[Grammar]:
         """Start compiling a new request's grammar. Raises `ValueError` like `checked`.

@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from mini_vllm.assembly.elective_parts import structured_output_functions_for
+from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.engine import grammar_process
 from mini_vllm.engine.grammar_process import GrammarProcesses
+from mini_vllm.engine.structured_output import StructuredOutputManager
 from tests.engine import limited_calls
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")
@@ -57,6 +60,15 @@ def test_a_process_makes_many_calls_without_torch(processes: GrammarProcesses) -
     assert os.getpid() not in ids
     assert "torch" not in called(processes, limited_calls.modules)
     assert called(processes, limited_calls.environment, "OMP_NUM_THREADS") == "1"
+
+
+def test_phase_9_is_loaded_before_the_first_grammar() -> None:
+    functions = structured_output_functions_for("solution")
+    assert functions is not None
+    manager = StructuredOutputManager(functions, ByteTokenizer(), 257)
+    assert manager.start_process().result(60)
+    assert functions.build_dfa.__module__ in called(manager.processes, limited_calls.modules)
+    manager.processes.close()
 
 
 def test_a_call_that_takes_too_long_ends_alone(
