@@ -20,7 +20,7 @@ DEAD_END = "structured_outputs cannot be followed any further: the grammar allow
 
 @dataclass(frozen=True, slots=True)
 class StructuredOutputFunctions:
-    """Phase 9 as engine and runner use it. `build_dfa` is called in another process, which must be able to import it.
+    """Phase 9 as engine and runner use it.
 
     `make_masks` takes the DFA, the vocabulary as a trie, its size and the end-of-text tokens. `apply_bitmask` takes
     logits [S, vocab], a bitmask tensor [N, cdiv(vocab, 32)], and the N indices of the logits' rows to mask.

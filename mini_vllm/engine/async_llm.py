@@ -20,9 +20,9 @@ from mini_vllm.engine.engine_process import EngineProcess
 from mini_vllm.engine.engine_thread import EngineThread
 from mini_vllm.engine.errors import EngineDeadError, RequestIdInUseError, ShuttingDownError
 from mini_vllm.engine.grammar_process import GrammarProcesses
+from mini_vllm.engine.grammar_source import source_of, text_of
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.output_pieces import OutputCollector
-from mini_vllm.engine.structured_output import checked
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
@@ -51,7 +51,7 @@ class AsyncLLM:
             else EngineProcess(engine, self._deliver, self._fail_all, watch, self._notify)
         )
         if isinstance(self._host, EngineProcess):  # a server: its first grammar need not wait for a process to start
-            checked(StructuredOutputsParams(regex="a"), self._grammar_checks)
+            self._grammar_checks.call(source_of, "regex", "a")
         if watch and isinstance(self._host, EngineThread):
             watch(self._host.give_up, self._notify)
         self.config: EngineConfig = self._host.config
@@ -134,11 +134,12 @@ class AsyncLLM:
             return params
         params.structured_outputs.validate()
         try:
-            found = await asyncio.wrap_future(checked(params.structured_outputs, self._grammar_checks))
+            checked = self._grammar_checks.call(source_of, *text_of(params.structured_outputs))
+            source = await asyncio.wrap_future(checked)
         except ValueError:
             self._require_open()  # `shutdown` ends the process
             raise
-        return replace(params, structured_outputs=found)
+        return replace(params, structured_outputs=replace(params.structured_outputs, _source=source))
 
     async def abort(self, request_id: str) -> None:
         """End a request at the next step boundary; its reader gets a last output with `finish_reason="abort"`."""

@@ -109,8 +109,6 @@ class PipeServer:
         self._send(Opened(thread.config, thread.tokenizer))
         if watch:
             watch(thread.give_up, self._send)
-        if engine.grammars is not None:
-            engine.grammars.start_process()
         try:
             while not isinstance((call := self._connection.recv()).message, EndProcess):
                 self._begin(thread, call)

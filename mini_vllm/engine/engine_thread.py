@@ -171,9 +171,6 @@ class EngineThread:
         except BaseException as error:
             logger.exception("the engine's thread has ended")
             self._die(error)
-        finally:
-            if self.engine.grammars is not None:
-                self.engine.grammars.processes.close()
 
     def _die(self, error: BaseException) -> None:
         with self._ending:

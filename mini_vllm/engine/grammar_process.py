@@ -1,4 +1,4 @@
-"""Calls functions that compile grammars in child processes with limits: native code cannot be interrupted here."""
+"""Calls functions in child processes with limits of time and memory, because native code cannot be interrupted here."""
 
 import os
 import pickle
@@ -7,20 +7,19 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
-Result = TypeVar("Result")
 Child = subprocess.Popen[bytes]
 MAX_PROCESSES, MAX_CACHED = 2, 64
 MAX_SECONDS, MAX_MEBIBYTES = 10.0, 1_024  # the largest legal grammars need 1 s and 200 MiB
 
 
 class GrammarProcesses:
-    """Does work on threads, each with a child process for its calls.
+    """Makes calls on threads, each with a child process that runs the function.
 
     A child starts with the first call, and again after it has ended. It exits with this process, even during a call.
     Windows and macOS do not limit its memory.
@@ -28,26 +27,35 @@ class GrammarProcesses:
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(MAX_PROCESSES, "mini-vllm-grammar")
-        self._here = threading.local()  # the thread's `child`, and the `future` of its work
+        self._here = threading.local()  # the thread's `child`, and the `future` of its call
         self._lock = threading.Lock()
         self._called = dict[Future[Any], Child]()
         self._children = set[Child]()
-        self.call_cached = lru_cache(MAX_CACHED)(self.call)  # a client may send many requests with one grammar
+        self._cached = lru_cache(MAX_CACHED)(self._call_in_child)  # a client may send many requests with one grammar
         weakref.finalize(self, end_all, self._children)
 
-    def submit(self, work: Callable[[], Result]) -> Future[Result]:
-        """Do `work`, which may use `call`, on a thread. Cancelling the future also ends a call that is running."""
-        future = Future[Result]()
+    def call(self, function: Callable[..., Any], *arguments: Hashable) -> Future[Any]:
+        """Call an importable function in a child. Cancelling the future also ends a call that is running.
+
+        The future raises the function's error, or `ValueError` with the limit if the call exceeds `MAX_SECONDS` or
+        `MAX_MEBIBYTES`, or if the child dies.
+        """
+        future = Future[Any]()
         future.add_done_callback(self._end_if_cancelled)
-        self._executor.submit(self._do, future, work)
+        self._executor.submit(self._do, future, function, arguments)
         return future
 
-    def call(self, function: Callable[..., Any], *arguments: object) -> Any:
-        """Return what an importable function returns in the child, or raise its error.
+    def _do(self, future: Future[Any], function: Callable[..., Any], arguments: tuple[Hashable, ...]) -> None:
+        self._here.future = future
+        with suppress(InvalidStateError):  # it was cancelled
+            try:
+                result = None if future.cancelled() else self._cached(function, *arguments)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
 
-        Raises `ValueError` with the limit if the call exceeds `MAX_SECONDS` or `MAX_MEBIBYTES`, or if the child dies.
-        """
-        content = pickle.dumps((function, arguments))
+    def _call_in_child(self, function: Callable[..., Any], *arguments: Hashable) -> Any:
         child, future, answer = self._child(), self._here.future, None
         assert child.stdin is not None
         assert child.stdout is not None
@@ -57,7 +65,7 @@ class GrammarProcesses:
         timer.start()
         with suppress(EOFError, OSError, ValueError, pickle.UnpicklingError):  # the child has ended
             if not future.cancelled():
-                pickle.dump(content, child.stdin)
+                pickle.dump((function, arguments), child.stdin)
                 child.stdin.flush()
                 answer = pickle.load(child.stdout)
         timer.cancel()
@@ -65,7 +73,7 @@ class GrammarProcesses:
         with self._lock:
             del self._called[future]
         if answer is not None and not is_late and not future.cancelled():
-            result, error = pickle.loads(answer)
+            result, error = answer
             if error is None:
                 return result
             if not isinstance(error, MemoryError):
@@ -97,16 +105,6 @@ class GrammarProcesses:
             self._here.child = child
             self._children.add(child)
         return child
-
-    def _do(self, future: Future[Any], work: Callable[[], Any]) -> None:
-        self._here.future = future
-        with suppress(InvalidStateError):  # it was cancelled
-            try:
-                result = None if future.cancelled() else work()
-            except BaseException as error:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
 
     def _end_if_cancelled(self, future: Future[Any]) -> None:
         with self._lock:

@@ -1,14 +1,11 @@
-"""What a `GrammarProcess` runs: checks grammars, converts them to llguidance's format, and compiles regexes."""
+"""Checks grammars and converts them to llguidance's format. A server does this in a process with limits."""
 
 import json
-import pickle
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from mini_vllm.electives.automaton import Dfa, Nfa, build_nfa, group_bytes
 from mini_vllm.electives.regex import MAX_LENGTH, parse_regex
 from mini_vllm.engine.json_schema import prepare
 from mini_vllm.engine.llguidance_grammar import llguidance, reason_of
@@ -75,19 +72,3 @@ def from_json_schema(text: str) -> str:
 @cache
 def byte_tokenizer() -> Any:
     return llguidance().LLTokenizer("byte")
-
-
-def dfa_rows(
-    build_dfa: Callable[[Nfa, frozenset[int]], Dfa], regex: str, alphabet: frozenset[int]
-) -> tuple[dict[int, list[int]], list[bytes], frozenset[int]]:
-    """Compile a regex with phase 9; return the groups of bytes, each state's pickled row, and the accepting states.
-
-    The rows are pickled one by one, because reading a large pickle holds the interpreter's lock.
-    """
-    try:
-        nfa = build_nfa(parse_regex(regex))
-        groups = group_bytes(nfa, alphabet)  # [a-z] is one transition of the automaton instead of 26
-        dfa = build_dfa(nfa, frozenset(groups))
-    except ValueError as error:
-        raise ValueError(f"structured_outputs cannot be compiled: {error}") from None
-    return groups, [pickle.dumps(row) for row in dfa.transitions], dfa.accepting

@@ -1,29 +1,25 @@
-"""Checks requests' grammars at once and compiles them in the background. (vLLM: `v1/structured_output/__init__.py`.)
-
-Both happen first in a process with limits. llguidance's result cannot leave that process, so it is compiled again here.
-"""
+"""Checks requests' grammars at once and compiles them in the background. (vLLM: `v1/structured_output/__init__.py`.)"""
 
 import json
-import pickle
 import re
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any
 
 from mini_vllm.core.request import Grammar, Request
 from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.electives.automaton import Dfa
+from mini_vllm.electives.automaton import Dfa, build_nfa, group_bytes
 from mini_vllm.electives.grammar import StructuredOutputFunctions
-from mini_vllm.engine.grammar_process import MAX_CACHED, GrammarProcesses
-from mini_vllm.engine.grammar_source import dfa_rows, source_of, text_of
+from mini_vllm.electives.regex import parse_regex
+from mini_vllm.engine.grammar_source import source_of, text_of
 from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, llguidance, reason_of
 from mini_vllm.engine.spelled_masks import spelled
 from mini_vllm.engine.vocabulary import Vocabulary
 from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
-MAX_SHOWN = 5
+MAX_CACHED, MAX_SHOWN = 64, 5
 ESCAPED = re.compile(r"\\u(?:\{([0-9A-Fa-f]+)\}|([0-9A-Fa-f]{4}))")  # a character in a Lark grammar
 ASCII = tuple(map(chr, range(32, 127)))
 Start = Callable[[], Grammar]  # makes the grammar of one request
@@ -58,13 +54,9 @@ class StructuredOutputManager:
         self.tokenizer = tokenizer
         self.vocab_size = vocab_size
         self.eos_token_ids = frozenset(one for one in tokenizer.eos_token_ids if one < vocab_size)
-        self.processes = GrammarProcesses()
+        self._executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="mini-vllm-grammar")
         self._regex = lru_cache(MAX_CACHED)(self._compile_regex)
         self._other = lru_cache(MAX_CACHED)(self._compile_other)
-
-    def start_process(self) -> Future[bool]:
-        """Start a process and load phase 9 in it, so that the first grammar need not wait for this."""
-        return self.processes.submit(partial(self.processes.call, callable, self.functions.build_dfa))
 
     def grammar_init(self, params: StructuredOutputsParams) -> Future[Grammar]:
         """Start compiling a new request's grammar. Raises `ValueError` like `checked`.
@@ -75,23 +67,22 @@ class StructuredOutputManager:
             raise ValueError(
                 "structured_outputs needs a model with an end-of-text token, because otherwise no text could end"
             )
-        if params._source is None:
-            checking = checked(params, self.processes)
-            try:
-                params = checking.result()
-            finally:
-                checking.cancel()  # an interrupt also ends the check
-        source, choice = params._source or "", tuple(params.choice or ())
+        source, choice = checked(params)._source or "", tuple(params.choice or ())
         if params.regex is not None or choice:
-            return self.processes.submit(lambda: self._regex(source, choice)())
-        return self.processes.submit(lambda: self._other(source)())
+            return self._executor.submit(lambda: self._regex(source, choice)())
+        return self._executor.submit(lambda: self._other(source)())
 
     def _compile_regex(self, regex: str, choice: tuple[str, ...]) -> Start:
         vocabulary = self.vocabulary
         require_spelled(vocabulary, "choice", choice)
-        groups, rows, accepting = self.processes.call(dfa_rows, self.functions.build_dfa, regex, vocabulary.alphabet)
-        expanded = [{byte: after for one, after in pickle.loads(row).items() for byte in groups[one]} for row in rows]
-        dfa = Dfa(expanded, accepting)
+        try:
+            nfa = build_nfa(parse_regex(regex))
+            groups = group_bytes(nfa, vocabulary.alphabet)  # [a-z] is one transition of the automaton instead of 26
+            dfa = self.functions.build_dfa(nfa, frozenset(groups))
+        except ValueError as error:
+            raise ValueError(f"structured_outputs cannot be compiled: {error}") from None
+        rows = [{byte: after for one, after in row.items() for byte in groups[one]} for row in dfa.transitions]
+        dfa = Dfa(rows, dfa.accepting)
         masks = self.functions.make_masks(dfa, vocabulary.trie, self.vocab_size, self.eos_token_ids)
         if not vocabulary.is_complete:
             masks = spelled(masks)
@@ -119,13 +110,15 @@ class StructuredOutputManager:
         return llguidance().LLTokenizer(self.vocabulary, eos_token=sorted(self.eos_token_ids))
 
 
-def checked(params: StructuredOutputsParams, processes: GrammarProcesses) -> Future[StructuredOutputsParams]:
-    """Check the params in a limited process; the future has them with `_source` set.
+def checked(params: StructuredOutputsParams) -> StructuredOutputsParams:
+    """Check the params and return them with `_source` set. Raises `ValueError` if they are invalid.
 
-    Raises `ValueError` if they are too long; the future does if they are invalid or exceed a limit.
+    A long grammar takes seconds, so a server calls `source_of` in a process with limits before.
     """
-    arguments = text_of(params)
-    return processes.submit(lambda: replace(params, _source=processes.call_cached(source_of, *arguments)))
+    return params if params._source is not None else replace(params, _source=cached_source_of(*text_of(params)))
+
+
+cached_source_of = lru_cache(MAX_CACHED)(source_of)  # a client may send many requests with one grammar
 
 
 def require_spelled(vocabulary: Vocabulary, name: str, texts: Iterable[str]) -> None:

@@ -4,12 +4,11 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, NoReturn
-
-from mini_vllm.electives.automaton import Nfa
+from typing import NoReturn
 
 
-def process_id() -> int:
+def process_id(number: int) -> int:
+    """Return the id of the process. The answer to each `number` is cached."""
     return os.getpid()
 
 
@@ -29,12 +28,6 @@ def ends(code: int) -> NoReturn:
     os._exit(code)
 
 
-def prints(text: str) -> str:
-    print(text, flush=True)
-    sys.stdout.buffer.write(b"\x80\x04.")
-    return sys.stdin.read()
-
-
 def begins(path: str) -> NoReturn:
     """Write the process's id to a file, then wait."""
     Path(path).write_text(str(os.getpid()), encoding="utf-8")
@@ -50,21 +43,5 @@ def source_after(kind: str, path: str) -> str:
     raise ValueError(f"structured_outputs cannot be compiled: this {kind} has gone")
 
 
-def endless_dfa(nfa: Nfa, alphabet: frozenset[int]) -> NoReturn:
-    while True:
-        time.sleep(0.01)
-
-
-class OddError(Exception):
-    """An error that can be pickled but not unpickled."""
-
-    def __init__(self, first: str, second: str) -> None:
-        super().__init__(f"{first} {second}")
-
-
-def fails(kind: str) -> Any:
-    if kind == "odd":
-        raise OddError("very", "odd")
-    if kind == "local":
-        return lambda: None
-    raise NotImplementedError("Phase 9, task 2: build_dfa")
+def fails() -> NoReturn:
+    raise ValueError("structured_outputs cannot be compiled: head is undefined")

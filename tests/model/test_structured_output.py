@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial, reduce
+from functools import reduce
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from mini_vllm.core.request import Grammar
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.electives.automaton import Dfa, build_trie
 from mini_vllm.electives.grammar import DEAD_END, StructuredOutputFunctions
-from mini_vllm.engine import grammar_process, structured_output
+from mini_vllm.engine import async_llm, grammar_process
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.errors import ShuttingDownError
 from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, llguidance
@@ -204,7 +205,7 @@ def test_other_requests_get_tokens_while_a_grammar_is_checked(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: str
 ) -> None:
     file = tmp_path / "checking"
-    monkeypatch.setattr(structured_output, "source_of", limited_calls.source_after)
+    monkeypatch.setattr(async_llm, "source_of", limited_calls.source_after)
     if end == "over the limit":
         monkeypatch.setattr(grammar_process, "MAX_SECONDS", 6.0)
 
@@ -235,51 +236,23 @@ def test_other_requests_get_tokens_while_a_grammar_is_checked(
     asyncio.run(both())
 
 
-def test_a_regex_that_takes_too_long_ends_its_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    llm = engine()
-    manager = llm.engine.grammars
-    assert manager is not None
-    manager.functions = replace(manager.functions, build_dfa=limited_calls.endless_dfa)
-    monkeypatch.setattr(grammar_process, "MAX_SECONDS", 6.0)
-    slow, fine = llm.generate(["Hi"] * 2, [params(regex="a"), SamplingParams(max_tokens=5, ignore_eos=True)])
-    assert slow.error == (
-        "structured_outputs cannot be compiled within 6 seconds, the limit for a grammar; shorten or simplify it"
-    )
-    assert len(fine.outputs[0].token_ids) == 5
-    monkeypatch.undo()
-    manager.functions = replace(manager.functions, build_dfa=solution.build_dfa)
-    assert llm.generate("Hi", params(regex="a"))[0].outputs[0].text == "a"
-
-
-def test_grammars_of_aborted_or_refused_requests_are_not_compiled(tmp_path: Path) -> None:
-    llm = engine(replace(ROOMY, max_num_waiting=1))
+def test_grammars_of_aborted_or_refused_requests_are_not_compiled() -> None:
+    llm, until = engine(replace(ROOMY, max_num_waiting=1)), Event()
     manager, futures = llm.engine.grammars, list[Future[Any]]()
     assert manager is not None
-    processes = manager.processes
-    busy = [processes.submit(partial(processes.call, limited_calls.begins, str(tmp_path / name))) for name in "12"]
-    ids = [id_in(tmp_path / name) for name in "12"]
-    submit = processes.submit
-
-    def noting(work: Any) -> Future[Any]:
-        futures.append(submit(work))
-        return futures[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processes, "submit", noting)
-        patch.setattr(structured_output, "checked", lambda params, _: done(replace(params, _source=params.regex)))
+    executor = manager._executor
+    for _ in range(2):
+        executor.submit(until.wait)
+    try:
+        submit = executor.submit
+        executor.submit = lambda work: futures.append(submit(work)) or futures[-1]  # type: ignore
         llm.engine.add_request("r", "Hi", params(regex="a"))
         with pytest.raises(ValueError, match="max_num_waiting"):
             llm.engine.add_request("too many", "Hi", params(regex="b"))
         llm.engine.abort_request("r")
-    assert [future.cancelled() for future in futures] == [True, True]
-    assert all(one.cancel() for one in busy)
-    wait_until(lambda: not any(map(is_running, ids)))
-
-
-def done(result: Any) -> Future[Any]:
-    future = Future[Any]()
-    future.set_result(result)
-    return future
+        assert [future.cancelled() for future in futures] == [True, True]
+    finally:
+        until.set()
 
 
 @pytest.mark.parametrize(("regex", "text"), [("( ?[a-z]{0,3}){50}", None), ("(.*a){200}", None), ("(b?){1000}", "bbb")])
