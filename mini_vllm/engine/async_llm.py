@@ -6,7 +6,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -19,9 +19,10 @@ from mini_vllm.engine.engine_messages import OpenEngine, Watch
 from mini_vllm.engine.engine_process import EngineProcess
 from mini_vllm.engine.engine_thread import EngineThread
 from mini_vllm.engine.errors import EngineDeadError, RequestIdInUseError, ShuttingDownError
+from mini_vllm.engine.grammar_process import GrammarProcesses
+from mini_vllm.engine.grammar_source import source_of, text_of
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.output_pieces import OutputCollector
-from mini_vllm.engine.structured_output import checked
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
@@ -41,7 +42,7 @@ class AsyncLLM:
 
     def __init__(self, engine: LLMEngine | OpenEngine, watch: Watch | None = None) -> None:
         self.is_shutting_down, self.reason_of_death, self.notice = False, "", ""
-        self._grammar_checks = ThreadPoolExecutor(max_workers=2, thread_name_prefix="mini-vllm-grammar-check")
+        self._grammar_checks = GrammarProcesses()
         # None means that the reader has left; the id stays in use until the engine has ended the request.
         self._collectors: dict[str, OutputCollector | None] = {}
         self._host: EngineThread | EngineProcess = (
@@ -49,6 +50,8 @@ class AsyncLLM:
             if isinstance(engine, LLMEngine)
             else EngineProcess(engine, self._deliver, self._fail_all, watch, self._notify)
         )
+        if isinstance(self._host, EngineProcess):  # a server: its first grammar need not wait for a process to start
+            self._grammar_checks.call(source_of, "regex", "a")
         if watch and isinstance(self._host, EngineThread):
             watch(self._host.give_up, self._notify)
         self.config: EngineConfig = self._host.config
@@ -88,9 +91,9 @@ class AsyncLLM:
         `TimeoutError` if the request is not finished after `timeout` seconds. Also raises `ShuttingDownError` and
         `EngineDeadError`.
         """
+        self._require_open()
         sampling_params = await self._with_checked_grammar(sampling_params)
-        if self.is_shutting_down:
-            raise ShuttingDownError("the engine is shutting down and accepts no more requests")
+        self._require_open()
         if request_id in self._collectors:
             raise RequestIdInUseError.of(request_id)
         collector = self._collectors[request_id] = OutputCollector()
@@ -126,13 +129,17 @@ class AsyncLLM:
                 self._abort(request_id)
 
     async def _with_checked_grammar(self, params: SamplingParams) -> SamplingParams:
-        """Check a grammar on a separate thread, because on the engine's thread it would delay the next step."""
+        """Check a grammar in a limited process, which ends if the reader leaves."""
         if not isinstance(params.structured_outputs, StructuredOutputsParams):
             return params
         params.structured_outputs.validate()
-        check = partial(checked, params.structured_outputs)
-        found = await asyncio.get_running_loop().run_in_executor(self._grammar_checks, check)
-        return replace(params, structured_outputs=found)
+        try:
+            checked = self._grammar_checks.call(source_of, *text_of(params.structured_outputs))
+            source = await asyncio.wrap_future(checked)
+        except ValueError:
+            self._require_open()  # `shutdown` ends the process
+            raise
+        return replace(params, structured_outputs=replace(params.structured_outputs, _source=source))
 
     async def abort(self, request_id: str) -> None:
         """End a request at the next step boundary; its reader gets a last output with `finish_reason="abort"`."""
@@ -175,6 +182,7 @@ class AsyncLLM:
         is abandoned or the process killed.
         """
         self.is_shutting_down = True
+        self._grammar_checks.close()
         if not self.is_alive:
             return
         if timeout > 0:
@@ -193,6 +201,10 @@ class AsyncLLM:
             about = f"the engine is in a step that has lasted {self.seconds_in_step:.0f} s"
             self._fail_all(EngineDeadError(f"{about}. {self.notice}" if self.notice else about))
             self._host.abandon()
+
+    def _require_open(self) -> None:
+        if self.is_shutting_down:
+            raise ShuttingDownError("the engine is shutting down and accepts no more requests")
 
     def _abort(self, request_id: str) -> None:
         """End a request whose reader has left. Some of its outputs may still arrive."""

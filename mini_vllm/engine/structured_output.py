@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -17,17 +16,15 @@ from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.electives.automaton import Dfa, build_nfa, group_bytes
 from mini_vllm.electives.grammar import StructuredOutputFunctions
 from mini_vllm.electives.regex import parse_regex
-from mini_vllm.engine.json_schema import prepare
+from mini_vllm.engine.grammar_source import source_of, text_of
 from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, llguidance, reason_of
 from mini_vllm.engine.spelled_masks import spelled
 from mini_vllm.engine.vocabulary import Vocabulary
 from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
 MAX_CACHED, MAX_SHOWN = 64, 5
-MAX_CHARACTERS = 256 * 1024  # llguidance needs 2 s for this many; the time grows quadratically
 ESCAPED = re.compile(r"\\u(?:\{([0-9A-Fa-f]+)\}|([0-9A-Fa-f]{4}))")  # a character in a Lark grammar
 ASCII = tuple(map(chr, range(32, 127)))
-COMPACT = {"whitespace_flexible": False}  # with flexible white space a model may write spaces for ever
 Start = Callable[[], Grammar]  # makes the grammar of one request
 
 
@@ -119,31 +116,12 @@ class StructuredOutputManager:
 def checked(params: StructuredOutputsParams) -> StructuredOutputsParams:
     """Check the params and return them with `_source` set. Raises `ValueError` if they are invalid.
 
-    A long grammar takes seconds, but other threads run meanwhile, so `AsyncLLM` calls this outside the engine's thread.
+    A long grammar takes seconds, so a server calls `source_of` in a process with limits before.
     """
-    if params._source is not None:
-        return params
-    source = params.regex if params.choice is None else "|".join(map(re.escape, params.choice))
-    if source is not None:
-        parse_regex(source)
-    else:
-        source = in_llguidance_format(params)
-        if error := error_in(source):
-            raise ValueError(f"structured_outputs cannot be compiled: {reason_of(error)}")
-    return replace(params, _source=source)
+    return params if params._source is not None else replace(params, _source=cached_source_of(*text_of(params)))
 
 
-@lru_cache(MAX_CACHED)  # a client may send many requests with the same grammar
-def error_in(grammar: str) -> str:
-    return str(llguidance().LLMatcher.validate_grammar(grammar))
-
-
-def require_short(name: str, text: str) -> None:
-    if len(text) > MAX_CHARACTERS:
-        raise ValueError(
-            f"structured_outputs.{name} must have at most {MAX_CHARACTERS:,} characters, got {len(text):,}: compiling "
-            f"it would take too long"
-        )
+cached_source_of = lru_cache(MAX_CACHED)(source_of)  # a client may send many requests with the same grammar
 
 
 def require_spelled(vocabulary: Vocabulary, name: str, texts: Iterable[str]) -> None:
@@ -153,23 +131,3 @@ def require_spelled(vocabulary: Vocabulary, name: str, texts: Iterable[str]) -> 
         raise ValueError(
             f"structured_outputs.{name} cannot be written by this model: no tokens of its tokenizer spell {shown}"
         )
-
-
-def in_llguidance_format(params: StructuredOutputsParams) -> str:
-    """Convert `json`, `json_object` or `grammar` to llguidance's format. Raises `ValueError` for invalid JSON."""
-    if params.grammar is not None:
-        require_short("grammar", params.grammar)
-        return str(llguidance().LLMatcher.grammar_from_lark(params.grammar))
-    schema, why = {"type": "object"} if params.json is None else params.json, None
-    try:
-        text = schema if isinstance(schema, str) else json.dumps(schema)
-        require_short("json", text)
-        schema = json.loads(text)
-        with suppress(AttributeError, TypeError):  # llguidance reports malformed schemas below
-            why = prepare(schema)
-        grammar = str(llguidance().LLMatcher.grammar_from_json_schema(schema, overrides=COMPACT))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"structured_outputs.json must be a JSON schema: {error}") from None
-    if why is not None:
-        raise ValueError(f"structured_outputs.json cannot be followed: {why}")
-    return grammar

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import reduce
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -23,13 +24,17 @@ from mini_vllm.core.request import Grammar
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.electives.automaton import Dfa, build_trie
 from mini_vllm.electives.grammar import DEAD_END, StructuredOutputFunctions
+from mini_vllm.engine import async_llm, grammar_process
 from mini_vllm.engine.async_llm import AsyncLLM
+from mini_vllm.engine.errors import ShuttingDownError
 from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, llguidance
 from mini_vllm.engine.structured_output import StructuredOutputManager
 from mini_vllm.runner import grammar_masks
 from mini_vllm.sampling_params import StructuredOutputsParams
 from solutions import phase9_structured_output as solution
 from solutions.phase9_structured_output import RegexGrammar, RegexTokenMasks
+from tests.engine import limited_calls
+from tests.engine.test_grammar_process import id_in, is_running, wait_until
 
 ROOMY = EngineConfig(num_gpu_blocks=200)
 NAME, AGE = {"type": "string", "maxLength": 12}, {"type": "integer", "minimum": 0, "maximum": 120}
@@ -190,29 +195,45 @@ def test_what_cannot_be_compiled_is_refused_with_the_reason(what: dict[str, Any]
     assert not llm.engine.has_unfinished_requests()
 
 
-def test_other_requests_get_tokens_while_a_grammar_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, until = Event(), Event()
+async def num_tokens_of_a_neighbour(llm: AsyncLLM) -> int:
+    outputs = [one async for one in llm.generate("Hi", SamplingParams(max_tokens=5, ignore_eos=True), "other")]
+    return len(outputs[-1].outputs[0].token_ids)  # a slow reader gets several tokens in one output
 
-    def check(grammar: str) -> str:
-        begun.set()
-        assert until.wait(60)
-        return "head is undefined"
 
-    async def both() -> int:
+@pytest.mark.parametrize("end", ["by itself", "over the limit", "its reader leaves", "shutdown"])
+def test_other_requests_get_tokens_while_a_grammar_is_checked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: str
+) -> None:
+    file = tmp_path / "checking"
+    monkeypatch.setattr(async_llm, "source_of", limited_calls.source_after)
+    if end == "over the limit":
+        monkeypatch.setattr(grammar_process, "MAX_SECONDS", 6.0)
+
+    async def both() -> None:
         llm = AsyncLLM(engine().engine)
-        slow = asyncio.create_task(anext(llm.generate("Hi", params(grammar="start: head"), "slow")))
-        await asyncio.to_thread(begun.wait)
-        outputs = [
-            output async for output in llm.generate("Hi", SamplingParams(max_tokens=5, ignore_eos=True), "other")
-        ]
-        until.set()
-        with pytest.raises(ValueError, match="structured_outputs cannot be compiled: head is undefined"):
+        slow = asyncio.create_task(anext(llm.generate("Hi", params(grammar=str(file)), "slow")))
+        process_id = await asyncio.to_thread(id_in, file)
+        assert await num_tokens_of_a_neighbour(llm) == 5
+        message, error = "this grammar has gone", ValueError
+        match end:
+            case "by itself":
+                file.unlink()
+            case "over the limit":
+                message = "structured_outputs cannot be compiled within 6 seconds, the limit"
+            case "its reader leaves":
+                slow.cancel()
+                message, error = "^$", asyncio.CancelledError  # type: ignore[assignment]
+            case "shutdown":
+                await llm.shutdown(0)
+                message, error = "shutting down", ShuttingDownError  # type: ignore[assignment]
+        with pytest.raises(error, match=message):
             await slow
+        if end != "by itself":
+            await asyncio.to_thread(wait_until, lambda: not is_running(process_id))
         await llm.shutdown(0)
-        return len(outputs[-1].outputs[0].token_ids)  # a slow reader gets several tokens in one output
+        await asyncio.to_thread(wait_until, lambda: not is_running(process_id))
 
-    monkeypatch.setattr("mini_vllm.engine.structured_output.error_in", check)
-    assert asyncio.run(both()) == 5
+    asyncio.run(both())
 
 
 def test_grammars_of_aborted_or_refused_requests_are_not_compiled() -> None:
