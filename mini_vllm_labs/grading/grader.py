@@ -142,7 +142,7 @@ class Grader:
         return grade
 
     def grade_in_stack(self, grade: PhaseGrade, grades: Sequence[PhaseGrade]) -> PhaseGrade:
-        """Run one phase with the phases before it, unless one of those is known not to load or not to end."""
+        """Run one phase with the earlier ones, unless one of those cannot be loaded or does not end."""
         number, total = grade.plan.number, len(grade.plan.tests)
         if grade.can_run:
             others = [other for other in grades if other.plan.number in phases_of_stack(number)]

@@ -17,7 +17,7 @@ MARGIN, LINE_HEIGHT, MAX_LINES = 10, 16, 6
 
 
 def round_values(direction: int, near: float) -> list[float]:
-    """Return 1, 2 and 5 times the power of ten near `near`; `direction` adds the next power up (1) or down (-1)."""
+    """Return 1, 2 and 5 times the power of ten near `near`, and those of the power above or below."""
     power = math.floor(math.log10(near))
     return [step * 10.0**k for k in (power, power + direction) for step in (1, 2, 5)]
 

@@ -24,8 +24,11 @@ NUMBERS = count()
 
 
 @pytest.fixture
-def processes() -> Iterator[GrammarProcesses]:
-    made = GrammarProcesses()
+def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[GrammarProcesses]:
+    """Yield processes that make one call at a time."""
+    with monkeypatch.context() as patch:
+        patch.setattr(grammar_process, "MAX_PROCESSES", 1)
+        made = GrammarProcesses()
     yield made
     made.close()
 
@@ -107,13 +110,15 @@ def test_an_error_of_the_function_is_raised_here_and_its_process_lives_on(proces
     assert child_of(processes) == first
 
 
-def test_cancelling_ends_the_call(processes: GrammarProcesses, tmp_path: Path) -> None:
+def test_cancelling_ends_the_call(tmp_path: Path) -> None:
+    processes = GrammarProcesses()
     futures = [processes.call(limited_calls.begins, str(tmp_path / name)) for name in ("a", "b", "never")]
     ids = [id_in(tmp_path / name) for name in "ab"]
     assert all(future.cancel() for future in reversed(futures))
     wait_until(lambda: not any(map(is_running, ids)))
     assert child_of(processes) not in ids
     assert not (tmp_path / "never").exists()
+    processes.close()
 
 
 @pytest.mark.parametrize("is_closed", [True, False])

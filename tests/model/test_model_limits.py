@@ -33,7 +33,7 @@ LONGEST: dict[str, tuple[PreTrainedConfig, int, str]] = {
     "longrope in some layers alone": (LONG_ROPE["gemma3_text"], 32, "longrope .* exceeds 32"),
 }
 REFUSED_CONFIGS: dict[str, tuple[PreTrainedConfig, str]] = {
-    "no length": (config("bloom"), "bloom must name its longest text .* got None"),
+    "no length": (config("bloom"), "bloom must state its maximum length .* got None"),
     "an encoder": (config("t5"), "t5 has an encoder"),
     "larger heads in some layers": (
         config("gemma4_text", **SIX_LAYERS, global_head_dim=16),

@@ -148,7 +148,7 @@ def plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-class Listener(Protocol):
+class CallListener(Protocol):
     """Gets the calls of a module's public functions and methods, unless it ignores the caller."""
 
     phase: Any
@@ -167,7 +167,7 @@ def earlier_answers(phase: ModuleType) -> Iterator[EarlierAnswers]:
 
 
 @contextmanager
-def wrapped(listener: Listener) -> Iterator[None]:
+def wrapped(listener: CallListener) -> Iterator[None]:
     """Pass all calls of the module's public functions and methods to `listener`, in the `with` block."""
     phase, changed = listener.phase, list[tuple[Any, str, object]]()
     kinds = {kind for kind in vars(phase).values() if isinstance(kind, type) and kind.__module__ == phase.__name__}
@@ -184,7 +184,7 @@ def wrapped(listener: Listener) -> Iterator[None]:
             setattr(owner, name, thing)
 
 
-def watching(listener: Listener, name: str, thing: Any) -> Any:
+def watching(listener: CallListener, name: str, thing: Any) -> Any:
     """Return the watched version of a function or property of the phase; None for anything else."""
     if isinstance(thing, property) and thing.fget is not None:
         getter = watching(listener, name, thing.fget)

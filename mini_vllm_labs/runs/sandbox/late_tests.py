@@ -1,4 +1,4 @@
-"""Limits the CPU time that endless loops cost a run of graded tests to about twice the limit of one test."""
+"""Limits what endless loops cost a run of graded tests: about twice the limit of one test."""
 
 import re
 from collections import Counter
