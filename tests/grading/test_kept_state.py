@@ -37,7 +37,7 @@ def module(text: str, name: str = "a_phase") -> Any:
     ("name", "place"),
     [
         ("new", None),
-        ("empty", "what empty gave out before"),
+        ("empty", "what empty returned before"),
         ("twice", "another part of the same answer"),
         ("lent", "an argument of the call"),
     ],
@@ -57,7 +57,7 @@ def test_a_list_that_two_requests_have_is_named() -> None:
         phase.shared(make_request("A", 3))
         assert earlier.changed is None
         phase.shared(make_request("B", 3))
-    assert str(earlier.changed) == "shared gave out []. The same list is what shared gave out before."
+    assert str(earlier.changed) == "shared returned []. The same list is what shared returned before."
 
 
 KEEPS_HITS = ("self._first_external: dict[str, int] = {}", "self._first_external = HITS")

@@ -63,7 +63,7 @@ def test_what_a_file_sends_while_it_is_loaded_stops_nothing(tmp_path: Path) -> N
         assert len(results[name]["feedback"]) < 10_000
 
 
-@pytest.mark.parametrize(("ending", "shown"), [(SPEAKS, "[/boom]"), (RENAMES, "a text of 3,000,000 characters")])
+@pytest.mark.parametrize(("ending", "shown"), [(SPEAKS, "[/boom]"), (RENAMES, "a text has 3,000,000 characters")])
 def test_what_a_file_says_is_printable_and_short(tmp_path: Path, ending: str, shown: str) -> None:
     (result,) = graded(handed_in(tmp_path, eve=solution(1) + ending)).values()
     assert shown in result["feedback"]

@@ -36,7 +36,7 @@ def tell_changed(changed: Changed | Shared | None) -> None:
     if isinstance(changed, Shared):
         lab_failure(
             rule="An answer belongs to the caller: each call returns a new list, dict or tensor.",
-            situation=f"{changed.function} gave out {changed.value}",
+            situation=f"{changed.function} returned {changed.value}",
             expected=f"a new {changed.kind}",
             yours=f"the same {changed.kind} is {changed.place}",
             hint="where does your code make this container? If one caller adds an entry, who sees it?",

@@ -1,6 +1,6 @@
-"""Finds containers that a caller does not have for itself: returned twice, or still in use somewhere else.
+"""Finds containers that a function returns although something else also uses them.
 
-Such a container shows no harm until somebody changes it. `labs/README.md` therefore asks for a new one each time.
+They do no harm until somebody changes them. `labs/README.md` therefore asks for a new one each time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ LISTS = ("spec_token_ids", "block_hashes", "all_token_ids")  # the lists of a re
 
 
 class Shared(NamedTuple):
-    """A function, the place where its container is in use, too, and the container as a text."""
+    """A function, the other place where its container is used, and the container's kind and text."""
 
     function: str
     place: str
@@ -30,11 +30,11 @@ class Shared(NamedTuple):
     value: str
 
     def __str__(self) -> str:
-        return f"{self.function} gave out {self.value}. The same {self.kind} is {self.place}."
+        return f"{self.function} returned {self.value}. The same {self.kind} is {self.place}."
 
 
 class OwnContainers:
-    """The containers that a phase has given out."""
+    """Remembers the containers that a phase has returned."""
 
     def __init__(self) -> None:
         self._kept: dict[str, list[Any]] = {}
@@ -44,16 +44,16 @@ class OwnContainers:
         self._kept.clear()
 
     def check(self, name: str, found: object, given: Sequence[object], before: Mapping[int, object]) -> Shared | None:
-        """Return the first container of an answer that somebody else has, too; keep the others.
+        """Return the first container of an answer that is also used elsewhere; remember the others.
 
         `before` has the lists of the requests before the call.
         """
-        lists = [one for key, one in lists_of(given).items() if one is not before.get(key)]
+        lists = [one for key, one in lists_of(given).items() if isinstance(one, list) and one is not before.get(key)]
         own = [] if name in ON_PURPOSE else list(containers(found))
         lent = {} if name == PASSES_ON or not own else {id(one): one for one in lent_by(given)}
         for number, one in enumerate([*own, *lists]):
             place = next(
-                (f"what {other} gave out before" for other, kept in self._kept.items() if one in Same(kept)), ""
+                (f"what {other} returned before" for other, kept in self._kept.items() if one in Same(kept)), ""
             )
             if one in Same(own[:number]):
                 place = "another part of the same answer"
