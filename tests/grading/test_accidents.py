@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from mini_vllm_labs.runs.sandbox.late_tests import LATE_TESTS_OF_TASK
 from tests.grading.accidents import ACCIDENTS, Accident
 from tests.grading.checkout import Checkout
 
@@ -57,7 +58,9 @@ def check(accident: Accident, phase: dict[str, Any]) -> None:
     assert all(points[number] < 10 for number in accident.charged), points
     messages = [test["message"] for task in tasks.values() for test in task["tests"] if test["outcome"] != "passed"]
     assert not accident.message or any(accident.message in message for message in messages), messages[:3]
-    assert not any("not run" in test["outcome"] for task in tasks.values() for test in task["tests"])
+    for task in tasks.values():
+        outcomes = [test["outcome"] for test in task["tests"]]
+        assert "not run" not in outcomes or outcomes.count("timeout") == LATE_TESTS_OF_TASK
 
 
 @pytest.mark.parametrize("accident", ACCIDENTS, ids=lambda accident: accident.name)
