@@ -22,6 +22,4 @@ def test_three_ways_to_a_verdict_are_measured_on_a_copy(mini_vllm: Commands) -> 
 def test_a_phase_that_is_not_written_is_named(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(save_to_verdict, "solutions_exist", lambda: False)
     monkeypatch.setattr(save_to_verdict, "COPIED", ())
-    assert (
-        "--phase 3: there is no verdict to wait for" in mini_vllm("bench", "loop", "--phase", "3", exit_code=2).output
-    )
+    assert "--phase 3: write its starter first" in mini_vllm("bench", "loop", "--phase", "3", exit_code=2).output
