@@ -58,7 +58,7 @@ def check_all_different(subjects: list[Subject]) -> None:
         ("# overlapping\n-a\n-b1\n+c\n@@\n b1\n+d\n", "overlap"),
         ("# nothing\n", "changes nothing"),
         ("# the same\n a\n b1\n", "must change something"),
-        ("# no place\n+c\n", "say where"),
+        ("# no place\n+c\n", "state where"),
         ("# odd\n*c\n", "line 2"),
     ],
 )
