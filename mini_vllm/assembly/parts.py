@@ -111,7 +111,7 @@ def request_queue_for(impl: Impl, config: EngineConfig) -> RequestQueue:
         from solutions.phase3_preemption import PriorityRequestQueue as Ours
 
         return Ours()
-    raise ValueError("policy 'priority' needs phase 3 (preemption): which has the priority queue")
+    raise ValueError("policy 'priority' needs phase 3 (preemption), which has the priority queue")
 
 
 def prefix_cache_for(impl: Impl, config: EngineConfig) -> PrefixCache:

@@ -172,7 +172,7 @@ class AsyncLLM:
     async def step_once(self) -> None:
         """Take one step while paused, unless all requests are finished. Raises `ValueError` if not paused."""
         if not self.is_paused:
-            raise ValueError("step() needs a paused engine: while it runs, it steps by itself")
+            raise ValueError("the engine is not paused: pause it before you take single steps")
         await asyncio.wrap_future(self._host.step_once())
 
     async def shutdown(self, timeout: float = 30.0) -> None:

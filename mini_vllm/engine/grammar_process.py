@@ -37,8 +37,8 @@ class GrammarProcesses:
     def call(self, function: Callable[..., Any], *arguments: Hashable) -> Future[Any]:
         """Call an importable function in a child. Cancelling the future also ends a call that is running.
 
-        The future raises the function's error, or `ValueError` with the limit if the call exceeds `MAX_SECONDS` or
-        `MAX_MEBIBYTES`, or if the child dies.
+        The future raises the function's error, or `ValueError` if the call exceeds `MAX_SECONDS` or `MAX_MEBIBYTES`, or
+        if the child dies.
         """
         future = Future[Any]()
         future.add_done_callback(self._end_if_cancelled)
@@ -72,6 +72,7 @@ class GrammarProcesses:
         is_late = time.monotonic() - began >= MAX_SECONDS
         with self._lock:
             del self._called[future]
+        error = None
         if answer is not None and not is_late and not future.cancelled():
             result, error = answer
             if error is None:
@@ -79,14 +80,14 @@ class GrammarProcesses:
             if not isinstance(error, MemoryError):
                 raise error
         self._children.discard(child)
-        how = f"within {MAX_SECONDS:g} seconds" if is_late else f"within {MAX_MEBIBYTES:,} MiB of memory"
-        if answer is None and not is_late and not future.cancelled():
-            with suppress(subprocess.TimeoutExpired):
-                how += f" (its process ended with code {child.wait(1)})"
         end_all([child])
-        raise ValueError(
-            f"structured_outputs cannot be compiled {how}, the limit for a grammar; shorten or simplify it"
-        )
+        if is_late:
+            why = f"its compilation takes more than {MAX_SECONDS:g} seconds"
+        elif error is not None:
+            why = f"its compilation needs more than {MAX_MEBIBYTES:,} MiB of memory"
+        else:
+            why = f"the process that compiled it ended with code {child.returncode}"
+        raise ValueError(f"structured_outputs cannot be compiled: {why}; shorten or simplify it")
 
     def close(self) -> None:
         """End all children."""
@@ -114,5 +115,5 @@ class GrammarProcesses:
 
 def end_all(children: Iterable[Child]) -> None:
     for child in list(children):
-        with suppress(OSError), child:  # closes its pipes; what it has not read is lost
+        with suppress(OSError), child:  # closes its pipes, which drops unread data, and waits for its end
             child.kill()

@@ -37,7 +37,7 @@ FAILING = {
     "leaves": (RANK + "raise SystemExit", "SystemExit"),
     "exits": ("import os; os._exit(3)", "ended its process with exit code 3"),
     "loops": (RANK + "while True: pass", "stopped after 3 seconds of CPU time"),
-    "stalls": (HEAD + "    def serve_order(self, running): return []", "StalledError: no more requests can be scheduled"),
+    "stalls": (HEAD + "    def serve_order(self, running): return []", "StalledError: no more requests can"),
     "shortens": (HEAD + f"    def start_step(self, step):\n        {SHORTEN}", "got 1 of its"),
     "copies": (
         "from mini_vllm_labs.policies.priority import Priority as MyPolicy",
