@@ -41,7 +41,7 @@ class AsyncLLM:
     """
 
     def __init__(self, engine: LLMEngine | OpenEngine, watch: Watch | None = None) -> None:
-        self.is_shutting_down, self.reason_of_death, self.notice = False, "", ""
+        self.is_shutting_down, self.notice, self._given_up = False, "", ""
         self._grammar_checks = GrammarProcesses()
         # None means that the reader has left; the id stays in use until the engine has ended the request.
         self._collectors: dict[str, OutputCollector | None] = {}
@@ -66,6 +66,11 @@ class AsyncLLM:
     def is_alive(self) -> bool:
         """Whether the engine's thread is running."""
         return self._host.is_alive
+
+    @property
+    def reason_of_death(self) -> str:
+        """Why the engine has stopped, known as soon as it no longer `is_alive`; otherwise empty."""
+        return self._given_up or self._host.reason_of_death
 
     @property
     def seconds_in_step(self) -> float:
@@ -199,7 +204,8 @@ class AsyncLLM:
             await asyncio.sleep(0.01)
         if self.is_alive:
             about = f"the engine is in a step that has lasted {self.seconds_in_step:.0f} s"
-            self._fail_all(EngineDeadError(f"{about}. {self.notice}" if self.notice else about))
+            self._given_up = f"{about}. {self.notice}" if self.notice else about
+            self._fail_all(EngineDeadError(self._given_up))
             self._host.abandon()
 
     def _require_open(self) -> None:
@@ -250,7 +256,6 @@ class AsyncLLM:
 
     def _fail_all(self, error: EngineDeadError) -> None:
         """Fail all readers, because no more outputs will arrive."""
-        self.reason_of_death = self.reason_of_death or str(error)
         for collector in list(self._collectors.values()):
             if collector is not None:
                 with suppress(RuntimeError):

@@ -92,6 +92,10 @@ class EngineProcess:
         return self._error is None and not self._over.is_set()
 
     @property
+    def reason_of_death(self) -> str:
+        return "" if self._error is None else str(self._error)
+
+    @property
     def is_paused(self) -> bool:
         return self._is_paused
 

@@ -58,6 +58,11 @@ class EngineThread:
         return self.error is None and self._thread.is_alive()
 
     @property
+    def reason_of_death(self) -> str:
+        """Why the thread has ended, or an empty string."""
+        return "" if self.error is None else str(self._death_error())
+
+    @property
     def seconds_in_step(self) -> float:
         """Seconds since the current step began, 0 between two steps. A long time suggests an endless loop."""
         return seconds_since(self._step_clock)

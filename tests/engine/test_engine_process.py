@@ -166,6 +166,20 @@ def test_if_the_process_ends_all_readers_and_callers_fail() -> None:
     run(die())
 
 
+@pytest.mark.parametrize("host", ["thread", "process"])
+def test_the_reason_is_known_as_soon_as_the_engine_is_dead(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[tuple[bool, str]]()
+    monkeypatch.setattr(AsyncLLM, "_fail_all", lambda llm, _: seen.append((llm.is_alive, llm.reason_of_death)))
+
+    async def die() -> None:
+        llm = make_llm(host)
+        llm._host.give_up("it waits for itself")
+        await llm.shutdown()
+
+    run(die())
+    assert seen == [(False, "it waits for itself")]
+
+
 def test_a_step_that_does_not_end_is_seen_and_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(async_llm, "SECONDS_FOR_LAST_STEP", 0.05)
     llm = make_llm("process")
