@@ -42,7 +42,7 @@ _ROWS: tuple[tuple[str, str, Label, str], ...] = (
         "reservation",
         "blocks",
         "capacity",
-        "it needs {needed} blocks; {free} are free, of which {promised} are promised to others and {kept} stay free",
+        "it needs {needed} blocks; {free} are free, of which {promised} are promised to others and {kept} are kept",
     ),
     ("guard", "guard", "capacity", "the admission guard keeps the {free} free blocks for running requests"),
     ("whole_prompt", "prompt", "capacity", "{left} tokens are left, and its {needed} must fit into one step"),
@@ -72,7 +72,9 @@ _ROWS: tuple[tuple[str, str, Label, str], ...] = (
         "the step passed it over although {left} tokens, {seats} seats and {free} blocks were left",
     ),
 )
-ONE = re.compile(r"\b1 (block|token|seat)s\b")
+ONE = re.compile(r"\b(?<!of )1 (block|token|seat)s\b")
+ONE_IS = re.compile(r"\b(1(?: block| token)?) are\b")
+ONE_WAS = re.compile(r"(?<!and )\b(1(?: block)?) were\b")
 REASONS = {row[0]: Reason(*row) for row in _ROWS}
 
 LIMITS = {
@@ -90,7 +92,10 @@ LIMITS = {
 
 def sentence_of(found: Found) -> str:
     """Return a recorded reason as the end of a sentence, with its numbers."""
-    return ONE.sub(r"1 \1", REASONS[found["reason"]].sentence.format_map(found))
+    sentence = REASONS[found["reason"]].sentence.format_map(found)
+    for plural, singular in ((ONE, r"1 \1"), (ONE_IS, r"\1 is"), (ONE_WAS, r"\1 was")):
+        sentence = plural.sub(singular, sentence)
+    return sentence
 
 
 def limit_sentence(found: Found) -> str:

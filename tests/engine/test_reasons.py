@@ -16,7 +16,7 @@ from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.engine.reasons import LIMITS, REASONS, limit_sentence, sentence_of
+from mini_vllm.engine.reasons import LIMITS, REASONS, Found, limit_sentence, sentence_of
 from mini_vllm.engine.step_reasons import StepReasons
 from mini_vllm_labs.runs.parity.replay import ScenarioReplay
 from mini_vllm_labs.runs.parity.scenario import NEWER_FILES, PUBLIC_FILES, Scenario, read_scenarios
@@ -75,6 +75,21 @@ def test_reasons_equal_those_recomputed_from_the_recording(scenario: Scenario) -
         assert waiting == expected, f"step {recorded['step']}"
         for name, new in recorded["output"]:
             tokens[name] = tokens[name] + new
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        ({"reason": "blocks", "needed": 1, "free": 1}, "it needs 1 block, and 1 is free"),
+        ({"reason": "blocks", "needed": 21, "free": 11}, "it needs 21 blocks, and 11 are free"),
+        ({"reason": "seats", "running": 1, "seats": 1}, "1 of 1 seats are taken"),
+        ({"reason": "whole_prompt", "left": 1, "needed": 4}, "1 token is left, and its 4 must fit into one step"),
+        ({"reason": "refused", "needed": 1, "free": 1}, "it was refused although 1 block was free and it needs 1"),
+        ({"reason": "no_tokens", "left": 1}, "it got no token although 1 was left"),
+    ],
+)
+def test_one_is_singular(found: Found, sentence: str) -> None:
+    assert sentence_of(found) == sentence
 
 
 CONFIG = EngineConfig(max_num_seqs=2, max_num_batched_tokens=8, max_model_len=16, block_size=4, num_gpu_blocks=6)

@@ -87,15 +87,19 @@ def test_an_elective_is_graded_once_it_is_begun_and_counts_apart(checkout: Check
     assert (graded["total"], graded["max"], graded["electives"]) == (0, 330, {"total": 70, "max": 70})
 
 
-@pytest.mark.parametrize("phase", [one for one in ELECTIVES if one != 13])
-def test_a_solved_elective_runs_with_phases_1_to_5(checkout: Checkout, phase: int) -> None:
-    checkout.solve(1, 2, 3, 4, 5, phase)
-    graded = checkout.grade("--phase", str(phase), "--min-points", "30")
-    (elective,) = graded["phases"]
+def test_solved_electives_run_with_phases_1_to_5(checkout: Checkout) -> None:
+    """`labs` runs all tests of these solutions, so a few of each task are enough here."""
+    electives = [one for one in ELECTIVES if one != 13]
+    checkout.thin_out(3)
+    checkout.solve(1, 2, 3, 4, 5, *electives)
+    graded = checkout.grade("--phase", "7-14", "--min-points", "30")
     assert graded["exit code"] == 0
-    assert elective["points"] == elective["max"] == graded["electives"]["total"], json.dumps(elective)
-    assert elective["alone"] == {"status": "passed", "oracle": elective["stack"]}
-    assert elective["stack"]["status"] == "passed", elective["stack"]
+    assert [found["phase"] for found in graded["phases"]] == list(ELECTIVES)
+    assert graded["electives"]["total"] == sum(found["max"] for found in graded["phases"] if found["phase"] != 13)
+    for elective in (found for found in graded["phases"] if found["phase"] != 13):
+        assert elective["points"] == elective["max"], json.dumps(elective)
+        assert elective["alone"] == {"status": "passed", "oracle": elective["stack"]}
+        assert elective["stack"]["status"] == "passed", elective["stack"]
 
 
 def test_policies_have_points_and_wait_for_phases_1_to_5(checkout: Checkout) -> None:

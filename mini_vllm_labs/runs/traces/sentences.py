@@ -126,7 +126,8 @@ def reason(state: RunState, record: StepRecord, request_id: str) -> str:
     if left <= 0:
         return f"all {info.token_budget} tokens of the step are used"
     if num_needed > free:
-        return f"its {num_tokens} tokens fill {num_needed} {info.unit}s, and {free} of {info.num_blocks} are free"
+        needs = f"its {num_tokens} tokens fill {num_needed} {info.unit}{'s' * (num_needed != 1)}"
+        return f"{needs}, and {free} of {info.num_blocks} {'is' if free == 1 else 'are'} free"
     return f"its {num_tokens} tokens are more than the {left} left of the budget" if num_tokens > left else ""
 
 
