@@ -208,12 +208,23 @@ def methods_of(plan: PlannedPhase) -> dict[str, set[str]]:
 
 
 class Passed:
-    def __init__(self) -> None:
+    """Finds the tasks whose tests all pass. After a task's first failure its other tests are not run."""
+
+    def __init__(self, plan: PlannedPhase) -> None:
         self.tests: set[str] = set()
+        self.tasks = {test: set(task.tests) for task in plan.tasks for test in task.tests}
+        self.failed: set[str] = set()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+        return True if item.nodeid.split("/", 2)[2] in self.failed else None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "call" and report.passed:
-            self.tests.add(report.nodeid.split("/", 2)[2])
+        test = report.nodeid.split("/", 2)[2]
+        if report.failed:
+            self.failed |= self.tasks.get(test, set())
+        elif report.when == "call" and report.passed:
+            self.tests.add(test)
 
 
 def try_classes(plan: PlannedPhase, module: ModuleType, classes: Mapping[str, type]) -> list[str]:
@@ -225,7 +236,7 @@ def try_classes(plan: PlannedPhase, module: ModuleType, classes: Mapping[str, ty
         signal.alarm(0)
         owner, _, name = candidate.partition(": ")
         setattr(module, owner, classes[name])
-        passed = Passed()
+        passed = Passed(plan)
         pytest.main([plan.folder, "-q", "-p", "no:cacheprovider", "--tb=no"], plugins=[passed])
         return [f"{plan.number}.{task.number}: {name}" for task in plan.tasks if passed.tests >= set(task.tests)]
 
