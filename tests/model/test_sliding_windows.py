@@ -107,7 +107,7 @@ def held_blocks(scheduler: Scheduler, request_id: str = "0") -> list[int]:
 
 @pytest.mark.parametrize(("name", "most"), [("mistral", [4]), ("gemma3_text", [40, 3])])
 def test_a_long_text_holds_its_window(name: str, most: list[int]) -> None:
-    """A window of 11 needs 4 blocks of 4 tokens, and one of 9 needs 3, computed 4 at a time."""
+    """A window of 11 needs 4 blocks of 4 tokens, and one of 9 needs 3. Each step computes 4 of the 160 tokens."""
     engine = engine_for(loaded(name), EngineConfig(num_gpu_blocks=60, block_size=4, max_num_batched_tokens=4))
     engine.add_request("0", [5] * 100, SamplingParams(61))
     held = [0] * len(most)
