@@ -32,7 +32,7 @@ class Job(NamedTuple):
 
 
 class Jobs:
-    """A queue of jobs. The one thread that prints calls `poll` again and again."""
+    """A queue of jobs. The only thread that prints calls `poll` repeatedly."""
 
     def __init__(self) -> None:
         self._pool, self._waiting, self._stop = ThreadPoolExecutor(1), list[Job](), Event()
