@@ -1,4 +1,4 @@
-"""The code under test, each phase of the lineup, and whose code it is."""
+"""Fixtures for the code under test: each phase of the lineup, and a note of whose code it is."""
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -35,9 +35,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def phase_module(phase: int, lineup: Lineup) -> ModuleType:
-    """Import the code that the lineup names for a phase; a test of an absent phase is skipped.
+    """Import the code that the lineup names for a phase; skip the test if the phase is absent.
 
-    `starter` and `solution` by themselves also name the electives here: their tests need no engine.
+    Here `starter` and `solution` alone also include the electives, because their tests need no engine.
     """
     impl = str(lineup)
     if impl not in ("starter", "solution"):
@@ -73,7 +73,7 @@ def lineup() -> Lineup:
 
 
 def fixture_of(phase: int) -> Callable[[pytest.Config, Lineup], Iterator[ModuleType]]:
-    """Return the fixture of a phase's code, whose answers are watched."""
+    """Return a fixture for a phase's code that also watches the code's answers."""
 
     @pytest.fixture(scope="session", name=f"phase{phase}")
     def module(pytestconfig: pytest.Config, lineup: Lineup) -> Iterator[ModuleType]:

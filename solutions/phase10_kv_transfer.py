@@ -23,7 +23,7 @@ class HostBlockStore:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.num_bytes = 0
-        self._blocks: OrderedDict[bytes, Tensor] = OrderedDict()  # the next one to go is first
+        self._blocks: OrderedDict[bytes, Tensor] = OrderedDict()  # the next block to evict is first
 
     def lookup(self, block_hashes: Sequence[bytes]) -> int:
         """Return how many of these blocks are stored, up to the first that is not; they count as used now.
@@ -51,7 +51,7 @@ class HostBlockStore:
 
 
 class BlockStoreConnector:
-    """A `KVConnector`, the scheduler side, over a store. With `saves_ended` it also saves blocks of ended requests."""
+    """A `KVConnector` (the scheduler side) over a store. With `saves_ended` it also saves blocks of ended requests."""
 
     def __init__(self, store: BlockStore, block_size: int, saves_ended: bool = True) -> None:
         self.store = store
@@ -63,8 +63,8 @@ class BlockStoreConnector:
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
         """Return how many tokens after the first `num_computed_tokens` are stored, in whole blocks, and False.
 
-        At most `num_tokens - 1` tokens are computed then: the last one is always computed here. False means that the
-        blocks are loaded within the step. Called again in every step in which the request waits.
+        At most `num_tokens - 1` tokens then count as computed: the last one is always computed here. False means that
+        the blocks are loaded within the step. Called again in every step in which the request waits.
         """
         first, end = num_computed_tokens // self.block_size, (request.num_tokens - 1) // self.block_size
         self._first_external[request.request_id] = first
@@ -95,7 +95,7 @@ class BlockStoreConnector:
         self._save(request, block_ids, num_computed_tokens)
 
     def build_connector_meta(self) -> KVConnectorMetadata:
-        """Return the blocks that the worker side must load and save in the planned step, and begin anew."""
+        """Return the blocks that the worker side must load and save in the planned step, and forget them."""
         metadata, self._metadata = self._metadata, KVConnectorMetadata()
         return metadata
 

@@ -36,9 +36,9 @@ def free_outside_window(
 def allocate_groups(
     tables: Tables, num_blocks: int, pool: GroupPool, pin: Callable[[list[int]], None] | None
 ) -> list[list[int]] | None:
-    """Lengthen the table of every group to `num_blocks` blocks, the first group's first: all of them or none.
+    """Extend every group's table to `num_blocks` blocks, the first group's first: all of them or none.
 
-    Returns the new blocks of each group. None is a refusal, and nothing has changed. A request that is being admitted
+    Returns the new blocks of each group. None means a refusal that changed nothing. A request that is being admitted
     has its hits in the tables: call `pin(table)` for each table to take its hits from the free queue and hold them.
     `pin` is None if the tables are already held.
     """
@@ -59,9 +59,10 @@ def allocate_groups(
 def find_sliding_hit(cached: Sequence[int | None], window: int, block_size: int) -> list[int]:
     """Return the table of the longest hit of a layer with a window.
 
-    For each block of the prompt `cached` has the id of a cached block with the same tokens before and in it, or None.
-    The token after the hit reaches `window - 1` tokens of it: the blocks with these must be cached, at least one block,
-    and the null block replaces those before. A hit that reaches back to the first token may be shorter.
+    For each block of the prompt, `cached` has the id of a cached block with the same tokens in it and before it, or
+    None. The token after the hit reaches the hit's last `window - 1` tokens. Their blocks must be cached, at least one
+    block, and the null block replaces the blocks before them. A hit that reaches back to the first token may be
+    shorter.
     """
     num_needed = cdiv(window - 1, block_size)
     found: list[int] = []
@@ -118,7 +119,7 @@ def sliding_attention(
         num_blocks = cdiv(positions.shape[1] + window - 1, block_size) + 1
         first = (positions.amin(1, keepdim=True) - window + 1).clamp(min=0) // block_size
         places = first + torch.arange(num_blocks, device=query.device)  # [N, blocks]
-        # Past the end of the table its last block is read again: no query is that far, so the mask hides it.
+        # Past the end of the table its last block is read again: no query reaches that far, so the mask hides it.
         blocks = group.block_tables.gather(1, places.clamp(max=group.block_tables.shape[1] - 1))
         keys, values = (cache[blocks].flatten(1, 2).transpose(1, 2) for cache in (key_cache, value_cache))
         offsets = torch.arange(block_size, device=query.device)

@@ -63,7 +63,7 @@ class LeastSlackFirst(SchedulingPolicy):
         self._have_begun: list[str] = []
 
     def start_step(self, step: StepView) -> None:
-        """Keep the time. First tokens of the previous step also arrived at that time."""
+        """Record the time, which is also when the first tokens of the previous step arrived."""
         self.now = step.now
         self._first_token_times |= dict.fromkeys(self._have_begun, step.now)
         self._have_begun.clear()

@@ -35,7 +35,7 @@ def order_freed(block_ids: Sequence[int], with_content: Collection[int]) -> tupl
 def has_room(asked: RoomAsked) -> bool:
     """Return whether a waiting request may have its blocks."""
     num_free = asked.num_free
-    # If nothing is running, nothing ends that could free more blocks: the request would wait for ever.
+    # If nothing is running, no request will end and free more blocks: this one would wait for ever.
     if asked.has_running:
         num_free -= int(asked.watermark * asked.num_gpu_blocks)
     num_unpromised = num_free - asked.num_promised
@@ -69,7 +69,7 @@ class PrefillPacer:
         return self.is_held
 
     def planned(self, num_tokens: int, has_prompt: bool, num_left_waiting: int | None) -> None:
-        """Take note of the step that was planned. `num_left_waiting` is None if it did not look at the queue."""
+        """Take note of the step that was planned. `num_left_waiting` is None if the step did not look at the queue."""
         self.num_executed += num_tokens > 0
         if has_prompt:
             self.last_with_prompt = self.num_executed

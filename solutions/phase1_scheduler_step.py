@@ -119,14 +119,14 @@ def update_from_output(
     """Append the sampled tokens, finish the requests that stop, and free their blocks.
 
     Handles the requests in the order of the plan and skips those that are no longer in `requests`.
-    Returns the tokens kept, by request id: none after a stop.
+    Returns the tokens that were kept, by request id: none of them comes after a stop.
     """
     kept: dict[str, list[int]] = {}
     finished: list[Request] = []
     for request_id in scheduler_output.num_scheduled_tokens:
         request = requests.get(request_id)
         new_token_ids = sampled_token_ids.get(request_id)
-        # None: aborted while the forward pass ran. No tokens: a chunk that ends inside the prompt samples nothing.
+        # The request was aborted during the forward pass, or its chunk ended inside the prompt and sampled nothing.
         if request is None or not new_token_ids:
             continue
         # One by one, because each token may be the last: tokens after a stop are discarded.

@@ -41,7 +41,7 @@ class FreeKVCacheBlockQueue:
             raise ValueError(f"block {block.block_id} is not in the free queue")
         before.next_free_block = after
         after.prev_free_block = before
-        # Without links it is out of the queue: a second removal raises instead of cutting out its old neighbours.
+        # A block without links is out of the queue: a second removal raises instead of cutting out its old neighbours.
         block.prev_free_block = block.next_free_block = None
         self.num_free_blocks -= 1
 
@@ -145,7 +145,7 @@ class PagedKVCacheManager:
         """Allocate blocks for `num_new_tokens` more tokens: all of them or none.
 
         Returns the ids of the blocks taken from the free queue, in order, as a new list. An empty list is a success:
-        the blocks that the request holds had room. None is a refusal, and nothing has changed.
+        the blocks that the request holds had room. None means a refusal that changed nothing.
         """
         # Most decode steps: the token goes into a block that stays partly filled. There is nothing to take or to cache.
         if 0 < request.num_computed_tokens % self.block_size < self.block_size - num_new_tokens - num_lookahead_tokens:
@@ -176,7 +176,7 @@ class PagedKVCacheManager:
         return new_blocks
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        """Take back all blocks, last one first; those not full by `num_computed_tokens` leave the prefix cache.
+        """Take back all blocks, the last one first; those not filled by `num_computed_tokens` leave the prefix cache.
 
         A request without blocks is fine. A table that `block_ids` has returned stays as it was.
         """

@@ -60,16 +60,16 @@ def choose_victim(running: list[Request], policy: Policy) -> Request:
     The least urgent request has the largest (priority, arrival time); in a tie it is the first in running order.
     """
     if policy == "priority":
-        # `max` returns the first of equal requests, as vLLM's does. Searched, not sorted: the order of `running` is
-        # the order of service and must stay.
+        # `max` returns the first of equal requests, as vLLM's does. We search and do not sort: the order of `running`
+        # is the order of service and must stay.
         return max(running, key=lambda request: (request.priority, request.arrival_time))
     # The last one admitted has computed least, and preempting it keeps the order of arrival.
     return running[-1]
 
 
 def preempt(request: Request, waiting: RequestQueue, kv: KVCacheManager) -> None:
-    """Free the blocks of a request and return it to the waiting queue. Its tokens stay, their K and V are lost."""
-    # First, while the counter still shows which blocks were computed: the prefix cache can still find those.
+    """Free the blocks of a request and return it to the waiting queue. It keeps its tokens, but not their K and V."""
+    # Free first, while the counter still shows which blocks were computed: the prefix cache can still find those.
     kv.free(request, request.num_computed_tokens)
     request.preempt()
     # To the front: it arrived before every waiting request. At the back, newcomers could overtake it indefinitely.
@@ -107,7 +107,8 @@ class RecomputePreemption:
             num_returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)
             scheduler_output.token_budget += num_returned
             scheduler_output.preempted.append(Preempted(victim.request_id, request.request_id, num_returned))
-            # Last, because a request that preempts itself is a victim like any other: freed, queued and recorded.
+            # Checked last, because a request that preempts itself is a victim like any other: freed, queued and
+            # recorded.
             if victim is request:
                 return False
         return True

@@ -39,20 +39,21 @@ class HashPrefixCache:
         self.block_size = block_size
         self.num_query_tokens = 0
         self.num_hit_tokens = 0
-        # Several blocks can have the same content. A dict of them, used as an ordered set: the first cached is first.
+        # Several blocks can have the same content. Each inner dict serves as an ordered set: the first block cached is
+        # first.
         self._blocks_of_hash: dict[bytes, dict[int, None]] = {}
         self._hash_of_block: dict[int, bytes] = {}
 
     def update_block_hashes(self, request: Request) -> None:
         """Append to `request.block_hashes` the hashes of the blocks that became full since the last call."""
         hashes, size = request.block_hashes, self.block_size
-        # From the first block without a hash on: this runs in every step, over prompts of 100,000 tokens.
+        # Start at the first block without a hash: this runs in every step, over prompts of 100,000 tokens.
         for start in range(len(hashes) * size, request.num_tokens - size + 1, size):
             token_ids = request.all_token_ids[start : start + size]
             if hashes:
                 hashes.append(hash_block(hashes[-1], token_ids))
             else:
-                # Salt and adapter only here: the chain carries them into every later hash.
+                # Only the first block needs the salt and adapter: the chain carries them into every later hash.
                 hashes.append(hash_block(ROOT_HASH, token_ids, (request.cache_salt, request.adapter_id)))
 
     def find_longest_cache_hit(self, request: Request) -> list[int]:
@@ -88,7 +89,7 @@ class HashPrefixCache:
             self._hash_of_block[block_id] = block_hash
 
     def evict(self, block_id: int) -> bool:
-        """Forget a block's content because the block is handed out. Returns whether it was in the cache."""
+        """Forget the content of a block that is being handed out. Returns whether the block was in the cache."""
         block_hash = self._hash_of_block.pop(block_id, None)
         if block_hash is None:
             return False
@@ -100,7 +101,7 @@ class HashPrefixCache:
         return True
 
     def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
-        """Forget blocks that were cached when they were allocated, but never computed to their end."""
+        """Forget blocks that were cached when they were allocated but were never fully computed."""
         for block_id in block_ids:
             self.evict(block_id)
 

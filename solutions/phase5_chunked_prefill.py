@@ -71,16 +71,16 @@ class ChunkedPrefillPolicy:
         # free block although nothing has to be computed for it.
         idle_hits = set(hit_blocks) - kv.ref_counts().keys()
         num_needed = cdiv(request.num_tokens, kv.block_size) - len(hit_blocks) + len(idle_hits)
-        # Block tables, not `num_computed_tokens`: a request served earlier in this step holds the blocks of a
-        # chunk that is not computed yet. The extra block is for its next tokens. Rounding up is done
-        # per request, because two requests never share the last, partly filled block.
+        # Count block tables, not `num_computed_tokens`: a request served earlier in this step holds the blocks of a
+        # chunk that is not computed yet. The extra block is for its next tokens. Rounding up is done per request,
+        # because two requests never share the last, partly filled block.
         num_promised = sum(
             cdiv(other.num_tokens, kv.block_size) - len(kv.block_ids(other.request_id)) + 1 for other in running
         )
         return num_needed + num_promised <= kv.num_free_blocks
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        """Return whether a request with `num_computed_tokens` after this step gets a token from the step."""
+        """Return whether the step generates a token for a request that has `num_computed_tokens` after the step."""
         # `num_tokens` includes generated tokens. A resumed request that has recomputed its prompt still has
         # known tokens to compute, and a sample there would replace a token the user has already seen.
         return num_computed_tokens == request.num_tokens

@@ -1,4 +1,4 @@
-/* Phase 6, reference: the CPU kernels besides `phase6_decode_attention.c`: writing K and V into the cache, and the
+/* Phase 6, reference: the CPU kernels except `phase6_decode_attention.c`: writing K and V into the cache, and the
  * attention of prompt chunks.
  *
  * In torch the keys and values of a chunk are copied out of their blocks, and the scores of all its tokens are written
@@ -16,7 +16,7 @@
 #define PADDED_QUERIES ((QUERIES + ROWS - 1) / ROWS * ROWS)
 #define KEYS 64
 #define UNSEEN (-1e30f) /* a score without weight; not minus infinity, which -ffast-math does not support */
-#define DIM ((HEAD_DIM + 2 * LANES - 1) / (2 * LANES) * (2 * LANES)) /* of a head, up to whole registers */
+#define DIM ((HEAD_DIM + 2 * LANES - 1) / (2 * LANES) * (2 * LANES)) /* HEAD_DIM, rounded up to whole registers */
 
 /* A tile of queries, a tile of keys (transposed: [dim][key]) and values, and what the queries have seen so far. */
 typedef struct {

@@ -25,18 +25,18 @@ typedef struct {
 typedef struct {
     int64_t width, tile, num_tiles;
     double *logits;   /* [num_tiles * tile]; those taken, forbidden or after the last are TAKEN */
-    double *largest;  /* [num_tiles]: of each tile */
+    double *largest;  /* [num_tiles]: the largest logit of each tile */
     double *shares;   /* [num_tiles * tile]: of the kept tokens, relative to the likeliest one's probability */
     int64_t *kept;    /* [width]: the tokens that a cut keeps, the likeliest first */
 } Row;
 
-/* e to the power of numbers of at most 0, off by their size in units of the last place; 0 below -700. */
+/* e to the power of numbers x <= 0, and 0 below -700. The error is about |x| units in the last place. */
 INLINE doubles exponential_in_float64(doubles power) {
     longs is_seen = power > -700;
-    doubles twos = (doubles)((longs)power & is_seen) * 1.4426950408889634; /* e to the power is 2 to this */
-    ints whole = __builtin_convertvector(twos + 1023, ints); /* of a positive number: the floor */
+    doubles twos = (doubles)((longs)power & is_seen) * 1.4426950408889634; /* exp(power) is exp2(twos) */
+    ints whole = __builtin_convertvector(twos + 1023, ints); /* the floor, because it is positive */
     doubles rest = (twos - __builtin_convertvector(whole - 1023, doubles) - 0.5) * 0.6931471805599453;
-    doubles sum = (doubles){0} + 1; /* the series of e to the rest, which is within 0.35 of 0 */
+    doubles sum = (doubles){0} + 1; /* the series of exp(rest); rest is within 0.35 of 0 */
 #pragma GCC unroll 13
     for (int n = 13; n > 0; n--) sum = sum * (rest * (1.0 / n)) + 1;
     sum *= 1.4142135623730951 * (doubles)(__builtin_convertvector(whole, longs) << 52);
@@ -122,7 +122,7 @@ static int64_t walk(const double *shares, int64_t count, double total, double dr
         if (reached > draw * total) return place;
         if (shares[place] > 0) last = place;
     }
-    return last; /* added up in a different order the sum may be a little smaller */
+    return last; /* added up in a different order, the sum may be a little smaller */
 }
 
 static int64_t sample_row(Row *row, const number *logits, Settings settings) {
@@ -143,7 +143,7 @@ static int64_t sample_row(Row *row, const number *logits, Settings settings) {
 int64_t sample(int64_t num_rows, int64_t num_threads, int64_t width, const number *logits, const Settings *settings,
                int64_t *tokens) {
     int64_t tile = 64, failed = 0;
-    while (tile * tile < width) tile *= 2; /* about as many tiles as there are logits in one */
+    while (tile * tile < width) tile *= 2; /* about as many tiles as there are logits in a tile */
     int64_t num_tiles = (width + tile - 1) / tile, size = num_tiles * tile;
 #pragma omp parallel num_threads((int)num_threads) reduction(| : failed)
     {

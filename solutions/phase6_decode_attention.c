@@ -1,4 +1,4 @@
-/* Phase 6, task 9 (optional), reference: decode attention on the processor that you have.
+/* Phase 6, task 9 (optional), reference: decode attention on your own processor.
  *
  * vLLM: `csrc/cpu/cpu_attn.cpp`. The online softmax is that of Milakov and Gimelshein, 2018.
  */

@@ -133,9 +133,9 @@ def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[flo
     `draws` has one number per row, 0 <= draw < 1. Temperature 0 takes the likeliest token. Otherwise divide
     the logits by the temperature, keep the `top_k` likeliest tokens, and of those the fewest whose
     probabilities reach `top_p`. After each of the two cuts the kept probabilities are scaled to add up to 1.
-    Then walk through the kept tokens until the probabilities add up to more than the draw. Walk from the likeliest
-    on in a row with a cut (`top_k` over 0 or `top_p` under 1), else by token id, which needs no sorting.
-    Computed in float64, whatever the dtype of the logits. Equal logits may come in any order.
+    Then walk through the kept tokens until the probabilities add up to more than the draw. In a row with a cut (`top_k`
+    over 0 or `top_p` under 1), walk from the likeliest token on; otherwise walk by token id, which needs no sorting.
+    Compute in float64, whatever the dtype of the logits. Tokens with equal logits may come in any order.
     """
     tokens = logits.argmax(dim=-1)
     # Rows that need the same work form one batch, usually all 64 rows of a step. A loop over rows would wait for
@@ -153,7 +153,7 @@ def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[flo
 def _draw(
     logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[float], has_top_k: bool, has_top_p: bool
 ) -> Tensor:
-    """Return the tokens [N] of rows with the same kinds of cuts."""
+    """Return the tokens [N] drawn from rows with the same kinds of cuts."""
     settings = [(one.temperature, one.top_k, one.top_p, number) for one, number in zip(params, draws, strict=True)]
     columns = torch.tensor(settings, dtype=torch.float64).to(logits.device, non_blocking=True).T[..., None]
     temperature, top_k, top_p, draw = columns  # each [N, 1]

@@ -19,8 +19,8 @@ def propose_by_lookup(
 ) -> list[int]:
     """Return up to `num_speculative_tokens` tokens that followed an earlier occurrence of the newest tokens.
 
-    Looks for the longest run of newest tokens, `prompt_lookup_max` down to `prompt_lookup_min` of them, that occurs
-    earlier; of several occurrences the first one counts. Empty if there is none.
+    Looks for the longest run of newest tokens, `prompt_lookup_max` down to `prompt_lookup_min` of them, that also
+    occurs earlier; of several occurrences the first one counts. The result is empty if there is none.
     """
     for length in range(min(prompt_lookup_max, len(token_ids) - 1), prompt_lookup_min - 1, -1):
         newest = token_ids[-length:]
@@ -42,7 +42,7 @@ def _next_index(token_ids: list[int], token_id: int, start: int, stop: int) -> i
 
 
 class SpeculativeScheduling:
-    """The scheduler's side of drafts, which count as scheduled tokens, and as computed ones until rejected."""
+    """The scheduler's side of drafts: they count as scheduled tokens, and as computed ones until they are rejected."""
 
     def __init__(self, num_speculative_tokens: int, drafter_has_kv_cache: bool) -> None:
         self.num_speculative_tokens = num_speculative_tokens
@@ -58,7 +58,7 @@ class SpeculativeScheduling:
         return self.num_speculative_tokens if self.drafter_has_kv_cache and is_running else 0
 
     def usable_hit_blocks(self, hit_blocks: list[int]) -> list[int]:
-        """Return the hit blocks that the drafter can also use: not the last one, if it has a KV cache."""
+        """Return the hit blocks that the drafter can use: all but the last if it has a KV cache."""
         # The drafter is one step behind, and may not have computed the end of that block.
         return hit_blocks[:-1] if self.drafter_has_kv_cache else hit_blocks
 
@@ -118,9 +118,10 @@ def rejection_sample(
     """Return the tokens of one request whose k drafts were drawn from `draft_probs` [k, vocab].
 
     Draft i is kept with probability min(1, target / draft). The first rejected draft is replaced by a token drawn from
-    the target's surplus over the drafter, which ends the list. After k kept drafts comes a token from the last
-    row of `target_probs` [k + 1, vocab]. So every token has the target's distribution (Leviathan 2023, Chen 2023).
-    `draws[i]` are two random numbers for row i, 0 <= draw < 1: whether to keep the draft, and which token to draw.
+    the target's surplus over the drafter, which ends the list. If all k drafts are kept, a token from the last row of
+    `target_probs` [k + 1, vocab] follows. So every token has the target's distribution (Leviathan 2023, Chen 2023).
+    `draws[i]` has two random numbers for row i, 0 <= draw < 1: the first decides whether to keep the draft, the second
+    which token to draw.
     """
     for row, token_id in enumerate(draft_token_ids):
         keep, choose = draws[row]
@@ -133,6 +134,6 @@ def rejection_sample(
 
 
 def _token_at(draw: float, weights: "Tensor") -> int:
-    """Return the first token at which the sum of the weights exceeds `draw` times their total."""
+    """Return the first token at which the running sum of the weights exceeds `draw` times their total."""
     sums = weights.double().cumsum(dim=-1)
     return int((sums > draw * sums[-1]).int().argmax())

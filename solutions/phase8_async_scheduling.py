@@ -19,8 +19,8 @@ class PlaceholderScheduling:
 
     def is_surely_over(self, request: Request) -> bool:
         """Return whether the step in flight will reach the request's `max_tokens`, whatever it samples."""
-        # Computed tokens, those in flight included, less the placeholders are the known tokens less one. So this is
-        # the known tokens plus one: the step in flight produces at least one, even if all its drafts are rejected.
+        # The computed tokens, including those in flight, less the placeholders are the known tokens less one. So this
+        # is the known tokens plus one: the step in flight produces at least one, even if all its drafts are rejected.
         num_at_least = request.num_computed_tokens + 2 - request.num_output_placeholders
         most = request.num_prompt_tokens + request.sampling_params.max_tokens
         return request.num_output_placeholders > 0 and num_at_least >= most
@@ -28,7 +28,7 @@ class PlaceholderScheduling:
     def take_placeholders(self, request: Request, num_draft_tokens: int) -> None:
         """Count the output tokens that a step will produce if it samples; its tokens already count as computed.
 
-        The next step then verifies stand-ins for drafts that are not known yet: -1.
+        The next step then verifies stand-ins (-1) for drafts that are not known yet.
         """
         num_known = request.num_tokens + request.num_output_placeholders
         if request.num_computed_tokens == num_known + num_draft_tokens:
@@ -45,7 +45,7 @@ def correct_share(
 ) -> ScheduledRequest:
     """Return the corrected share of a request in a step that was planned ahead, and change nothing.
 
-    The plan assumed that all drafts of the previous step are accepted, so the share begins `num_rejected_tokens`
+    The plan assumed that all drafts of the previous step would be accepted, so the share begins `num_rejected_tokens`
     earlier. Its stand-ins become `draft_token_ids`, the drafts proposed since: only the first of them if the plan has
     fewer places, and a shorter share if it has more.
     """

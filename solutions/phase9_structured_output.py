@@ -24,8 +24,8 @@ def next_positions(nfa: Nfa, positions: frozenset[int], byte: int) -> frozenset[
 def build_dfa(nfa: Nfa, alphabet: frozenset[int]) -> Dfa:
     """Return the DFA of a regex over the bytes of `alphabet`, the only ones that a text can contain.
 
-    A state from which no text leads to the end is left out, and so is every byte that would lead there; the start
-    stays. Raises `ValueError` if there are more than `MAX_DFA_STATES` states before that.
+    States from which no text leads to the end are left out, and so are the bytes that lead to them; the start stays.
+    Raises `ValueError` if there are more than `MAX_DFA_STATES` states before any is left out.
     """
     sets = [frozenset({START})]
     numbers = {sets[0]: START}
@@ -48,7 +48,7 @@ def _without_dead_ends(transitions: list[dict[int, int]], accepting: set[int]) -
     for state, row in enumerate(transitions):
         for after in row.values():
             before[after].add(state)
-    # From the ends backwards: a state that this never reaches leads to no end.
+    # Walk backwards from the ends: a state that this walk never reaches leads to no end.
     alive, to_visit = set(accepting), list(accepting)
     while to_visit:
         found = before[to_visit.pop()] - alive
@@ -61,7 +61,7 @@ def _without_dead_ends(transitions: list[dict[int, int]], accepting: set[int]) -
 
 
 class RegexTokenMasks:
-    """The tokens that a DFA allows in each state, worked out on the first use of a state."""
+    """The tokens that a DFA allows in each state, computed when a state is first used."""
 
     def __init__(self, dfa: Dfa, vocabulary: TrieNode, vocab_size: int, eos_token_ids: frozenset[int]) -> None:
         self.dfa, self.vocabulary = dfa, vocabulary
@@ -76,7 +76,8 @@ class RegexTokenMasks:
         Where the text may end, an end-of-text token leads to `TERMINATED`, after which nothing is allowed.
         """
         if state not in self._next_states:
-            # One walk over both: where the DFA cannot go, all tokens with that prefix are skipped at once.
+            # Walk the vocabulary and the DFA together: where the DFA cannot go, all tokens with that prefix are skipped
+            # at once.
             found = dict.fromkeys(self.eos_token_ids, TERMINATED) if state in self.dfa.accepting else {}
             to_visit = [(self.vocabulary, state)] if state != TERMINATED else []
             while to_visit:

@@ -37,7 +37,7 @@ class HostBlockStore:
 
 
 class BlockStoreConnector:
-    """A `KVConnector`, the scheduler side, over a store. With `saves_ended` it also saves blocks of ended requests."""
+    """A `KVConnector` (the scheduler side) over a store. With `saves_ended` it also saves blocks of ended requests."""
 
     def __init__(self, store: BlockStore, block_size: int, saves_ended: bool = True) -> None:
         raise NotImplementedError("Phase 10, task 2: keep what is given")
@@ -45,8 +45,8 @@ class BlockStoreConnector:
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
         """Return how many tokens after the first `num_computed_tokens` are stored, in whole blocks, and False.
 
-        At most `num_tokens - 1` tokens are computed then: the last one is always computed here. False means that the
-        blocks are loaded within the step. Called again in every step in which the request waits.
+        At most `num_tokens - 1` tokens then count as computed: the last one is always computed here. False means that
+        the blocks are loaded within the step. Called again in every step in which the request waits.
         """
         raise NotImplementedError("Phase 10, task 2: get_num_new_matched_tokens")
 
@@ -69,7 +69,7 @@ class BlockStoreConnector:
         raise NotImplementedError("Phase 10, task 4: request_preempted")
 
     def build_connector_meta(self) -> KVConnectorMetadata:
-        """Return the blocks that the worker side must load and save in the planned step, and begin anew."""
+        """Return the blocks that the worker side must load and save in the planned step, and forget them."""
         raise NotImplementedError("Phase 10, task 3: build_connector_meta")
 
 

@@ -1,4 +1,4 @@
-"""Runs of the real scheduler under a policy in simulated time, as this lab's tests need them."""
+"""Run the real scheduler under a policy in simulated time, for this lab's tests."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ ONE_SEAT = replace(CONFIG, max_num_seqs=1, max_num_batched_tokens=64)
 
 
 def scheduler_lineup() -> Lineup:
-    """Return the phases under the policy: the reference, or else yours; fail if neither exists."""
+    """Return the phases that run under the policy: the reference's or else yours; fail if neither are there."""
     if solutions_exist():
         return parse_lineup("solution:1-5")
     if missing := sorted({1, 2, 3, 4, 5} - set(written_phases())):
@@ -83,8 +83,7 @@ class Run:
 
     @property
     def differences(self) -> dict[tuple[str, str], float]:
-        """For each pair of tenants the largest difference between their services over a time in which both were
-        waiting."""
+        """For each pair of tenants, the largest difference between their services while both were waiting."""
         return self._differences.largest
 
     def late(self) -> dict[str, str]:

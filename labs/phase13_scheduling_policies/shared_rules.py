@@ -1,4 +1,4 @@
-"""What every policy has to keep to: no step is wasted, and no text changes."""
+"""Check the rules for every policy: no step is wasted, and no text changes."""
 
 import random
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def check_no_idle_step(run: Run, what: str) -> None:
 
 
 def check_same_tokens(make: Callable[[], SchedulingPolicy]) -> None:
-    """Fail unless an engine generates what it generates first come, first served; blocks are scarce."""
+    """Fail unless an engine with few blocks generates the same texts as under first come, first served."""
     told = ["12 requests of 3 tenants in an engine with 23 blocks of 4"]
     hint = "which requests do your methods get, which do they return, and is one lost or there twice?"
     expect_equal(generated(make()), generated(None), rule="A policy changes no text.", situation=told, hint=hint)

@@ -22,8 +22,8 @@ class VirtualTokenCounter(SchedulingPolicy):
     def start_step(self, step: StepView) -> None:
         """Lift the counter of each tenant that waits now but did not after the last plan.
 
-        The new value is the lowest counter of the tenants that wait already; without any, that of the tenant whose
-        request was the last to leave the queue. A higher counter stays.
+        The new value is the lowest counter of the tenants that were already waiting. If there were none, it is the
+        counter of the tenant whose request was the last to leave the queue. A higher counter stays.
         """
         raise NotImplementedError("Phase 13, task 1: start_step")
 
@@ -34,7 +34,7 @@ class VirtualTokenCounter(SchedulingPolicy):
     def scheduled(self, shares: Sequence[tuple[Request, int]]) -> None:
         """Charge the prompt tokens of the plan, and remember which tenants still wait.
 
-        A share begins at `request.num_computed_tokens`, which does not count it yet.
+        A share begins at `request.num_computed_tokens`, which does not include the share yet.
         """
         raise NotImplementedError("Phase 13, task 1: scheduled")
 
@@ -55,14 +55,14 @@ class LeastSlackFirst(SchedulingPolicy):
         raise NotImplementedError("Phase 13, task 2: keep what is given")
 
     def start_step(self, step: StepView) -> None:
-        """Keep the time. First tokens of the previous step also arrived at that time."""
+        """Record the time, which is also when the first tokens of the previous step arrived."""
         raise NotImplementedError("Phase 13, task 2: start_step")
 
     def slack(self, request: Request) -> float:
         """Return how many seconds the request can wait before it breaks a promise; infinity without one.
 
-        The smaller of two times: until the next token is due, and until the last one is (after `max_tokens`), each
-        less the work before it. Below 0 a promise is already broken.
+        The slack is the smaller of two times: until the next token is due, and until the last one is (after
+        `max_tokens`), each less the work before it. Below 0, a promise is already broken.
         """
         raise NotImplementedError("Phase 13, task 2: slack")
 

@@ -181,7 +181,7 @@ def test_a_light_tenant_never_waits_for_more_than_the_bound(phase13: ModuleType)
     run = Run(phase13.VirtualTokenCounter(), requests)
     waits = run.served.times_to_first_token
     longest = max(wait for request, wait in zip(run.requests, waits, strict=True) if request.tenant == "b")
-    # Each seat serves at most one request to its end before the light tenant's turn has come.
+    # Each seat serves at most one request to its end before it is the light tenant's turn.
     limit = STEP_SECONDS * 2 * (SHAPES["mixed"][3] + 3)
     if longest > limit:
         lab_failure(

@@ -48,7 +48,7 @@ def begin_step(policy: SchedulingPolicy, now: float) -> None:
 
 
 def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[TimedRequest]:
-    """Return equal requests with limits that a hidden order keeps; one more arrives in every turn of the one seat."""
+    """Return equal requests whose limits a hidden order meets; one more arrives in every turn of the only seat."""
     rng = random.Random(seed)
     turn = num_output * STEP_SECONDS
     arrivals = [0.0] * 6 + [(number + 0.5) * turn for number in range(20)]
@@ -61,7 +61,7 @@ def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[Ti
     requests = []
     for number, at in enumerate(arrivals):
         kind = rng.choice(kinds)
-        # The first of several tokens comes as many steps earlier as tokens follow.
+        # The first token comes earlier than the last one by a step for each token after it.
         early = (num_output - 1) * STEP_SECONDS if kind == "ttft" else 0.0
         level = ServiceLevel(kind, **{kind: due[number] - early - at})
         requests.append(asked(f"r{number}", 4, num_output, at, level=level))
@@ -69,7 +69,7 @@ def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[Ti
 
 
 def test_slack_in_seconds(phase13: ModuleType) -> None:
-    for num_first in (1, 3):  # with drafts the first tokens may be several
+    for num_first in (1, 3):  # with drafts, several tokens may come first
         policy = phase13.LeastSlackFirst(0.0001, 0.01)
         a = Request("request A", [1] * 300, arrival_time=1.9, service_level=ServiceLevel(ttft=0.5))
         b = Request("request B", [1] * 5, arrival_time=1.5, service_level=ServiceLevel(tpot=0.05))

@@ -49,6 +49,6 @@ def update_from_output(
     """Append the sampled tokens, finish the requests that stop, and free their blocks.
 
     Handles the requests in the order of the plan and skips those that are no longer in `requests`.
-    Returns the tokens kept, by request id: none after a stop.
+    Returns the tokens that were kept, by request id: none of them comes after a stop.
     """
     raise NotImplementedError("Phase 1, task 4: update_from_output")

@@ -95,12 +95,12 @@ class PagedKVCacheManager:
         """Allocate blocks for `num_new_tokens` more tokens: all of them or none.
 
         Returns the ids of the blocks taken from the free queue, in order, as a new list. An empty list is a success:
-        the blocks that the request holds had room. None is a refusal, and nothing has changed.
+        the blocks that the request holds had room. None means a refusal that changed nothing.
         """
         raise NotImplementedError("Phase 2, task 3: allocate_slots")
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        """Take back all blocks, last one first; those not full by `num_computed_tokens` leave the prefix cache.
+        """Take back all blocks, the last one first; those not filled by `num_computed_tokens` leave the prefix cache.
 
         A request without blocks is fine. A table that `block_ids` has returned stays as it was.
         """

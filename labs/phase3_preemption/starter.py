@@ -60,7 +60,7 @@ def choose_victim(running: list[Request], policy: Policy) -> Request:
 
 
 def preempt(request: Request, waiting: RequestQueue, kv: KVCacheManager) -> None:
-    """Free the blocks of a request and return it to the waiting queue. Its tokens stay, their K and V are lost."""
+    """Free the blocks of a request and return it to the waiting queue. It keeps its tokens, but not their K and V."""
     raise NotImplementedError("Phase 3, task 3: preempt")
 
 

@@ -49,11 +49,11 @@ class HashPrefixCache:
         raise NotImplementedError("Phase 4, task 3: cache_full_blocks")
 
     def evict(self, block_id: int) -> bool:
-        """Forget a block's content because the block is handed out. Returns whether it was in the cache."""
+        """Forget the content of a block that is being handed out. Returns whether the block was in the cache."""
         raise NotImplementedError("Phase 4, task 5: evict")
 
     def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
-        """Forget blocks that were cached when they were allocated, but never computed to their end."""
+        """Forget blocks that were cached when they were allocated but were never fully computed."""
         raise NotImplementedError("Phase 4, task 5: drop_uncomputed")
 
     def cached_blocks(self) -> dict[int, bytes]:

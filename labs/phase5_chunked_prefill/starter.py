@@ -45,5 +45,5 @@ class ChunkedPrefillPolicy:
         raise NotImplementedError("Phase 5, task 4: admits")
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        """Return whether a request with `num_computed_tokens` after this step gets a token from the step."""
+        """Return whether the step generates a token for a request that has `num_computed_tokens` after the step."""
         raise NotImplementedError("Phase 5, task 3: should_sample")

@@ -1,4 +1,4 @@
-/* Phase 6, task 9 (optional): decode attention on the processor that you have.
+/* Phase 6, task 9 (optional): decode attention on your own processor.
  *
  * The engine compiles this file for a model once its line `#error` is gone. `mini-vllm hint 6.9` prints a hint in
  * steps.

@@ -13,7 +13,7 @@ from mini_vllm.runner.steps import FlatBatch
 
 NUM_PROGRAMS = 512  # with fewer, a large GPU has idle multiprocessors (an H100 has 132, each with room for a few)
 MAX_PARTS = 32
-TILE_BYTES = 16384  # of K, and as many of V: two of each fit into the shared memory of a small GPU
+TILE_BYTES = 16384  # of K, and as many of V: two tiles of each fit into a small GPU's shared memory
 
 
 @triton.jit
@@ -32,7 +32,7 @@ def reshape_and_cache_kernel(
     heads_tile: tl.constexpr,
     dim_tile: tl.constexpr,
 ) -> None:
-    """One program per token: copy its K and V [num_kv_heads, head_dim] into its slot, unless that is below 0."""
+    """One program per token: copy its K and V [num_kv_heads, head_dim] into its slot unless the slot is below 0."""
     raise NotImplementedError("Phase 6, task 8: reshape_and_cache_kernel")
 
 
@@ -62,8 +62,9 @@ def paged_attention_kernel(
 ) -> None:
     """One program per request, K/V head, tile of the request's tokens and part of its keys.
 
-    With one part `output` is [T, heads, head_dim]. Otherwise it is float32 [T, heads, num_parts, head_dim], not divided
-    yet. `sums` [T, heads, num_parts, 2] then gets each part's largest score and the sum of its weights relative to it.
+    With one part `output` is [T, heads, head_dim]. Otherwise it is float32 [T, heads, num_parts, head_dim] and not
+    normalised yet. `sums` [T, heads, num_parts, 2] then gets each part's largest score and the sum of its weights
+    relative to it.
     """
     raise NotImplementedError("Phase 6, task 8: paged_attention_kernel")
 

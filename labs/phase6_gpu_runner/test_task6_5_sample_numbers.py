@@ -149,10 +149,10 @@ def test_sample_makes_its_tensors_on_the_device_of_the_logits(phase6: ModuleType
 def test_random_rows_against_the_naive_sampler(phase6: ModuleType, seed: int, vocab_size: int) -> None:
     rng = random.Random(seed)
     rows, expected = list[Row](), list[int]()
-    num_rows = 60 if vocab_size < 1000 else 20  # a sampler in plain Python takes a second for these 20
+    num_rows = 60 if vocab_size < 1000 else 20  # a sampler in plain Python takes a second for 20 such rows
     while len(rows) < num_rows:
         row = random_row(rng, vocab_size)
-        if rng.random() < 0.2:  # ties: any of equal tokens may come first
+        if rng.random() < 0.2:  # ties: tokens with equal logits may come in any order
             row = ([float(round(logit / 2)) if math.isfinite(logit) else logit for logit in row[0]], *row[1:])
         token = naive_sample(*row)
         if token is not None:

@@ -18,14 +18,14 @@ def propose_by_lookup(
 ) -> list[int]:
     """Return up to `num_speculative_tokens` tokens that followed an earlier occurrence of the newest tokens.
 
-    Looks for the longest run of newest tokens, `prompt_lookup_max` down to `prompt_lookup_min` of them, that occurs
-    earlier; of several occurrences the first one counts. Empty if there is none.
+    Looks for the longest run of newest tokens, `prompt_lookup_max` down to `prompt_lookup_min` of them, that also
+    occurs earlier; of several occurrences the first one counts. The result is empty if there is none.
     """
     raise NotImplementedError("Phase 7, task 1: propose_by_lookup")
 
 
 class SpeculativeScheduling:
-    """The scheduler's side of drafts, which count as scheduled tokens, and as computed ones until rejected."""
+    """The scheduler's side of drafts: they count as scheduled tokens, and as computed ones until they are rejected."""
 
     def __init__(self, num_speculative_tokens: int, drafter_has_kv_cache: bool) -> None:
         """Keep both: the maximum number of drafts per request, and whether the drafter computes its own K and V."""
@@ -40,7 +40,7 @@ class SpeculativeScheduling:
         raise NotImplementedError("Phase 7, task 3: num_lookahead_tokens")
 
     def usable_hit_blocks(self, hit_blocks: list[int]) -> list[int]:
-        """Return the hit blocks that the drafter can also use: not the last one, if it has a KV cache."""
+        """Return the hit blocks that the drafter can use: all but the last if it has a KV cache."""
         raise NotImplementedError("Phase 7, task 3: usable_hit_blocks")
 
     def schedule_drafts(self, request: Request) -> list[int]:
@@ -78,8 +78,9 @@ def rejection_sample(
     """Return the tokens of one request whose k drafts were drawn from `draft_probs` [k, vocab].
 
     Draft i is kept with probability min(1, target / draft). The first rejected draft is replaced by a token drawn from
-    the target's surplus over the drafter, which ends the list. After k kept drafts comes a token from the last
-    row of `target_probs` [k + 1, vocab]. So every token has the target's distribution (Leviathan 2023, Chen 2023).
-    `draws[i]` are two random numbers for row i, 0 <= draw < 1: whether to keep the draft, and which token to draw.
+    the target's surplus over the drafter, which ends the list. If all k drafts are kept, a token from the last row of
+    `target_probs` [k + 1, vocab] follows. So every token has the target's distribution (Leviathan 2023, Chen 2023).
+    `draws[i]` has two random numbers for row i, 0 <= draw < 1: the first decides whether to keep the draft, the second
+    which token to draw.
     """
     raise NotImplementedError("Phase 7, task 6: rejection_sample")

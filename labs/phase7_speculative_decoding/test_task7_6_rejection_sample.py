@@ -93,7 +93,7 @@ def test_the_smallest_and_the_largest_draw_choose_a_possible_token(
 
 
 def test_rounding_may_leave_no_surplus(phase7: ModuleType) -> None:
-    # Both rows add up to 1 as float32 numbers do, and no token is likelier for the target.
+    # Both rows add up to 1 within the precision of float32, and no token is likelier for the target.
     target, drafters = [0.0, 0.5, 0.5], ([2**-20, 0.5, 0.5], [0.0, 0.5 + 2**-20, 0.5])
     for choose, (draft, drafter) in product((0.0, 0.4, LARGEST), enumerate(drafters)):
         case = Rejection([draft], [drafter], [target, SAYS_1], [(LARGEST, choose), (0.5, 0.5)])

@@ -1,4 +1,4 @@
-"""Graded tests for task 7.6: the tokens come as often as from the target alone."""
+"""Graded tests for task 7.6: tokens occur as often as with the target alone."""
 
 from types import ModuleType
 

@@ -24,7 +24,7 @@ class PlaceholderScheduling:
     def take_placeholders(self, request: Request, num_draft_tokens: int) -> None:
         """Count the output tokens that a step will produce if it samples; its tokens already count as computed.
 
-        The next step then verifies stand-ins for drafts that are not known yet: -1.
+        The next step then verifies stand-ins (-1) for drafts that are not known yet.
         """
         raise NotImplementedError("Phase 8, task 1: take_placeholders")
 
@@ -38,7 +38,7 @@ def correct_share(
 ) -> ScheduledRequest:
     """Return the corrected share of a request in a step that was planned ahead, and change nothing.
 
-    The plan assumed that all drafts of the previous step are accepted, so the share begins `num_rejected_tokens`
+    The plan assumed that all drafts of the previous step would be accepted, so the share begins `num_rejected_tokens`
     earlier. Its stand-ins become `draft_token_ids`, the drafts proposed since: only the first of them if the plan has
     fewer places, and a shorter share if it has more.
     """

@@ -24,14 +24,14 @@ def next_positions(nfa: Nfa, positions: frozenset[int], byte: int) -> frozenset[
 def build_dfa(nfa: Nfa, alphabet: frozenset[int]) -> Dfa:
     """Return the DFA of a regex over the bytes of `alphabet`, the only ones that a text can contain.
 
-    A state from which no text leads to the end is left out, and so is every byte that would lead there; the start
-    stays. Raises `ValueError` if there are more than `MAX_DFA_STATES` states before that.
+    States from which no text leads to the end are left out, and so are the bytes that lead to them; the start stays.
+    Raises `ValueError` if there are more than `MAX_DFA_STATES` states before any is left out.
     """
     raise NotImplementedError("Phase 9, task 2: build_dfa")
 
 
 class RegexTokenMasks:
-    """The tokens that a DFA allows in each state, worked out on the first use of a state."""
+    """The tokens that a DFA allows in each state, computed when a state is first used."""
 
     def __init__(self, dfa: Dfa, vocabulary: TrieNode, vocab_size: int, eos_token_ids: frozenset[int]) -> None:
         raise NotImplementedError("Phase 9, task 3: keep what is given")

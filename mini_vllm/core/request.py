@@ -195,7 +195,7 @@ class Request:
         self.num_computed_tokens += num_new_tokens
 
     def take_back(self, num_tokens: int) -> None:
-        """Uncount the tokens of rejected drafts. The next tokens overwrite their K and V."""
+        """Subtract the tokens of rejected drafts. The next tokens overwrite their K and V."""
         self.num_computed_tokens -= num_tokens
 
     def preempt(self) -> None:

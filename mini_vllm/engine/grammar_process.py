@@ -1,4 +1,4 @@
-"""Calls functions in child processes with limits of time and memory, because native code cannot be interrupted here."""
+"""Calls functions in child processes with time and memory limits, because native code cannot be interrupted here."""
 
 import os
 import pickle
@@ -115,5 +115,5 @@ class GrammarProcesses:
 
 def end_all(children: Iterable[Child]) -> None:
     for child in list(children):
-        with suppress(OSError), child:  # closes its pipes, which drops unread data, and waits for its end
+        with suppress(OSError), child:  # closes the child's pipes, which drops unread data, and waits for its end
             child.kill()

@@ -13,7 +13,7 @@ from mini_vllm.engine import grammar_source  # noqa: F401  # loaded before the f
 
 
 def main() -> None:
-    """Answer the calls from the standard input until it closes. The argument is the limit of memory, in MiB."""
+    """Answer the calls from standard input until it closes. The argument is the memory limit in MiB."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of a terminal
     limit_memory(int(sys.argv[1]) << 20)
     if sys.platform != "win32":
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def read(source: BinaryIO, calls: "SimpleQueue[tuple[Any, ...]]") -> None:
-    """Queue calls. Exit at the end of the pipe, even during a call: nobody is left for its answer."""
+    """Queue calls. Exit at the end of the pipe, even during a call: nobody is left to read its answer."""
     with suppress(EOFError, OSError):
         while True:
             calls.put(pickle.load(source))
@@ -39,7 +39,7 @@ def read(source: BinaryIO, calls: "SimpleQueue[tuple[Any, ...]]") -> None:
 
 
 def limit_memory(num_bytes: int) -> None:
-    """Limit this process's data, and write no core when it needs more."""
+    """Limit this process's memory, and write no core dump if it needs more."""
     if sys.platform != "win32":
         import resource
 

@@ -16,7 +16,7 @@ def end_group() -> NoReturn:
 
 
 def kill_group(process: BaseProcess) -> None:
-    """Kill a process that leads a group, and its children, which may have outlived it."""
+    """Kill a process that leads a group, and its children, which may outlive it."""
     with suppress(AttributeError, OSError):  # on Windows, before it leads a group, or if none is left
         os.killpg(process.pid or 0, signal.SIGKILL)
     process.kill()

@@ -1,4 +1,4 @@
-"""Measures decoding next to busy processes: our choice of threads, fixed choices, and peers."""
+"""Measures decoding alongside busy processes: our choice of threads, fixed choices, and peers."""
 
 import os
 import random
@@ -26,7 +26,7 @@ FIXED = (ONE_THREAD, SPINNING, PASSIVE)
 STATIC = "transformers-static"
 PEERS = (STATIC, OPENVINO)
 SPINS = 300_000  # libgomp's own count while OMP_WAIT_POLICY is unset
-# the limit for an output, because a step of the larger models takes far longer
+# output tokens per request: fewer for the larger models, because their steps take far longer
 NUM_TOKENS = {EMBEDDED: 32, RANDOM_20M: 16, RANDOM: 4}
 PROMPT_TOKENS = 8  # less than a block, so that no prompt is cached
 SECONDS = 0.5  # a turn repeats short rounds until this time has passed

@@ -120,7 +120,7 @@ def masks(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRoun
 
 
 def has_grammar(name: str, side: EngineSide, model: str) -> bool:
-    """Return whether a side can sample so: a grammar needs phase 9, an end token and sometimes llguidance."""
+    """Return whether a side can sample in this way: a grammar needs phase 9, an end token and sometimes llguidance."""
     if name not in GRAMMARS:
         return True
     engine = side.engine

@@ -58,7 +58,7 @@ def write_gguf(model: Path, path: Path, dtype: str, *, has_tokens: bool = False)
     if has_tokens:
         writer.add_token_list([f"<0x{i:02X}>" if i < 256 else f"t{i}" for i in range(config["vocab_size"])])
         writer.add_token_scores([0.0] * config["vocab_size"])
-        writer.add_token_types([6 if i < 256 else 1 for i in range(config["vocab_size"])])  # bytes, and normal tokens
+        writer.add_token_types([6 if i < 256 else 1 for i in range(config["vocab_size"])])  # bytes, then tokens
         writer.add_add_bos_token(False)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, layers)
     matrices = gguf.GGMLQuantizationType[TYPES[dtype][0]]

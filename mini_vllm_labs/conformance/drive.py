@@ -19,7 +19,7 @@ class ScenarioOutcome:
     """How a scenario ended: `same`, `differs`, `broken` or `skipped`; the last two have a reason.
 
     `apart` names defects of the recorded system that the engine does not declare; a difference is then not a failure.
-    `missing` names the missing capabilities because of which it was skipped.
+    `missing` names the capabilities that the engine lacks if the scenario was skipped for that.
     """
 
     scenario: RecordedScenario

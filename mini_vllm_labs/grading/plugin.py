@@ -33,7 +33,7 @@ from mini_vllm_labs.runs.sandbox.limits import limit_resources
 from mini_vllm_labs.runs.sandbox.watch import Watchdog
 
 SENT, FAILED = 73, 74  # neither a signal nor an exit code of Python or pytest
-MAX_SHARED = 3  # counts processes that end with a failed test; after that, each test runs alone
+MAX_SHARED = 3  # after this many processes that end with a failed test, each test runs alone
 NO_PROCESS = "Not run: this system starts no more processes. Are old ones still running? The limit is `ulimit -u`."
 Failure = tuple[Outcome, str]
 failure_key = pytest.StashKey[Failure]()

@@ -112,7 +112,7 @@ class Decisions:
 
 
 class LearnersDecisions(Decisions):
-    """The same of the learner's scheduler, which reports it without wrappers."""
+    """The plan and the state of the learner's scheduler, which reports them without wrappers."""
 
     def observe(self) -> None:
         self.kv = self.scheduler.scheduler.kv

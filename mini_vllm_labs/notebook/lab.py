@@ -122,7 +122,7 @@ class Lab:
     ) -> ChatRun | Notice:
         """Answer all questions at once, with the embedded model if the phases include 6, else with the fake model.
 
-        `params` apply to all questions, or are one per question.
+        `params` is one value for all questions, or one per question.
         """
         lineup = self.lineup(phases, config)
         chats = self.code.call(lineup, chat, questions, config, params, lineup)

@@ -36,7 +36,7 @@ def fact(line: str, runs: Sequence[Any]) -> Any:
     """Evaluate a line on the runs.
 
     `tokens 0` is that fact of the first run, `1:tokens 0` of the second run, and `1:` the second run itself. A bar
-    takes a part of the part before it, as in `verdicts 5 | 0 | kept`. `most ...` is the index of the run with the
+    takes a part of the value before it, as in `verdicts 5 | 0 | kept`. `most ...` is the index of the run with the
     largest such fact, and `any ...` whether the runs differ in it. A list counts as its length. Raises `LookupError`
     for an event that did not happen.
     """
@@ -74,7 +74,7 @@ def counted(value: Any) -> Any:
 def true_answer(question: Question, line: str, runs: Sequence[Any]) -> Answer | None:
     """Return the true answer by its line, or None if the runs do not show it.
 
-    If the answer is an index, it stands for the option there.
+    If the answer is an index, it stands for the option at that position.
     """
     try:
         answer = fact(line, runs)

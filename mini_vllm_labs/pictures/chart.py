@@ -12,7 +12,7 @@ Point = tuple[float, float]
 LABEL, TITLE = 12, 15
 TICK_GAP = 6
 SHORT = 150  # a scale whose ends differ by at most this factor has more ticks than the powers of ten
-NEARLY = 1e-9  # powers of ten below 1 are rounded
+NEARLY = 1e-9  # tolerance, because powers of ten below 1 are not exact
 MARGIN, LINE_HEIGHT, MAX_LINES = 10, 16, 6
 
 

@@ -3,7 +3,7 @@
 
 def digits(value: float) -> str:
     """Format a number with three significant digits, but keep all digits before the point; millions get M."""
-    if value >= 999_999.5:  # this and larger values round to a million; likewise below
+    if value >= 999_999.5:  # this and larger values round to a million; the limits below work alike
         return f"{digits(value / 1e6)} M"
     if value >= 99.95:
         return f"{value:,.0f}"

@@ -47,7 +47,7 @@ class JointOrder(Around):
 
     def __init__(self, inner: SchedulingPolicy | None = None) -> None:
         super().__init__(inner)
-        self._num_outputs: dict[str, int] = {}  # number of running requests, at admission
+        self._num_outputs: dict[str, int] = {}  # the output tokens that each running request had at its admission
 
     def start_step(self, step: StepView) -> None:
         super().start_step(step)

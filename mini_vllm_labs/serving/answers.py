@@ -165,7 +165,8 @@ class ChoiceEvents:
         self._start = f'data: {compact(head_of(request, request.format.chunk_object))[:-1]},"choices":['
         # If OpenAI's stream ends with the usage, all other events also contain the field, as null.
         self._end = '],"usage":null}\n\n' if request.include_usage else "]}\n\n"
-        # Everything in an event except its text is encoded once: a whole choice per token takes 20 times as long.
+        # Everything in an event except its text is encoded once: encoding a whole choice per token takes 20 times as
+        # long.
         before, _, after = compact(self._choice(self._format.piece(""))).partition('""')
         self._before_text, self._after_text = self._start + before, after
 

@@ -28,7 +28,7 @@ def deletions(phase: int, text: str, lines: Collection[int]) -> Iterator[Change]
         if not isinstance(node, DELETED) or node.lineno != node.end_lineno or node.lineno not in lines:
             continue
         if rows[node.lineno - 1].strip() != ast.get_source_segment(text, node):
-            continue  # accepts no docstring, no statement after a semicolon, and no line that ends with a comment
+            continue  # skips docstrings, statements after a semicolon, and lines that end with a comment
         row = rows[node.lineno - 1]
         text_without = replaced(rows, node.lineno, len(row) - len(row.lstrip()), len(row), "pass")
         yield Change(phase, node.lineno, row.strip(), "pass", text_without)

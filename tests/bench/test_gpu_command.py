@@ -127,7 +127,7 @@ def test_a_decode_step_reads_all_keys_once_in_each_layer() -> None:
 
 
 def test_texts_are_compared_and_both_engines_serve_at_a_temperature(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # and the same as before, afterwards
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # monkeypatch restores the old value at the end
     assert equal("solution") == {"equal": [20, 20]}
     settings = BackendSettings(str(EMBEDDED_MODEL), kv_cache_tokens=1024)
     requests = [TimedRequest(0.0, str(n), [n + 7] * 40, 9) for n in range(3)]

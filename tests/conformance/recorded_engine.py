@@ -1,8 +1,8 @@
 """An engine for the suite's tests that gives the recorded answers, with one fault on request.
 
-`python -m tests.conformance.recorded_engine FAULT FILE...`. The fault appears in step 3 of the scenario `FAULTY`: one
-of the names in `fail`, fields that differ, or the line itself. `hello {...}` changes the greeting instead, and after
-`by times ` the fault is that of an engine that answers by times.
+`python -m tests.conformance.recorded_engine FAULT FILE...`. The fault appears in step 3 of the scenario `FAULTY`. FAULT
+is one of the names in `fail`, fields that differ, or the line itself. `hello {...}` changes the greeting instead, and
+after `by times ` the fault is that of an engine that answers by times.
 """
 
 import json

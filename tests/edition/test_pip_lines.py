@@ -86,7 +86,7 @@ class Place(NewLearner):
 
     def runs(self, line: str, at: Path | None = None) -> subprocess.CompletedProcess[str]:
         settings = {"NO_INDEX": "1", "FIND_LINKS": str(self.index), "CONFIG_FILE": os.devnull}
-        settings |= {"NO_BUILD_ISOLATION": "0", "DISABLE_PIP_VERSION_CHECK": "1"}  # 0: without isolation
+        settings |= {"NO_BUILD_ISOLATION": "0", "DISABLE_PIP_VERSION_CHECK": "1"}  # 0 means without isolation
         environment = {"HOME": str(self.home), "PATH": os.pathsep.join([str(self.bin), os.defpath])}
         environment |= {f"PIP_{name}": value for name, value in settings.items()}
         return subprocess.run(

@@ -143,7 +143,7 @@ def test_every_graded_test_that_is_named_exists(place: Path, commands: list[Comm
 
 
 def test_make_and_python_find_what_they_are_to_run(place: Path, commands: list[Command]) -> None:
-    # a started folder does not contain one
+    # a folder made by `start` has no Makefile
     made = (path.read_text(encoding="utf-8") for path in place.glob("Makefile"))
     targets = {name for text in made for name in re.findall(r"^([a-z ]+):", text, re.MULTILINE)}
     lab = module_at(next(place.rglob("lab.py")), "released_lab")

@@ -52,7 +52,7 @@ def test_named_blocks_equal_those_of_phase_4(windows: tuple[int | None, ...]) ->
         assert [named.of_hash for named in groups.grouped.named] == now
         num_evicted += sum(len(old.keys() - new.keys()) for old, new in zip(before, now, strict=bool(before)))
         before = now
-    assert num_evicted  # there is not enough memory
+    assert num_evicted  # memory was short
 
 
 def test_a_look_up_does_not_ask_for_each_block(monkeypatch: pytest.MonkeyPatch) -> None:

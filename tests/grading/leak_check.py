@@ -110,7 +110,8 @@ def answers(function: Function, calls: list[Call], names: list[str]) -> bool:
     except (TypeError, ValueError):
         return False
     for number, (given, by_name) in enumerate(ways(calls[0].args, calls[0].named, names, signature.parameters)):
-        # A function without arguments has no different calls to compare, and most commands would start to work here.
+        # A function without arguments has no different calls to compare, and most of the course's commands would start
+        # to run here.
         if not (given or by_name) or not fits(signature, given, by_name):
             continue
 
@@ -284,7 +285,7 @@ def main(numbers: Container[int]) -> None:
     calls: dict[str, list[Call]] = {}
     parameters: dict[str, list[str]] = {}
     functions, classes = shipped()
-    gc.freeze()  # every pytest run ends with a garbage collection, which traversed everything that is shipped
+    gc.freeze()  # every pytest run ends with a garbage collection, which would traverse everything that is shipped
     found: list[str] = []
     for plan in load_whole_plan():
         if plan.number not in numbers:

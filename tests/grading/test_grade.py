@@ -292,7 +292,7 @@ def test_no_phase_is_blamed_for_one_that_does_not_load(tmp_path: Path, phase: in
 
 
 def test_a_phase_that_never_ends_is_at_fault_and_not_those_after_it(tmp_path: Path) -> None:
-    """Without a reference, and with an earlier phase whose own stack was never run."""
+    """There is no reference, and the stack of an earlier phase was never run."""
     checkout = Checkout(tmp_path, solutions=False)
     checkout.thin_out(3)
     checkout.solve(1, 3, 4)

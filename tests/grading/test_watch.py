@@ -25,7 +25,7 @@ COMMAND = [sys.executable, "-m", "mini_vllm_labs.cli", "watch"]
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """A shell's job in the background ignores SIGINT, and what it starts inherits that."""
+    """A shell's background job ignores SIGINT, and so do the processes that it starts."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -32,7 +32,7 @@ def grade(attack: Hostile, jail: Jail, port: int = 9, **names: str) -> Submissio
     names |= {"PORT": str(port), "JUDGE": str(os.getpid()), "CHECKOUT": str(ROOT), "SECRET": SECRET}
     settings = JudgeSettings(SECRET, situations=1, seconds=0.5 if attack.message == LATE else 8, phases=(1,))
     judge = Judge(settings, jail)
-    judge.groups = judge.groups[:2]  # a clamp, and one that never calls it
+    judge.groups = judge.groups[:2]  # one group that calls `clamp`, and one that never does
     return judge.grade(Submission(attack.name, {1: attack.text(**names).encode()}))
 
 

@@ -39,7 +39,7 @@ def saved(opened: Opener, course: Path) -> Path:
 
 @pytest.fixture
 def changed(saved: Path, tmp_path: Path) -> Path:
-    """The same, changed by another user: its signature is gone."""
+    """The saved notebook after a change by another user, so that its signature is no longer valid."""
     notebook = read(saved)
     notebook.cells[0].source += "\n# from another user"
     write(notebook, tmp_path / "changed.ipynb")

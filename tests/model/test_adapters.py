@@ -259,7 +259,7 @@ def test_the_command_loads_an_adapter(folders: dict[str, str]) -> None:
             "solution:1-6,solution:11",
         ]
         done = CliRunner().invoke(app, [*command, *options])
-        return done.stderr if done.exit_code else done.stdout  # after two seconds the first also shows progress
+        return done.stderr if done.exit_code else done.stdout  # after two seconds, stderr also shows progress
 
     plain, adapted = generate(), generate("--adapter", f"wide={folders['wide']}")
     params = SamplingParams(12)

@@ -77,7 +77,7 @@ def test_a_block_holds_the_keys_and_values_of_both_models() -> None:
     config = EngineConfig(kv_cache_memory_bytes=2**20, block_size=16)
     plain = build_engine(config, parse_lineup("solution"))
     drafted = engine_with(config)
-    # Both have 2 K/V heads of size 32: K and V in float32, in 4 layers and in 4 + 1.
+    # Both models have 2 K/V heads of size 32. K and V are in float32: in 4 layers, or in 4 + 1 with the draft model.
     assert plain.config.num_gpu_blocks == 2**20 // (4 * 2 * 16 * 2 * 32 * 4)
     assert drafted.config.num_gpu_blocks == 2**20 // (5 * 2 * 16 * 2 * 32 * 4)
 

@@ -49,7 +49,7 @@ def prompts() -> tuple[tuple[int, ...], ...]:
 
 
 def penalised(logits: list[float], params: SamplingParams, prompt: list[int], output: list[int]) -> list[float]:
-    """The rules once more, in plain numbers."""
+    """Apply the rules a second time, with plain numbers."""
     counts, seen = Counter(output), {*prompt, *output}
     changed = []
     for token_id, logit in enumerate(logits):

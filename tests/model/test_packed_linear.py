@@ -27,7 +27,7 @@ QUESTIONS = ["What is the capital of Norway?", "Count from 3 to 9.", "Tell me a 
 
 @pytest.fixture(autouse=True)
 def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU, where there is one, packs nothing; a compiler, where there is one, computes the layers in C."""
+    """A GPU would pack nothing, and with a compiler the layers would be computed in C: use neither."""
     monkeypatch.setattr(loading, "pick_device", lambda: CPU)
     monkeypatch.setattr(compiled_llama, "can_be_compiled", lambda model, **options: False)
 

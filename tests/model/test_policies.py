@@ -70,7 +70,7 @@ def steps_of_finish(engine: LLMEngine) -> list[set[str]]:
 
 
 def simulated_steps(policy: SchedulingPolicy, cost: CostModel) -> list[set[str]]:
-    """Return the same from the simulator."""
+    """Return what `steps_of_finish` returns, but from the simulator."""
     clock = VirtualClock()
     scheduler = build_scheduler(CONFIG, parse_lineup("solution:1-5"), policy=policy, clock=lambda: 0.0)
     served = Simulation(requests(), scheduler, cost, clock=clock).run()

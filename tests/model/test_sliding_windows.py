@@ -107,7 +107,7 @@ def held_blocks(scheduler: Scheduler, request_id: str = "0") -> list[int]:
 
 @pytest.mark.parametrize(("name", "most"), [("mistral", [4]), ("gemma3_text", [40, 3])])
 def test_a_long_text_holds_its_window(name: str, most: list[int]) -> None:
-    """With 160 tokens, 4 at a time in blocks of 4, 11 need at most 4 blocks, 9 need 3."""
+    """A window of 11 needs 4 blocks of 4 tokens, and one of 9 needs 3. Each step computes 4 of the 160 tokens."""
     engine = engine_for(loaded(name), EngineConfig(num_gpu_blocks=60, block_size=4, max_num_batched_tokens=4))
     engine.add_request("0", [5] * 100, SamplingParams(61))
     held = [0] * len(most)
@@ -128,7 +128,7 @@ def test_a_text_longer_than_the_pool_is_served_within_a_window() -> None:
 def test_requests_that_can_never_fit_are_refused_with_the_blocks_of_all_groups() -> None:
     settings = EngineConfig(num_gpu_blocks=20, block_size=4, max_num_batched_tokens=8)
     engine = engine_for(loaded("gemma3_text"), settings)
-    # 14 blocks and 5 blocks: 9 - 1 + 8 tokens, and one more block
+    # 14 blocks with full attention, and 5 in the window: 9 - 1 + 8 tokens, and one more block
     engine.add_request("fits", [5] * 40, SamplingParams(17))
     with pytest.raises(ValueError, match="may need 20 blocks"):
         engine.add_request("r", [5] * 40, SamplingParams(18))

@@ -50,7 +50,7 @@ def rule_of(verdict: Verdict) -> str:
 
 
 def known_of(phase: int, judged: list[tuple[Subject, str]]) -> KnownMistakes:
-    """Choose from mutants with their rules."""
+    """Choose the known mistakes from mutants, each with its rule."""
     chosen, number = list[tuple[str, str]](), Counter[str]()
     for subject, rule in judged:
         if rule and number[rule] < MOST_PER_RULE:

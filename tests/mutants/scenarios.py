@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def by_new_facts(phase: int, drawn: int) -> Traces:
-    """Return the reference's traces, each the one with most pairs for its time that those before it have not."""
+    """Return the reference's traces in an order in which each adds the most new pairs for its time."""
     module, traces, facts, seconds = importlib.import_module(f"solutions.{module_name(phase)}"), Traces(), {}, {}
     for seed in range(drawn):
         start, tape = time.process_time(), Tape()

@@ -53,7 +53,8 @@ def test_quality_is_one_in_time_and_falls_with_every_late_token() -> None:
     level = ServiceLevel("reader", ttft=1.0, tpot=0.5)
     request = TimedRequest(10.0, "a", [1], 4, service_level=level)
     in_time, late, later = [10.2, 10.3, 10.4, 10.5], [11.0, 11.5, 14.0, 14.1], [12.0, 14.0, 16.0, 18.0]
-    # Expected at 11, 11.5, 12 and 12.5, and read until 15: the areas are 4 + 3.5 + 3 + 2.5 and 4 + 3.5 + 1 + 0.5.
+    # Tokens are expected at 11, 11.5, 12 and 12.5, and read until 15.
+    # The areas are 4 + 3.5 + 3 + 2.5 and 4 + 3.5 + 1 + 0.5.
     assert quality_of_experience(request, in_time) == 1
     assert quality_of_experience(request, late) == pytest.approx(9 / 13)
     assert quality_of_experience(request, later) < quality_of_experience(request, late)

@@ -184,7 +184,7 @@ def test_counters_of_tenants() -> None:
     assert (policy.counters["a"], policy.counters["b"]) == (12.0, 6.0)
     order = begun(VirtualTokenCounter(), [*tenants("aaaaaaaa"), *tenants("bbb", at=0.045)])
     assert order.count("b") == 3
-    assert "bbb" not in "".join(name[0] for name in order.split())  # it has saved no service, so it is lifted to a's
+    assert "bbb" not in "".join(name[0] for name in order.split())  # it has saved up no service, so it is lifted to a's
 
 
 @pytest.mark.parametrize(("policy", "gains"), [(QualityOfExperience(), True), (SchedulingPolicy(), False)])

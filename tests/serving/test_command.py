@@ -84,7 +84,7 @@ LOOPS = "def __init__(self, *arguments):\n    while True:\n        pass"
 
 
 def open_with(source: str) -> LLMEngine:
-    """Open an engine, in its process, whose phase 2 is what a learner has written."""
+    """Open an engine in its own process, with a learner's code as phase 2."""
     namespace: dict[str, object] = {}
     exec(compile(source, starter.__file__, "exec"), namespace)
     starter.PagedKVCacheManager.__init__ = namespace["__init__"]  # type: ignore[assignment,method-assign]

@@ -65,7 +65,7 @@ def learners(body: str, name: str = "schedule_step") -> Callable[..., Any]:
 
 
 def open_with(body: str, is_in_call: bool = False) -> LLMEngine:
-    """Open an engine, in its process, whose steps or whose new requests run a learner's code."""
+    """Open an engine in its own process, whose steps or new requests run a learner's code."""
     call_watch.LIMIT, call_watch.PAUSE = 1.0, 0.05
     engine = SPEC.open()
     source = f"def what_a_learner_wrote():\n    {body}\n"

@@ -56,7 +56,7 @@ def play(seed: int, lineup: str = "solution:1-5", **settings: object) -> tuple[L
 
 
 def rebuilt(recording: Recording) -> list[dict[str, object]]:
-    """Return the same, only from the records."""
+    """Return the same states as `play`, but derived only from the records."""
     out: list[dict[str, object]] = []
     for record, state in zip(recording.steps, states(recording), strict=True):
         running = [request_id for request_id, *_ in record["running_after"]]

@@ -74,9 +74,9 @@ class BlockStore(Protocol):
 class KVTransferFunctions:
     """Phase 10 as the engine uses it.
 
-    `make_host_store` takes a maximum of bytes. `make_connector` takes a store, the block size, and whether to save the
-    blocks of ended requests. `make_worker` takes a store and the tensors of the KV cache [blocks, block_size, kv_heads,
-    head_dim].
+    `make_host_store` takes a maximum number of bytes. `make_connector` takes a store, the block size, and whether to
+    save the blocks of ended requests. `make_worker` takes a store and the tensors of the KV cache [blocks, block_size,
+    kv_heads, head_dim].
     """
 
     make_host_store: Callable[[int], BlockStore]

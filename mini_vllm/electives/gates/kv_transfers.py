@@ -56,7 +56,7 @@ class KVTransfers:
         return True
 
     def look(self, request: Request) -> Look:
-        """Look up a waiting request's stored tokens elsewhere; start the load if it takes several steps."""
+        """Look up a waiting request's tokens that are stored elsewhere; start the load if it takes several steps."""
         if request.num_computed_tokens or request.request_id in self._local_only:
             return Look.READY
         hit_blocks = self.kv.get_computed_blocks(request)

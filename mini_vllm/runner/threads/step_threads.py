@@ -20,9 +20,9 @@ BUSY, QUIET = 0.3, 0.15
 class StepThreads:
     """Sets the number of threads before each step, and how long waiting threads spin.
 
-    On a quiet machine threads spin, because waking one costs 50 us. Next to busy processes they sleep immediately,
-    because a spinning thread uses up the time in which the awaited thread could run. With several `sizes`, each kind of
-    step gets the number of threads that is fastest for it.
+    On a quiet machine threads spin, because waking one costs 50 us. When other processes are busy, they sleep
+    immediately, because a spinning thread uses up the time in which the awaited thread could run. With several `sizes`,
+    each kind of step gets the number of threads that is fastest for it.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ SECONDS_OF_TRIAL = {False: 0.005, True: 0.1}  # on a busy machine a trial must o
 MIN_PAUSE, MAX_PAUSE = 0.25, 4.0  # seconds of computing between two rounds of trials
 MEMORY = 3.0  # seconds of computing after which a measurement's weight has fallen to a third
 CLEARLY = 0.9  # a different number is chosen if its steps take less than this fraction of the time
-FAR_WORSE = 1.5  # in the first round, no team smaller than one that was this many times slower than the best is tried
+FAR_WORSE = 1.5  # in the first round, smaller teams are skipped once a team is this many times slower than the best
 
 
 @dataclass(slots=True)

@@ -78,7 +78,7 @@ class EventStream:
         answer.text = "".join(self._parts)
         if answer.finish_reason is None:
             raise BrokenAnswerError("the stream ended without a finish_reason")
-        answer.num_output_tokens = answer.num_output_tokens or len(answer.token_times)  # not all servers send a usage
+        answer.num_output_tokens = answer.num_output_tokens or len(answer.token_times)  # not all servers report usage
 
     def _take(self, payload: bytes, now: float) -> None:
         try:

@@ -65,7 +65,7 @@ class RateSearch:
     def record(self, rate: float, figures: RoundReport) -> None:
         """Record the result at a rate.
 
-        It is sustained if every request was answered, p99 is at most `bound`, and the server kept up.
+        The rate is sustained if every request was answered, p99 is at most `bound`, and the server kept up.
         """
         num_failed, p99 = sum(figures.failed.values()), figures.ttft.p99
         holds = num_failed == 0 and p99 <= self.bound and figures.left_over <= MAX_UNFINISHED_SHARE
@@ -117,7 +117,7 @@ class ServeLoad:
         """
         first = replace(self, num_requests=1, request_rate=math.inf, objective=None)
         more = replace(first, num_requests=NUM_WARM_UPS)
-        # Rounds with a negative number use words that no later round uses, so no cache holds them then.
+        # Rounds with a negative number use words that no later round uses, so no cache will help a later round.
         reports = [
             load.send(endpoint, -number, f"{name}, warm-up", on_progress) for number, load in ((1, first), (2, more))
         ]

@@ -180,7 +180,7 @@ def require_short_directory(path: Path) -> None:
         if not record.startswith(END_OF_DIRECTORY_64) or len(record) < NUM_END_64_BYTES:
             raise SubmissionError("the end of the zip is damaged: make it again")
         num_entries, num_bytes = struct.unpack("<QQ", record[32:48])
-    if num_entries > MAX_ENTRIES:  # without that record 65,535 also means "more"
+    if num_entries > MAX_ENTRIES:  # without that record, 65,535 also means "or more"
         raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in the zip")
     if num_bytes > MAX_DIRECTORY_BYTES:
         raise SubmissionError(f"the zip's list of files is larger than {MAX_DIRECTORY_BYTES >> 20} MiB")

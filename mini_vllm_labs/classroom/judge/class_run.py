@@ -73,7 +73,7 @@ class Record:
 
     def _read(self, path: Path) -> None:
         lines = path.read_bytes().split(b"\n")
-        cut_short = lines.pop()  # empty unless the run was killed while it wrote
+        cut_short = lines.pop()  # empty unless the run was killed while it was writing
         for number, line in enumerate(lines[1:], start=2):
             try:
                 entry = json.loads(line)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mini_vllm_labs.classroom.packages import top_level
 
-SYSTEM_LINKS = ("/bin", "/lib", "/lib32", "/lib64")  # points into /usr on most systems
+SYSTEM_LINKS = ("/bin", "/lib", "/lib32", "/lib64")  # these point into /usr on most systems
 LINKER_CACHE = "/etc/ld.so.cache"
 LINKED = re.compile(r"(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 # Binaries that numpy, torch and Python load (without `_tkinter`, which needs a screen).

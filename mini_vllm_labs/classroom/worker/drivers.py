@@ -56,7 +56,7 @@ def rejection_sample(
 def table(files: Mapping[int, Any], phase: int, cases: list[tuple[str, Sequence[Any]]]) -> list[Json]:
     """Return the observations of each case, (play, its arguments), as in the graded tests of a phase.
 
-    Some cases follow once more, each with another one between two of its calls.
+    Some cases are then played again, each with another case between two of its calls.
     """
     # Imported here, because phase 9's plays load numpy, a third of a worker's start, and few workers need it.
     plays = importlib.import_module(f"mini_vllm_labs.grading.plays.phase{phase}_plays")
@@ -79,7 +79,7 @@ def play_together(files: Mapping[int, Any], *arguments: Any) -> list[Json]:
 
 
 def described(played: Json | Iterator[str | dict[str, Json]]) -> Json:
-    """Return the observations of a play; a play with several calls has them by the number of the call."""
+    """Return the observations of a play; with several calls, they are keyed by the number of the call."""
     if not isinstance(played, Iterator):
         return played
     steps = filter(lambda step: isinstance(step, dict), played)

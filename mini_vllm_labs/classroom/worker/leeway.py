@@ -1,4 +1,4 @@
-"""Normalizes answers that may legitimately differ between files."""
+"""Normalises answers that may legitimately differ between files."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

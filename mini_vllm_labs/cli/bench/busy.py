@@ -18,7 +18,7 @@ from mini_vllm_labs.pictures.terminal.learner_lineup import lineup_to_run
 from mini_vllm_labs.pictures.terminal.options import AsJson, LineupText
 from mini_vllm_labs.pictures.terminal.progress import ProgressReport
 
-SECONDS_OF_TURN = 0.6  # on average: a large model's batch next to eight busy processes takes several seconds
+SECONDS_OF_TURN = 0.6  # on average: a large model's batch alongside eight busy processes takes several seconds
 WHY = (
     "Ratios divide a side by the default in the same round. The default adapts its number of threads, and how long "
     "they spin while waiting, to what other programs leave it. On a busy machine a spinning thread uses up the time in "
@@ -43,7 +43,7 @@ def bench_busy(
     quick: Annotated[bool, typer.Option("--quick", help="A trial run: embedded model, two cases, one round.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Decode next to busy processes, with adapted threads, fixed numbers of threads, and peers.
+    """Decode alongside busy processes, with adapted threads, fixed numbers of threads, and peers.
 
     Each side has its own process, and they take turns. A table at the end compares the default with the best fixed
     choice of threads.

@@ -11,7 +11,7 @@ COMMANDS = [
     (
         "busy",
         "busy:bench_busy",
-        "Decode next to busy processes, with adapted threads, fixed numbers of threads, and peers.",
+        "Decode alongside busy processes, with adapted threads, fixed numbers of threads, and peers.",
     ),
     (
         "int8",

@@ -51,8 +51,8 @@ def bench_throughput(
     document follows, then batches of equal lengths, which are the best case for transformers' `generate`. A table at
     the end shows where we are slower.
 
-    Each backend has its own process, and all have the same requests, threads and KV cache size; rounds are taken in
-    turns.
+    Each backend has its own process, and all have the same requests, threads and KV cache size. They take turns, round
+    by round.
     """
     names = (OURS, *chosen_peers(peers, BACKENDS[1:]))
     temperatures = numbers("--temperature", temperature, 0, is_whole=False)

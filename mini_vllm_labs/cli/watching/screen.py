@@ -32,8 +32,8 @@ STYLES = {"passed": "green", "stale": "yellow", "open": "dim"}
 def keys() -> Iterator[Read | None]:
     """Yield a function that returns the keys pressed within some seconds; None if no keys can be read.
 
-    The latter applies without a terminal, in its background, and on Windows. Ctrl-C and Ctrl-Z work as usual; SIGTERM
-    and the closing of a terminal end the block like Ctrl-C.
+    No keys can be read without a terminal, in the background of one, or on Windows. Ctrl-C and Ctrl-Z work as usual;
+    SIGTERM and the closing of a terminal end the block like Ctrl-C.
     """
     if sys.platform == "win32":
         yield None
@@ -69,7 +69,7 @@ def pressed(seconds: float) -> str:
     if not select.select([0], [], [], seconds)[0]:
         return ""
     read = os.read(0, 64).decode(errors="ignore")
-    return "" if read.startswith(ESCAPE) else read or "q"  # nothing can be read, because the terminal is gone
+    return "" if read.startswith(ESCAPE) else read or "q"  # an empty read means that the terminal is gone
 
 
 def title(phase: PlannedPhase, number: int) -> str:

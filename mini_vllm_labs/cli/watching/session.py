@@ -102,7 +102,7 @@ class WatchSession:
 
         Return tasks of the same file that passed before it was changed, because they are graded next.
 
-        The first task that fails becomes the current one; otherwise the next one that has not passed.
+        The first task that fails becomes the current one; if none fails, the next one that has not passed does.
         """
         phase = grade.plan.number
         for task in grade.tasks:

@@ -18,7 +18,7 @@ from mini_vllm_labs.pictures.terminal.step_table import totals
 from mini_vllm_labs.pictures.terminal.step_view import FAINT
 
 QUIET_SECONDS = 0.15
-MISSING_SECONDS = 1.0  # after this time the file was really deleted, and is not between two steps of a save
+MISSING_SECONDS = 1.0  # a file that is missing for this long was really deleted and is not being saved
 Stamp = tuple[int, int, int] | None
 TICK_SECONDS = 0.1
 
@@ -32,7 +32,7 @@ class Job(NamedTuple):
 
 
 class Jobs:
-    """A queue of jobs. The one thread that prints calls `poll` again and again."""
+    """A queue of jobs. The only thread that prints calls `poll` repeatedly."""
 
     def __init__(self) -> None:
         self._pool, self._waiting, self._stop = ThreadPoolExecutor(1), list[Job](), Event()

@@ -79,7 +79,7 @@ def check(plays: ModuleType, yours: ModuleType, answers: Answers, number: int, n
 def check_in_between(
     plays: ModuleType, yours: ModuleType, told: dict[str, Any], drawn: Sequence[Sequence[Any]], right: list[list[Seen]]
 ) -> None:
-    """Play random cases again, each with another one between two of its calls. By itself each has passed."""
+    """Play random cases again, each with another one between two of its calls. Each has passed on its own."""
     play, rng = getattr(plays, told["play"]), Random(NUM_RANDOM)
     for (given, expected), (other, _) in islice(pairwise(zip(drawn, right, strict=True)), NUM_IN_BETWEEN):
         calls, meanwhile = list[str](), list[str]()

@@ -162,7 +162,7 @@ def _table(expected: Mapping[object, object], yours: Mapping[object, object]) ->
 
 
 def _stack(expected: Mapping[object, object], yours: Mapping[object, object]) -> list[str]:
-    """Return the same as `_table`, with the expected value above yours, for long values."""
+    """Return what `_table` returns, but with the expected value above yours, for long values."""
     keys = [*expected, *(key for key in yours if key not in expected)]
     width = max(len(str(key)) for key in keys)
     lines: list[str] = []

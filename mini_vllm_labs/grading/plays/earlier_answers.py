@@ -20,7 +20,7 @@ from mini_vllm.core.request import Request
 from mini_vllm_labs.grading.plays.own_containers import OwnContainers, Shared, lists_of
 from mini_vllm_labs.runs.sandbox.frames import short
 
-NUM_CHECKED = 300  # calls per function and test: a policy is asked 100,000 times
+NUM_CHECKED = 300  # calls per function and test: a policy is called 100,000 times
 NUM_KEPT = 3  # answers per function: if a function fills two lists in turn, its third call changes the first answer
 PLAIN = (str, bytes, range, frozenset, type, Request, KVCacheBlock)  # immutable, or not owned by the answer
 ATOMS = frozenset((int, float, str, bytes, bool, type(None)))

@@ -49,7 +49,7 @@ def varied(request: Request, rng: random.Random, keep: Collection[str] = ()) -> 
 
 
 class Living:
-    """Requests that live through a test: like the engine, it passes the same object again after a change.
+    """Requests that live through a test: as in the engine, a changed request is the same object.
 
     Occasionally a new object takes over a name, as if a client reused an id.
     """

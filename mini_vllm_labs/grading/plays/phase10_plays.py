@@ -54,7 +54,7 @@ def stores(phase10: ModuleType, max_bytes: int, calls: Calls) -> Seen:
     for number, (what, given, size) in enumerate(calls, start=1):
         names |= set(given)
         if what == "put":
-            # its number of bytes equals neither rows nor elements
+            # its number of bytes equals neither its number of rows nor that of its elements
             block = torch.full((size // 4, 2), ord(given), dtype=torch.int16)
             answer: object = store.put(hash_of(given), block)
         elif what == "lookup":

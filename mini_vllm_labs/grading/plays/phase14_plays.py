@@ -126,7 +126,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
             served = [one for one in running if one not in victims]
             return running, rng.choice([*served, victims[-1]]), victims
         case 5:
-            # tokens that decodes had before as their prompt
+            # an earlier step with the prompts of the requests that decode later
             steps: list[Step] = [(False, 9, True, rng.choice((0, 0, 2)))]
             for _ in range(15):
                 num_tokens, has_decodes = rng.choice((0, 1, 4, 30)), rng.random() < 0.8

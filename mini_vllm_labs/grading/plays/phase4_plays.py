@@ -23,7 +23,7 @@ VOCABULARIES += (2**31 - 1,)
 MARKS = (*" ,|:;/-_.=+()[]", "\n", "\t", "\0", "\1", "\2", "\x1f", '"', "'")
 SEPARATORS = ("', '", '", "', "','", '","', "None", " | ", " - ", "|||", "###", "::=")
 PAIRS_OF_MARKS = [one + other for one, other in product(MARKS, repeat=2)]
-# Texts that an encoding, normalization or truncation makes equal. The lower 16 bits of U+1F600 are U+F600.
+# Texts that an encoding, normalisation or truncation makes equal. The lower 16 bits of U+1F600 are U+F600.
 WORDS: tuple[str, ...] = ("", "a", "b", "ab", "A", "a ", "None", "null", "0", "7", "07", "\u0667", "-", " ", "[]")
 WORDS += ("\0", "a,", ",a", '"', "'", "山", "川", "é", "e\u0301", "ﬁ", "fi", "ß", "ss", "\u0161", "\uf600")
 WORDS += ("\U00010061",)
@@ -232,7 +232,7 @@ class Caching:
         self.phase4, self.block_size, self.texts, self.with_state = phase4, block_size, texts, with_state
         rng = Random(past) if past else None
         self.requests = {name: request_of(name, text, rng) for name, text in texts.items()}
-        self.names: dict[bytes, tuple[str, int]] = {}  # number of hashes, after the first block with each
+        self.names: dict[bytes, tuple[str, int]] = {}  # names the hashes, each after the first block that has it
         self.given: list[Any] = []
 
     def play(self, calls: Sequence[str]) -> Steps:

@@ -19,7 +19,7 @@ from mini_vllm_labs.grading.plays.work import left_behind
 Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # a call, then the observations after it
 Settings = Mapping[str, int]  # of the policy: threshold, max_model_len, chunking, guard
-Choices = Mapping[tuple[bool, ...], int]  # from how `clamp`'s numbers compare to the index of its result
+Choices = Mapping[tuple[bool, ...], int]  # maps how `clamp`'s numbers compare to the index of its result
 STATUSES = "WAITING", "RUNNING", "PREEMPTED"
 TOKENS = r"(\d+)(?:\+(\d+))?"  # tokens of the prompt, and generated ones
 ASKED = re.compile(rf"(\S+) ({'|'.join(STATUSES)}) {TOKENS} at (\d+) (budget|counter|chunks of) (\d+)(?: past (\d+))?")
@@ -59,7 +59,7 @@ def policy_of(phase5: ModuleType, settings: Settings, choices: Choices | None) -
     clamp = public_clamp() if choices is None else choosing(choices)
     others = {"enable_chunked_prefill": not chunking, "admission_guard": not guard}
 
-    def make_other() -> None:  # reveals state kept on the class, of the first policy or of the last one
+    def make_other() -> None:  # reveals state that the class keeps of the first or the last policy
         phase5.ChunkedPrefillPolicy(grants_nothing, threshold + 7, max_model_len + 9, **others)
 
     make_other()

@@ -14,7 +14,7 @@ from mini_vllm_labs.runs.parity.scenario import Scenario
 
 EACH, MIXED = 20, 100
 MAX_LENGTH, MAX_STEPS, MAX_TRIES = 64, 300, 2000
-EOS, STOP = 2, 77  # every other output is at least 100
+EOS, STOP = 2, 77  # all other outputs are at least 100
 SHOWS = "drawn with seed {} and decided by the course's engine, not recorded from vLLM"
 Line = dict[str, Any]
 

@@ -230,7 +230,7 @@ def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
 
 
 def _comparable(field: str, recorded: Any) -> Any:
-    """Normalize a recorded field: sort lost blocks and the users of an encoding, which have no order."""
+    """Normalise a recorded field: sort lost blocks and the users of an encoding, which have no order."""
     if field == "preempted":  # a reset preempts requests without another request as the cause
         return [[victim, cause or "", num_tokens] for victim, cause, num_tokens in recorded]
     if field == "transfers":

@@ -31,6 +31,6 @@ class LateTests:
 
 
 def task_of(test: str) -> str:
-    """Return "task1_2" for the id of a graded test of task 1.2, and an empty text for another test."""
+    """Return "task1_2" for the id of a graded test of task 1.2, or an empty string for any other test."""
     found = TASK.search(test)
     return found[1] if found else ""

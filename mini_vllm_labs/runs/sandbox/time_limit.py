@@ -43,10 +43,10 @@ def end_process(text: str) -> NoReturn:
 class TimeLimit:
     """Raises `OutOfTime` in the thread that started it if code there runs too long.
 
-    A watching thread samples the stack. `watched` gets its innermost frame and returns a key for the limited code and
-    its seconds, or None for unlimited code. Time counts while the key stays the same. The limit is CPU time, so that a
-    busy machine does not stop any code. Waiting code uses no CPU time; it may take `WAITING_FACTOR` times as long in
-    wall time.
+    A watching thread samples the stack. `watched` receives the stack's innermost frame and returns a key for the
+    limited code and its seconds, or None for unlimited code. Time counts while the key stays the same. The limit is CPU
+    time, so that a busy machine does not stop any code. Waiting code uses no CPU time; it may take `WAITING_FACTOR`
+    times as long in wall time.
 
     On systems with signals a signal interrupts the code. Otherwise (`by_signal` false) Python interrupts it, but cannot
     wake a sleeping thread. Code may catch `OutOfTime`, so after `MAX_TRIES` times `give_up` receives a text and must

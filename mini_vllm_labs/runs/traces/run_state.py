@@ -152,7 +152,7 @@ class RunState:
         self._furthest[request_id] = max(end, furthest)
 
     def _roll_back(self, record: StepRecord) -> None:
-        """Subtract the rejected drafts of the step that this one applied from the computed tokens."""
+        """Subtract from the computed tokens the rejected drafts of the step that this one applied."""
         self._rejected[record["step"]] = {
             share["id"]: len(share["drafts"]) - max(0, len(record["sampled"].get(share["id"], ())) - 1)
             for share in record["scheduled"]

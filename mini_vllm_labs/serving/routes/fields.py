@@ -58,7 +58,7 @@ def _error_of(error: ErrorDetails) -> ApiError:
 
 def _rule_of(message: str) -> str:
     """Return pydantic's message without its subject and with JSON's terms."""
-    _, _, rule = message.partition(" ")  # replaces "Input should be" and "List should have"
+    _, _, rule = message.partition(" ")  # drops the subject of "Input should be" and "List should have"
     if " at most 0 items" in rule:
         return "must be empty: this server does not support it"
     return rule.partition(" after validation")[0].replace("valid array", "list")

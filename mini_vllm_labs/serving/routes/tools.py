@@ -45,7 +45,7 @@ def tool_choice_of(value: object) -> str:
 
 
 def function_call_of(value: object) -> str:
-    """Return the same for the legacy field. Raises `ValueError`."""
+    """Return what `tool_choice_of` returns, for the legacy field. Raises `ValueError`."""
     match value:
         case "none" | "auto":
             return value

@@ -1,7 +1,7 @@
 """Records scenarios with the vLLM of this environment.
 
 `python -m mini_vllm_labs.upkeep.next_release.record SECONDS FILE...` writes a JSON line per scenario. The line contains
-the scenario's `name`, and `trace`, `refused`, `crashed` or `endless`. The maximum number of seconds that a scenario may
+the scenario's `name`, and `trace`, `refused`, `crashed` or `endless`. SECONDS is the maximum time that a scenario may
 take.
 """
 

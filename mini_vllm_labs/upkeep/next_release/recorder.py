@@ -76,7 +76,7 @@ class Recorder:
             requests, size = scenario.line["requests"], self.config["block_size"]
             recorded = RecordedConnector(requests, size, is_async=described["async"], reports_aborted=True)
             self.connector = self.scheduler.connector = Connector(recorded)
-            self.scheduler.defer_block_free = self.is_async  # as a connector that receives does
+            self.scheduler.defer_block_free = self.is_async  # a connector that receives blocks sets this
         self.model = RecordedModel(scenario)
         self.requests: dict[str, Any] = {}
         self.first_hits: dict[str, int] = {}
@@ -174,7 +174,7 @@ class Recorder:
         output = self.connector.recorded.take_output()
         if output is None:
             return None
-        # A release that keeps the blocks of an aborted load until the report gets that report.
+        # A release that keeps an aborted load's blocks until a report arrives receives that report.
         received = [one for one in output.finished_recving if one in self.scheduler.requests]
         sent, invalid = list(output.finished_sending), sorted(output.invalid_block_ids)
         found: dict[str, list[Any]] = {"received": received, "sent": sent, "invalid": invalid}

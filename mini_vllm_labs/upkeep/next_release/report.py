@@ -82,7 +82,7 @@ def _groups(findings: Sequence[ScenarioVerdict]) -> Iterator[str]:
 
 
 def _rules(version: str, findings: Sequence[ScenarioVerdict]) -> Iterator[str]:
-    """Yield what the recordings in `release_rules.py` show about each rule: is it the same as in the newest release?"""
+    """Yield what the recordings in `release_rules.py` show about each rule: whether it matches the newest release."""
     newest = {one.scenario.name: one for one in findings if one.scenario.release == RELEASES[-1]}
     told = [(rule, newest.get(rule.metadata["trace"])) for rule in rules()]
     if any(found is not None for _, found in told):

@@ -86,7 +86,7 @@ def plan_running(states: Sequence[tuple[int, int]], budget: int, threshold: int 
 
 
 def steps_to_first_tokens(prompts: Sequence[int], budget: int) -> int:
-    """Return after how many steps every prompt is computed to its end."""
+    """Return the number of steps after which every prompt is fully computed."""
     for steps in count(1):
         computed: Plan = {}
         for made in plans(prompts, budget, steps):
@@ -98,7 +98,7 @@ def steps_to_first_tokens(prompts: Sequence[int], budget: int) -> int:
 
 
 def _overtaking(schedule_step: Callable[..., SchedulerOutput], by_length: bool) -> Callable[..., SchedulerOutput]:
-    """Return the step that a learner may try: every request that fits is admitted, even past one that does not."""
+    """Return a step that a learner may try: it admits every request that fits, even ahead of others."""
 
     def schedule(running: list[Request], waiting: FCFSRequestQueue, **rest: Any) -> SchedulerOutput:
         seats, kv = rest.pop("max_num_seqs"), rest["kv"]

@@ -48,7 +48,7 @@ def blocks(cached: str) -> list[int | None]:
 
 
 def freed(num_computed: int, window: int, size: int) -> int:
-    """Return how many of four blocks have left."""
+    """Return how many of four blocks have left the window."""
     pool = ListedPool([])
     free_outside_window([7, 3, 9, 4], window, num_computed, size, pool)
     return len(pool.freed)

@@ -110,7 +110,7 @@ def resumed(num_prompt: int, num_outputs: int, *, caching: bool = True, preempt_
 
 @contextmanager
 def _changed(change: str) -> Iterator[None]:
-    """Change the reference for a while: what a learner may try."""
+    """Change the reference temporarily, as a learner may try to."""
     serve_running = phase1._serve_running
 
     def serve_and_admit_always(*args: Any) -> bool:

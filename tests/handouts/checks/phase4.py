@@ -57,7 +57,7 @@ def together(num_tokens: int, block_size: int = 16) -> list[int]:
 
 
 def num_whole_prompts(num_tokens: int, num_shared: int, budget: int) -> int:
-    """Return how many prompts one step computes to their end; they begin with tokens that are cached."""
+    """Return how many prompts one step fully computes; they begin with tokens that are cached."""
     engine = _engine(num_gpu_blocks=20_001, max_num_batched_tokens=budget)
     rng = random.Random(0)
     shared = rng.choices(range(256), k=num_shared)

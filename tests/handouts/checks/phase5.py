@@ -73,7 +73,7 @@ def chunks(num_tokens: int, **settings: Any) -> list[int]:
 
 
 def longest_shared_step(num_tokens: int, **settings: Any) -> tuple[int, int]:
-    """A generates when a long prompt comes; return the largest step until it is computed, and the steps."""
+    """Add a long prompt while A generates; return the largest step until it is computed, and the number of steps."""
     engine = _roomy_engine(**settings)
     add(engine, "A", [1] * 8, max_tokens=100)
     engine.step()
@@ -109,8 +109,7 @@ def admits(
 
 @cache
 def thrash(guard: bool, caching: bool = False) -> tuple[int, int, int]:
-    """Two answers grow next to a prompt of 30 tokens in 10 blocks of 4: return (preemptions, tokens computed,
-    steps)."""
+    """Grow two answers and a prompt of 30 tokens in 10 blocks of 4; return (preemptions, tokens computed, steps)."""
     engine = engine_with(
         max_model_len=40,
         block_size=4,

@@ -75,7 +75,7 @@ def tokens_seen(num_computed: int, n: int) -> list[int]:
 
 
 def tokens_seen_upper_left(num_computed: int, n: int) -> list[int]:
-    """Return the same for torch's `is_causal=True`."""
+    """Return how many tokens influence each token of a chunk under torch's `is_causal=True`."""
     seq_len = num_computed + n
     values = torch.eye(seq_len)[None, None]
     seen = torch.nn.functional.scaled_dot_product_attention(

@@ -17,5 +17,5 @@ def all_recorded() -> list[Scenario]:
 
 
 def of_the_course() -> list[Scenario]:
-    """Return those that learners meet first: the named ones and the first random ones."""
+    """Return the scenarios that learners meet first: the named ones and the first random ones."""
     return recorded("named.jsonl") + recorded("random.jsonl.gz")

@@ -26,7 +26,7 @@ from mini_vllm_labs.grading.plays.phase6_plays import batch_of, random_step, row
 
 MIN_MARGIN = 1e-3
 MAX_DRAWS = 50
-RECORD_EVERY = 5  # number of steps: few, because each recorded call carries a whole KV cache
+RECORD_EVERY = 5  # one step in five, because each recorded call carries a whole KV cache
 IN_A_STEP = ("flatten_tokens", "compute_slot_mapping", "pad_block_tables", "select_logits_rows", "write_kv")
 
 

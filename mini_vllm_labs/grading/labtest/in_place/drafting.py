@@ -82,8 +82,8 @@ class RowsRunner(FakeModelRunner):
             return list(self.functions.accept_drafts(drafts, sampled))
         ends = range(len(one.request.all_token_ids) - len(drafts), len(one.request.all_token_ids) + 1)
         target = shares_of([one.request.all_token_ids[:end] for end in ends], 1)
-        # A surplus over two letters leaves one. The last row makes one letter certain, because letters may be in any
-        # order.
+        # With two letters, only one can have a surplus. The last row makes one letter certain, because letters may be
+        # in any order.
         target[-1] = 0
         target[-1, LETTERS[len(drafts) % 2]] = 1
         draws = [(drawn(name, end, "keep") / 2**32, drawn(name, end, "choose") / 2**32) for end in ends]

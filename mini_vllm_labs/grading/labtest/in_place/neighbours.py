@@ -1,4 +1,4 @@
-"""Provides phases 1 to 5 around yours in an engine of the tests. This file contains no task.
+"""Provides phases 1 to 5 around yours in the tests' engine. This file contains no task.
 
 They follow the contracts of `mini_vllm/core/interfaces.py` but deliberately decide differently from vLLM: different
 orders, blocks, victims and shares. Decisions depend only on names and numbers, so that they can be recorded.

@@ -11,7 +11,7 @@ from mini_vllm.runner.fake_model_runner import LETTERS
 from mini_vllm.sampling_params import SamplingParams
 
 NAMES = ("1", "10", "1-0", "2", "r1", "r10", "r9", "R1", "é", "e\u0301", "r1 ", "11")
-# Salts and adapters of a scenario. Joining, truncating or normalizing would make two of them equal.
+# Salts and adapters of a scenario. Joining, truncating or normalising them would make two of them equal.
 KEYS: Sequence[Sequence[str | None]] = (
     (None, None, ""),
     (None, "a", "ab", "b", "bc", "c"),

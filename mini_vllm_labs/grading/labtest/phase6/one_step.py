@@ -1,4 +1,4 @@
-"""Tests attention kernels that are not torch functions with one step over a paged cache."""
+"""Tests attention kernels other than torch functions, in one step over a paged cache."""
 
 from dataclasses import replace
 from typing import Any
