@@ -79,7 +79,7 @@ class EncoderCacheManager:
         self.num_free_slots -= image.length
 
     def release(self, request: Request, image: MultiModalFeatureSpec) -> None:
-        """Remove the request from the encoding's users. Without users it becomes freeable, not free.
+        """Remove the request from the encoding's users. Without users the encoding becomes freeable, not free.
 
         Nothing happens if there is no encoding, or if the request does not use it.
         """

@@ -36,7 +36,7 @@ ONE_SEAT = replace(CONFIG, max_num_seqs=1, max_num_batched_tokens=64)
 
 
 def scheduler_lineup() -> Lineup:
-    """Return the phases that run under the policy: the reference's or else yours; fail if neither are there."""
+    """Return the phases that run under the policy: the reference's or else yours; fail if neither exists."""
     if solutions_exist():
         return parse_lineup("solution:1-5")
     if missing := sorted({1, 2, 3, 4, 5} - set(written_phases())):
