@@ -52,6 +52,14 @@ def test_a_container_that_somebody_else_has_too_is_named(name: str, place: str |
     assert getattr(earlier.changed, "place", None) == place
 
 
+def test_inherited_methods_are_watched_whatever_the_name_of_their_class() -> None:
+    phase = module("class A:\n    kept = []\n    def empty(self): return self.kept\nclass A(A): pass")
+    with earlier_answers(phase) as earlier, earlier.watched():
+        phase.A().empty()
+        phase.A().empty()
+    assert earlier.changed is not None
+
+
 def test_a_list_that_two_requests_have_is_named() -> None:
     phase = module(GIVEN_OUT)
     with earlier_answers(phase) as earlier, earlier.watched():
