@@ -19,6 +19,7 @@ from random import Random
 from types import ModuleType
 from typing import Any
 
+from mini_vllm_labs.grading.hints import RULE
 from mini_vllm_labs.grading.labtest.expect import (
     Told,
     difference_report,
@@ -34,6 +35,8 @@ from mini_vllm_labs.runs.sandbox.frames import learners_frames, short
 NUM_RANDOM = 60
 NUM_IN_BETWEEN, MAX_TOLD = 24, 4
 IN_BETWEEN = "Objects share nothing: an object gives the same answers whatever other objects are used in the meantime."
+AGAIN = "Equal calls give equal answers: this case was right when it was played before, and now it is not."
+DEPENDS = "what does the answer depend on besides the arguments: chance, the time, or something that your code keeps?"
 WHERE_KEPT = "what does your code keep outside `self`: in the class, the module, a default argument or a cache?"
 QUOTED_KEY, KEY = re.compile(r"'(\w+)':"), r"\1:"
 Seen = dict[str, object]
@@ -83,9 +86,12 @@ def check_in_between(
     play, rng = getattr(plays, told["play"]), Random(NUM_RANDOM)
     for (given, expected), (other, _) in islice(pairwise(zip(drawn, right, strict=True)), NUM_IN_BETWEEN):
         calls, meanwhile = list[str](), list[str]()
-        about: Told = {"rule": IN_BETWEEN, "situation": calls, "hint": WHERE_KEPT}
+        about: Told = {"rule": AGAIN, "situation": calls, "hint": DEPENDS}
 
-        def play_other(given: Sequence[Any] = other, calls: list[str] = calls, told_too: list[str] = meanwhile) -> None:
+        def play_other(
+            given: Sequence[Any] = other, calls: list[str] = calls, told_too: list[str] = meanwhile, about: Told = about
+        ) -> None:
+            about.update({"rule": IN_BETWEEN, "hint": WHERE_KEPT})
             told_too += situation_of(plays, told, given) if not isgeneratorfunction(play) else []
             list(steps_of(play(yours, *given), told_too))
             calls.append("(between two calls, a case with other objects was played:")
@@ -93,9 +99,13 @@ def check_in_between(
 
         if not isgeneratorfunction(play):
             calls += situation_of(plays, told, given)
-        with explained(calls, rule=IN_BETWEEN), interrupted(yours, rng.randint(FIRST, LAST), play_other):
-            for seen, one in zip(steps_of(play(yours, *given), calls), expected, strict=True):
-                expect_equal(seen, one, **about)
+        with explained(calls), interrupted(yours, rng.randint(FIRST, LAST), play_other):
+            try:
+                for seen, one in zip(steps_of(play(yours, *given), calls), expected, strict=True):
+                    expect_equal(seen, one, **about)
+            except Exception as error:
+                error.add_note(f"{RULE}{about['rule']}")
+                raise
 
 
 def report_of(

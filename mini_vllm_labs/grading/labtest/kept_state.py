@@ -1,6 +1,7 @@
 """Finds out whether a failure comes from state that the learner's file has kept from earlier tests.
 
-The test is run again: on a fresh copy of the file it passes, and on the file as it is now it fails once more.
+The test is run again: on a fresh copy of the file it passes, and on the file as it is now it fails once more. This is
+repeated, because an answer that depends on chance can look like that once.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ KEPT = (
     "Nothing is kept outside an object: alone, on a fresh copy of your file, this test passes. "
     "After the tests before it, it fails:"
 )
+NUM_REPEATED = 3
 UNCLEAR = (NotImplementedError, OutOfTime, MemoryError)
 
 
@@ -30,9 +32,10 @@ def retold_as_kept(error: BaseException, test: Callable[..., object], arguments:
     file = getattr(arguments.get(name), "__file__", None)
     if file is None or isinstance(error, UNCLEAR):
         return error
-    fresh = fresh_from(arguments[name].__name__, Path(file))
-    if not passes(test, {**arguments, name: fresh}) or passes(test, arguments):
-        return error
+    for _ in range(NUM_REPEATED):
+        fresh = fresh_from(arguments[name].__name__, Path(file))
+        if not passes(test, {**arguments, name: fresh}) or passes(test, arguments):
+            return error
     if isinstance(error, Failed) and error.parts is not None:
         parts = error.parts
         text = str(error).replace(parts.rule, KEPT, 1).replace(f"{HINT}{parts.hint}", f"{HINT}{WHERE_KEPT}")

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 import pytest
 
 from mini_vllm_labs.grading.labtest.expect import MAX_CHARACTERS, expect_equal, lab_failure
+from mini_vllm_labs.grading.labtest.failure import Failed
 from mini_vllm_labs.grading.plays.earlier_answers import Changed, EarlierAnswers
-from mini_vllm_labs.grading.plays.own_containers import Shared
+from mini_vllm_labs.grading.plays.own_containers import RETURNED, Shared
 
 watched_key = pytest.StashKey[dict[str, EarlierAnswers]]()
 
@@ -29,14 +30,19 @@ def all_kept(item: pytest.Function) -> Iterator[None]:
     except BaseException:
         if earlier.changed is None:
             raise
-    tell_changed(earlier.changed)
+    try:
+        tell_changed(earlier.changed)
+    except Failed as failed:
+        raise failed from None  # a learner reads only this one
 
 
 def tell_changed(changed: Changed | Shared | None) -> None:
     if isinstance(changed, Shared):
         lab_failure(
-            rule="An answer belongs to the caller: each call returns a new list, dict or tensor.",
-            situation=f"{changed.function} returned {changed.value}",
+            rule="An answer belongs to the caller: each call returns a new list, dict or tensor."
+            if changed.did == RETURNED
+            else "A list of a request belongs to it alone: each call makes a new one.",
+            situation=f"{changed.function} {changed.did} {changed.value}",
             expected=f"a new {changed.kind}",
             yours=f"the same {changed.kind} is {changed.place}",
             hint="where does your code make this container? If one caller adds an entry, who sees it?",

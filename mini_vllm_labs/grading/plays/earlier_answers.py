@@ -176,7 +176,8 @@ def earlier_answers(phase: ModuleType) -> Iterator[EarlierAnswers]:
 def wrapped(listener: CallListener) -> Iterator[None]:
     """Pass all calls of the module's public functions and methods to `listener`, in the `with` block."""
     phase, changed = listener.phase, list[tuple[Any, str, object]]()
-    kinds = {kind for kind in vars(phase).values() if isinstance(kind, type) and kind.__module__ == phase.__name__}
+    named = [kind for kind in vars(phase).values() if isinstance(kind, type)]
+    kinds = {base for kind in named for base in kind.__mro__ if base.__module__ == phase.__name__}
     for owner, prefix in [(phase, ""), *((kind, f"{kind.__name__}.") for kind in kinds)]:
         for name, thing in list(vars(owner).items()):
             label = prefix + name

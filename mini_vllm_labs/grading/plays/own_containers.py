@@ -18,19 +18,24 @@ ON_PURPOSE = (
     "RegexTokenMasks.next_states",
 )  # these return what they keep
 PASSES_ON = "SpeculativeScheduling.usable_hit_blocks"  # may return its argument
+RETURNED, GAVE = "returned", "gave a request"
 LISTS = ("spec_token_ids", "block_hashes", "all_token_ids")  # the lists of a request
 
 
 class Shared(NamedTuple):
-    """A function, the other place where its container is used, and the container's kind and text."""
+    """A function, the other place where its container is used, and the container's kind and text.
+
+    `did` is what the function did with the container: `RETURNED`, or `GAVE` for a list of a request.
+    """
 
     function: str
     place: str
     kind: str
     value: str
+    did: str
 
     def __str__(self) -> str:
-        return f"{self.function} returned {self.value}. The same {self.kind} is {self.place}."
+        return f"{self.function} {self.did} {self.value}. The same {self.kind} is {self.place}."
 
 
 class OwnContainers:
@@ -44,7 +49,7 @@ class OwnContainers:
         self._kept.clear()
 
     def check(self, name: str, found: object, given: Sequence[object], before: Mapping[int, object]) -> Shared | None:
-        """Return the first container of an answer that is also used elsewhere; remember the others.
+        """Return the first container of an answer or a request that is also used elsewhere; remember the others.
 
         `before` has the lists of the requests before the call.
         """
@@ -52,18 +57,18 @@ class OwnContainers:
         own = [] if name in ON_PURPOSE else list(containers(found))
         lent = {} if name == PASSES_ON or not own else {id(one): one for one in lent_by(given)}
         for number, one in enumerate([*own, *lists]):
-            place = next(
-                (f"what {other} returned before" for other, kept in self._kept.items() if one in Same(kept)), ""
-            )
+            did = RETURNED if number < len(own) else GAVE
+            place = next((f"what {before} before" for before, kept in self._kept.items() if one in Same(kept)), "")
             if one in Same(own[:number]):
                 place = "another part of the same answer"
             elif number < len(own) and id(one) in lent and not hasattr(one, "tolist"):
                 place = "an argument of the call"
             if place and name != PASSES_ON:
-                return Shared(name, place, type(one).__name__, short(one))
-        kept = self._kept.setdefault(name, [])
-        kept += [*own, *lists]
-        del kept[:-NUM_KEPT]
+                return Shared(name, place, type(one).__name__, short(one), did)
+        for did, new in ((RETURNED, own), (GAVE, lists)):
+            kept = self._kept.setdefault(f"{name} {did}", [])
+            kept += new
+            del kept[:-NUM_KEPT]
         return None
 
 

@@ -60,6 +60,7 @@ class PlayedRun:
             self.step(slack if number == step_of_victims else None)
             if number == step_of_victims:
                 running = list(self.running)
+                policy.victims(running)  # the next answer is a new list
                 self.victims = list(map(name_of, policy.victims(running)))
                 if running != self.running:
                     self.amiss = "`victims` changes the list that it is given"
@@ -225,6 +226,8 @@ def random_shares(rng: Random) -> tuple[Any, ...]:
             prices = rng.choice(((1.0, 2.0), (2.0, 1.0), (0.25, 3.0), (1000.0, 1.0)))
             budget = BUDGET if long == 1 else 40 * long
             asked = [(*one[:4], {"hit": rng.randrange(one[1])}) if rng.random() < 0.3 else one for one in asked]
+            # preempted alone, which makes a plan without shares
+            asked = [(*one[:4], {**one[4], "again": 1}) if one[2] > 1 and rng.random() < 0.2 else one for one in asked]
             return rng.sample(asked, len(asked)), weights, 1, "", prices, rng.choice((1, 1, 3)), budget
         case "away":
             few = flood("b", range(1, 4), rng.choice((0.0, back)))

@@ -62,11 +62,13 @@ class Queued:
         self.popped: list[object] = []
 
     def name(self, request: object) -> object:
-        """Return the name of a queued request; other objects are described as copies."""
+        """Return the name of a queued request; other objects are described."""
         if not isinstance(request, Request):
             return f"a {type(request).__name__}"
         name = request.request_id
-        return name if self.known.get(name) is request else f"copy of {name}"
+        if self.known.get(name) is request:
+            return name
+        return f"another {name}" if name in self.known else f"{name} of another queue"
 
     def told(self, call: str) -> str:
         """Return a call as text, or an empty string if it is impossible now."""
@@ -94,7 +96,7 @@ class Queued:
             self.queue.remove_request(self.known[given[0]])
         elif what == "pop":
             self.popped.append(self.name(self.queue.pop_request()))
-            self.inside.discard(str(self.popped[-1]).removeprefix("copy of "))
+            self.inside.discard(str(self.popped[-1]).removeprefix("another "))
         elif what == "rank":
             self.known[given[0]].priority = int(given[1])
         elif what == "another":  # reveals state kept on the class

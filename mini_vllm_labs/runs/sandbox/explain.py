@@ -19,7 +19,7 @@ HINTS: dict[type[BaseException], str] = {
     NameError: "which line should have given that name its value, and did it run?",
     AttributeError: "what is the object before the dot here, and where does it come from?",
     KeyError: "which keys does the dict have at this moment? Should this one be there, or may it be missing?",
-    IndexError: "how many entries are there at this moment?",
+    IndexError: "how many entries are there here, and which does this line take? The last of n has index n - 1.",
     TypeError: "which value in this line is not what you expected, and where does it come from?",
     ValueError: "which value in this line, or in a condition that led here, is not what you expected?",
     ZeroDivisionError: "when is the divisor 0, and what should the answer be in that case?",
