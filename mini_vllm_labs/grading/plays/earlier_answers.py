@@ -42,6 +42,28 @@ class Changed(NamedTuple):
         return f"{self.function} returned {was}. After a call of {self.by} the same answer is {now}."
 
 
+class Kept:
+    """An answer, and its contents when they were last looked at."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.look()
+
+    def look(self) -> None:
+        """Remember the contents."""
+        self.is_flat = is_flat(self.answer)
+        self.seen = self.answer.copy() if self.is_flat else snapshot(self.answer)
+
+    def is_as_seen(self) -> bool:
+        """Return whether the contents are the same. This runs before and after every call, so it copies little."""
+        if not self.is_flat:
+            return same(self.seen, snapshot(self.answer))
+        try:
+            return bool(self.answer == self.seen) and (type(self.seen) is not dict or [*self.answer] == [*self.seen])
+        except Exception:  # it has received a tensor, which is neither equal nor unequal
+            return False
+
+
 class EarlierAnswers:
     """The last answers of a phase. `changed` describes the first that does not belong to its caller alone."""
 
@@ -51,7 +73,7 @@ class EarlierAnswers:
         self.changed: Changed | Shared | None = None
         self._own = OwnContainers()
         self._num_calls = Counter[str]()
-        self._kept: defaultdict[str, deque[Any]] = defaultdict(lambda: deque(maxlen=NUM_KEPT))
+        self._kept: defaultdict[str, deque[Kept]] = defaultdict(lambda: deque(maxlen=NUM_KEPT))
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -80,23 +102,27 @@ class EarlierAnswers:
         is_one_of_the_first = self._num_calls[name] <= NUM_CHECKED
         given, lists = {id(value) for value in values}, lists_of(values) if is_one_of_the_first else {}
         earlier = [
-            (function_name, answer, snapshot(answer))
+            (function_name, kept)
             for function_name, answers in self._kept.items()
-            for answer in answers
-            if id(answer) not in given and (function_name not in LIVE or name == FREES)
+            if function_name not in LIVE or name == FREES
+            for kept in answers
+            if id(kept.answer) not in given
         ]
+        for _, kept in earlier:
+            if not kept.is_as_seen():  # the caller has changed its answer
+                kept.look()
         self.is_watching = False  # ignores calls that happen inside this one
         try:
             found = function(*positional, **named)
         finally:
             self.is_watching = True
-            for function_name, answer, before in earlier:
-                if not self.changed and not same(before, after := snapshot(answer)):
-                    self.changed = Changed(function_name, name, plain(before), plain(after))
+            for function_name, kept in earlier if not self.changed else ():
+                if not self.changed and not kept.is_as_seen():
+                    self.changed = Changed(function_name, name, plain(kept.seen), plain(snapshot(kept.answer)))
         if is_one_of_the_first:
             self.changed = self.changed or self._own.check(name, found, values, lists)
         if is_container(found):
-            self._kept[name].append(found)
+            self._kept[name].append(Kept(found))
         return found
 
 
