@@ -17,7 +17,7 @@ from mini_vllm_labs.grading.plays.earlier_answers import earlier_answers
 from mini_vllm_labs.grading.plays.interruption import FIRST, LAST, interrupted
 from mini_vllm_labs.runs.sandbox.errors import UnusableAnswerError
 
-NUM_IN_BETWEEN = 12
+NUM_IN_BETWEEN = 4
 
 
 def rejection_sample(

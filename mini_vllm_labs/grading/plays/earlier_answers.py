@@ -20,7 +20,8 @@ from mini_vllm.core.request import Request
 from mini_vllm_labs.grading.plays.own_containers import OwnContainers, Shared, lists_of
 from mini_vllm_labs.runs.sandbox.frames import short
 
-NUM_CHECKED = 300  # calls per function and test: a policy is called 100,000 times
+NUM_WATCHED = 1000  # calls per function and test: a policy is called 100,000 times
+NUM_CHECKED = 300  # of these are also checked for containers that somebody else has
 NUM_KEPT = 3  # answers per function: if a function fills two lists in turn, its third call changes the first answer
 PLAIN = (str, bytes, range, frozenset, type, Request, KVCacheBlock)  # immutable, or not owned by the answer
 ATOMS = frozenset((int, float, str, bytes, bool, type(None)))
@@ -42,7 +43,7 @@ class Changed(NamedTuple):
         return f"{self.function} returned {was}. After a call of {self.by} the same answer is {now}."
 
 
-class Kept:
+class KeptAnswer:
     """An answer, and its contents when they were last looked at."""
 
     def __init__(self, answer: Any) -> None:
@@ -73,7 +74,7 @@ class EarlierAnswers:
         self.changed: Changed | Shared | None = None
         self._own = OwnContainers()
         self._num_calls = Counter[str]()
-        self._kept: defaultdict[str, deque[Kept]] = defaultdict(lambda: deque(maxlen=NUM_KEPT))
+        self._kept: defaultdict[str, deque[KeptAnswer]] = defaultdict(lambda: deque(maxlen=NUM_KEPT))
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -96,9 +97,11 @@ class EarlierAnswers:
         return not self.is_watching or caller is vars(self.phase) or tracemalloc.is_tracing()
 
     def call(self, name: str, function: Callable[..., Any], *positional: Any, **named: Any) -> Any:
-        """Make a call, and compare the earlier answers before and after it."""
-        values = (*positional, *named.values())
+        """Make a call, and compare the earlier answers before and after it, unless it is a late one."""
         self._num_calls[name] += 1
+        if self._num_calls[name] > NUM_WATCHED:
+            return function(*positional, **named)
+        values = (*positional, *named.values())
         is_one_of_the_first = self._num_calls[name] <= NUM_CHECKED
         given, lists = {id(value) for value in values}, lists_of(values) if is_one_of_the_first else {}
         earlier = [
@@ -122,7 +125,7 @@ class EarlierAnswers:
         if is_one_of_the_first:
             self.changed = self.changed or self._own.check(name, found, values, lists)
         if is_container(found):
-            self._kept[name].append(Kept(found))
+            self._kept[name].append(KeptAnswer(found))
         return found
 
 
