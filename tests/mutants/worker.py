@@ -126,7 +126,6 @@ def _run_tests(session: pytest.Session, run: Run) -> NoReturn:
     code: int = 99
     try:
         os.setsid()
-        resource.setrlimit(resource.RLIMIT_CPU, (run.cpu_seconds, run.cpu_seconds + 2))
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         file = os.open(run.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -136,7 +135,7 @@ def _run_tests(session: pytest.Session, run: Run) -> NoReturn:
         session.config.option.maxfail = 1 if run.stop_at_first else 0
         ranks = {test: rank for rank, test in enumerate(run.tried_first)}
         session.items.sort(key=lambda item: ranks.get(item.nodeid.partition("::")[2], NUM_TRIED_FIRST))
-        witness = Witness(Path(run.events), run.solution)
+        witness = Witness(Path(run.events), run.solution, run.cpu_seconds)
         session.config.pluginmanager.register(witness)
         try:
             with contextlib.suppress(session.Failed):  # by `maxfail`
@@ -194,15 +193,19 @@ def _judge(events: list[tuple[str, Any]], status: int, solution: Path, mark: str
 class Witness:
     """A pytest plugin that logs each event immediately, so that a killed run also leaves a log.
 
-    One JSON line per event: the code that was loaded, each test as it starts, passes or fails.
+    One JSON line per event: the code that was loaded, each test as it starts, passes or fails. Also ends the process in
+    a test that takes more than `cpu_seconds`.
     """
 
-    def __init__(self, path: Path, module_name: str) -> None:
+    def __init__(self, path: Path, module_name: str, cpu_seconds: int) -> None:
         self._path = path
         self._module_name = module_name
+        self._cpu_seconds = cpu_seconds
         self._loaded = False
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + self._cpu_seconds, hard))
         self.write("start", nodeid.partition("::")[2])
 
     @pytest.hookimpl(trylast=True)
