@@ -97,7 +97,7 @@ class SamplingParams:
         if type(self.max_tokens) is not int or self.max_tokens < 1:
             raise ValueError(f"max_tokens must be an integer of at least 1, got {self.max_tokens!r}")
         if not _is_number(self.temperature) or self.temperature < 0:
-            raise ValueError(f"temperature must be a finite number of at least 0, got {self.temperature!r}")
+            raise ValueError(f"temperature must be a finite number, 0 or more, got {self.temperature!r}")
         if not _is_number(self.top_p) or not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be over 0 and at most 1, got {self.top_p!r}")
         if type(self.top_k) is not int or self.top_k < 0:

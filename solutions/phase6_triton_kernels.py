@@ -119,7 +119,7 @@ def paged_attention_kernel(
         new_largest = tl.maximum(largest, tl.max(scores, axis=1))
         # A row that has seen no key yet stays at minus infinity, from which nothing can be subtracted.
         shift = tl.where(new_largest == -float("inf"), 0.0, new_largest)
-        # A larger score makes every earlier weight smaller, by one factor for both sums.
+        # A larger score shrinks every earlier weight, by the same factor in both sums.
         shrink = tl.exp(largest - shift)
         weights = tl.exp(scores - shift[:, None])
         total = total * shrink + tl.sum(weights, axis=1)

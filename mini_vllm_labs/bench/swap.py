@@ -68,7 +68,8 @@ def simulate(gpu: str, model: str) -> Seconds:
 def measure(lineup: Lineup, num_rounds: int, lengths: Sequence[int] = MEASURED_LENGTHS) -> Seconds:
     """Measure both on this machine with the embedded model alone; the fastest round counts. Imports torch.
 
-    The time of a two-token step is subtracted from recomputing, because swapping also needs a step with that overhead.
+    The time of a two-token step is subtracted from the recomputation time, because swapping also needs a step with that
+    overhead.
     """
     from mini_vllm import LLM, EngineConfig, SamplingParams
     from mini_vllm.config import KVTransferConfig

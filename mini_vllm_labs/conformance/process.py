@@ -65,7 +65,7 @@ class EngineClient:
         self._to_write.put(None)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(patience)
-        with contextlib.suppress(OSError):  # on POSIX also the processes that it started
+        with contextlib.suppress(OSError):  # on POSIX this includes the processes that it started
             os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
         process.wait()
 

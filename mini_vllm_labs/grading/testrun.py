@@ -27,7 +27,7 @@ from mini_vllm_labs.runs.sandbox.explain import explain_death, shown_path
 from mini_vllm_labs.runs.sandbox.watch import waiting_seconds
 
 SECONDS_PER_TEST = GRADE_SECONDS.get()  # seconds of CPU time; a slow machine may need more
-IMPORT_SECONDS = SECONDS_PER_TEST  # torch has been imported before
+IMPORT_SECONDS = SECONDS_PER_TEST  # torch has already been imported
 SECONDS_PER_PHASE = 600.0  # wall time, on a machine that four users share
 SILENCE_SECONDS = max(60.0, waiting_seconds(SECONDS_PER_TEST) + 10)
 LOOP = "Not run: the test before this one did not end."

@@ -150,7 +150,7 @@ class Predictions:
     def ask(self, title: str) -> Prediction:
         """Return a group's questions, which are answered and locked together. Raises `ValueError` if unknown."""
         if title not in self.groups:
-            raise ValueError(f"there are no questions {title!r}; choose from {', '.join(self.groups) or 'none'}")
+            raise ValueError(f"there is no set of questions {title!r}; choose from {', '.join(self.groups) or 'none'}")
         return self.groups[title]
 
     def reveal(self, title: str, shown: Any, *runs: Any) -> "Revealed | Notice":

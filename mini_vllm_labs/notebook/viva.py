@@ -27,7 +27,7 @@ def viva_deck(guess: Predictions, seed: int = 0) -> "Deck | Notice":
 def card_of(sheet: Sheet, number: int, question: VivaQuestion) -> Card:
     """Build a question's card; its answer shows the run that proves it."""
     numbers = tuple(str(place) for place in range(1, len(question.options) + 1))
-    # Answers are saved by the question's text, and a different seed has different answers.
+    # Answers are stored under the question's text, and a different seed gives different answers.
     asked = Question(
         f"Your answer (seed {sheet.seed}, question {number})?",
         question.kind,

@@ -63,7 +63,7 @@ class ServerSettings:
                 raise ValueError(f"{name} must be a finite number of seconds over 0, got {seconds!r}")
         if not (math.isfinite(self.shutdown_timeout) and self.shutdown_timeout >= 0):
             raise ValueError(
-                f"shutdown_timeout must be a finite number of seconds of at least 0, got {self.shutdown_timeout!r}"
+                f"shutdown_timeout must be a finite number of seconds, 0 or more, got {self.shutdown_timeout!r}"
             )
 
 

@@ -13,7 +13,7 @@ from mini_vllm.sampling_params import SamplingParams
 BAD_SETTINGS: tuple[tuple[dict[str, Any], str], ...] = (
     *(({"max_tokens": value}, f"max_tokens must be an integer of at least 1, got {value}") for value in (0, -4)),
     *(
-        ({"temperature": value}, f"temperature must be a finite number of at least 0, got {value}")
+        ({"temperature": value}, f"temperature must be a finite number, 0 or more, got {value}")
         for value in (math.nan, math.inf, -0.1)
     ),
     *(({"top_p": value}, f"top_p must be over 0 and at most 1, got {value}") for value in (0.0, 1.1, math.nan)),

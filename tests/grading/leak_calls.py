@@ -122,7 +122,8 @@ def calls_of_reference(plan: PlannedPhase, module: ModuleType) -> dict[str, list
         def keeping(*args: Any, **named: Any) -> Any:
             num_calls[name] += 1
             weight = max(1.0, num_calls[name] / ALL_TRIED)
-            is_measured = sys.gettrace() is not None  # the copies would count as work of the function, and take minutes
+            # The copies would count as the function's own work, and take minutes.
+            is_measured = sys.gettrace() is not None
             if not is_measured and Random(num_calls[name]).random() * weight < 1:
                 with suppress(Exception):
                     before = deepcopy((args, named))

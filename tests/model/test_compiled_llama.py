@@ -83,7 +83,7 @@ def test_no_weight_is_held_twice() -> None:
 
 
 def test_the_engine_computes_in_c_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "pick_device", lambda: torch.device("cpu"))  # a GPU computes differently
+    monkeypatch.setattr(loading, "pick_device", lambda: torch.device("cpu"))  # results differ on a GPU
     kinds = [
         type(LLM(config=EngineConfig(num_gpu_blocks=8, prepack_weights=packed)).engine.runner.model)  # type: ignore[attr-defined]
         for packed in (True, False)

@@ -26,7 +26,7 @@ def missed(notebook: str = "01", title: str = "t", said: Answer = "A", truth: An
 
 
 def asked_in(recall: Recall, notebook: str) -> dict[str, Deck]:
-    """Start a notebook; return its deck by the titles of the cards."""
+    """Start a notebook and return its deck, keyed by card title."""
     shown = recall.start(notebook)
     return {card["title"]: shown for card in shown.cards} if isinstance(shown, Deck) else {}
 

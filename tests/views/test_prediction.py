@@ -112,7 +112,7 @@ def test_a_question_that_has_changed_is_open_again(asked: Prediction, tmp_path: 
 
 
 def test_unknown_questions_are_refused_with_those_that_there_are() -> None:
-    with pytest.raises(ValueError, match="there are no questions 'steps'; choose from three steps, two at once"):
+    with pytest.raises(ValueError, match="there is no set of questions 'steps'; choose from three steps, two at once"):
         Predictions("01_scheduler_step").ask("steps")
 
 

@@ -27,7 +27,7 @@ class ShortWaits:
         if self.crowd is None:
             leave = Event()
             thread = Thread(target=self._crowd, args=(self.library, leave), name="mini-vllm-crowd", daemon=True)
-            self.crowd = finalize(self, leave.set), thread  # an engine must not leave threads when it ends
+            self.crowd = finalize(self, leave.set), thread  # an engine must not leave threads running when it ends
             thread.start()
             return
         (end, thread), self.crowd = self.crowd, None

@@ -27,7 +27,7 @@ def release(
 
     It omits the solutions, their tests, and the history.
 
-    Starters are copied unchanged, and must be unwritten.
+    Starters are copied unchanged, and must not be filled in.
     """
     require_tracked_code()
     edition = compose()

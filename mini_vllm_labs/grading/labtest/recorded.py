@@ -33,7 +33,7 @@ class Answers:
         """
         for answer in self._left:
             return answer
-        raise LookupError(f"{self.test} has more cases than were recorded: python -m tests.mutants.answers")
+        raise LookupError(f"{self.test} has more cases than were recorded; run python -m tests.mutants.answers")
 
 
 def file_of(test: str) -> str:

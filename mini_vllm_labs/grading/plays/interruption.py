@@ -34,6 +34,6 @@ class Interruption:
 
 @contextmanager
 def interrupted(phase: Any, number: int, between: Callable[[], object]) -> Iterator[None]:
-    """Call `between` before call `number` that the `with` block makes into the phase's code."""
+    """Call `between` just before the `number`-th call that the `with` block makes into the phase's code."""
     with wrapped(Interruption(phase, number, between)):
         yield

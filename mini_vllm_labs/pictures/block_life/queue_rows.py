@@ -54,7 +54,7 @@ def queue_part(info: RunInfo, moves: Moves, owners_before: dict[int, str], width
 
 
 def leaving(info: RunInfo, moves: Moves, block: int, owner: str | None, giver: str | None) -> svg.Markup:
-    """Draw a place of the first row, in the colour of the request that takes the block in this step."""
+    """Draw a cell of the first row, in the colour of the request that takes the block in this step."""
     taker = moves.taker.get(block)
     if taker is None:
         return free_block(info, block, owner or moves.kept.get(block), giver)

@@ -20,7 +20,7 @@ MAX_ROWS, TABLE_ROW, TABLE_HIGH, TABLE_NAME, TABLE_CELL = 4, 20, 17, 34, 26
 def free_queue_part(state: RunState, width: float) -> Part:
     """Draw the queue after the step, with blocks just given back outlined. A long queue omits its middle."""
     info, queue, cached = state.info, state.pool.free_queue, state.cached()
-    # The longest number determines the width of a place.
+    # The longest number determines the width of a cell.
     wide = WIDE + max(0, 7 * len(str(info.num_blocks)) - 17)
     givers = {block: giver for giver, blocks in state.pool.freed for block in blocks}
 

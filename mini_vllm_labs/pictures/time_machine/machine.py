@@ -103,7 +103,7 @@ def choices(info: RunInfo, shelf: Shelf) -> list[tuple[str, str]]:
 
 
 class MachineFrame:
-    """The common layout of all pictures of a width: timeline, places of the memory, and set of parts."""
+    """The layout shared by all pictures of one width: the timeline, the memory's cells and the set of parts."""
 
     def __init__(self, recording: Recording, outlook: Outlook, width: float, *, brief: bool) -> None:
         self.width, self.brief, self.num_steps = width, brief, len(recording.steps)

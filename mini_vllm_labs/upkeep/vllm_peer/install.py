@@ -23,7 +23,7 @@ def install(version: str) -> None:
     python = vllm_python(version)
     sources = python.parents[1] / "sources"
     requirements = "requirements-0.13.0.txt" if version == RELEASES[0] else "requirements-newer.txt"
-    # Without dependencies: vLLM's include gigabytes for GPUs, and much that the scheduler never imports.
+    # Install without dependencies: vLLM pulls in gigabytes for GPUs, and much else that the scheduler never imports.
     run_pip(python, "install", "--no-deps", "-r", str(Path(__file__).with_name(requirements)))
     packages = sysconfig.get_path("purelib", vars={"base": str(python.parents[1])})
     borrowed = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"

@@ -99,6 +99,6 @@ def sampled_again(draft: Sequence[float], target: Sequence[float]) -> tuple[floa
 
 
 def num_traces(phases: str) -> int:
-    """Return how many recorded traces are in scope of phases `phases` of the reference, and need phase 7."""
+    """Return how many recorded traces are in scope for the reference's `phases` and need phase 7."""
     lineup = parse_lineup(f"solution:{phases}")
     return sum(7 in one.electives and one.out_of_scope(lineup) is None for one in of_the_course())

@@ -114,7 +114,8 @@ def naive_sample(logits: Sequence[float], params: SamplingParams, draw: float) -
         sums = sums[: sum(reached < params.top_p for reached in sums) + 1]
     sums = [reached / sums[-1] for reached in sums]
     for token, reached in zip(ranked, sums[:-1], strict=False):
-        # A draw of 0 is below every sum, except sums so small that some formulas, such as 1 minus the rest, give 0.
+        # A draw of 0 is below every sum, unless the sum is so small that a formula such as 1 minus the rest rounds it
+        # to 0.
         if abs(reached - draw) < CLOSE if draw > 0 else 0 < reached < SMALLEST_SUM:
             return None
         if reached > draw:

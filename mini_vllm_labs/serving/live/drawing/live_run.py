@@ -204,7 +204,7 @@ class LiveRun:
 def state_of(keyframe: Keyframe, before: RunState) -> RunState:
     """Return the state in a keyframe, completed from the state before it.
 
-    A keyframe does not contain the owners of the blocks' content and the counters of known requests that have ended.
+    A keyframe omits the owners of the blocks' content, and the counters of known requests that have ended.
     """
     info = before.info
     state = RunState(
