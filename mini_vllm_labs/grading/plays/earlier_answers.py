@@ -119,7 +119,7 @@ class EarlierAnswers:
             found = function(*positional, **named)
         finally:
             self.is_watching = True
-            for function_name, kept in earlier if not self.changed else ():
+            for function_name, kept in earlier:
                 if not self.changed and not kept.is_as_seen():
                     self.changed = Changed(function_name, name, plain(kept.seen), plain(snapshot(kept.answer)))
         if is_one_of_the_first:
