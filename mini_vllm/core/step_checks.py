@@ -5,6 +5,7 @@ Each raises `InvariantError` with the numbers.
 
 from collections.abc import Collection, Mapping, Sequence
 
+from mini_vllm.core.block import NULL_BLOCK_ID
 from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler_parts import Sampled
@@ -28,7 +29,7 @@ def check_batch(
     kv: KVCacheManager,
     has_stand_ins: Collection[str],
 ) -> None:
-    """Check that a batch matches its plan: each request's next tokens, in its blocks.
+    """Check that a batch matches its plan: each request's next tokens, in its blocks, with a sample after the last one.
 
     The shares of requests in `has_stand_ins` are shorter than planned, because their drafts are placeholders.
     """
@@ -43,19 +44,21 @@ def check_batch(
             or (row.num_scheduled_tokens != num_tokens and request_id not in has_stand_ins)
             or (end != request.num_computed_tokens and request_id not in has_stand_ins)
             or (row.block_ids != block_ids(request_id) and not row.block_tables)
+            or row.needs_token != (end >= len(request.all_token_ids))
         ):
             raise InvariantError(_difference(row, request_id, num_tokens, block_ids(request_id)))
 
 
-def check_samples(batch: Sequence[ScheduledRequest]) -> None:
-    """Check that a request samples in the step that computes its last known token, and in no other."""
-    for row in batch:
-        end = row.num_computed_tokens + row.num_scheduled_tokens
-        if row.needs_token != (end >= row.request.num_tokens):
-            samples = "samples" if row.needs_token else "does not sample"
+def check_hit(request: Request, block_ids: Sequence[int], cached: Mapping[int, bytes]) -> None:
+    """Check that each block of a hit is `cached` under the hash of the request's own prefix.
+
+    Blocks that have left a window are null blocks, and hold nothing.
+    """
+    for block_id, block_hash in zip(block_ids, request.block_hashes, strict=False):
+        if block_id != NULL_BLOCK_ID and cached.get(block_id) != block_hash:
+            holds = "a different prefix" if block_id in cached else "no cached prefix"
             raise InvariantError(
-                f"{row.request.request_id} has {row.request.num_tokens} known tokens, computes them up to {end}, and "
-                f"{samples}"
+                f"{request.request_id} is admitted with the hit {list(block_ids)}, but block {block_id} holds {holds}"
             )
 
 
@@ -105,4 +108,7 @@ def _difference(row: ScheduledRequest, request_id: str, num_tokens: int, block_i
         return f"the batch has a row of {request.request_id} in place of {request_id}"
     if row.num_scheduled_tokens != num_tokens or end != due:
         return f"tokens {due - num_tokens} to {due - 1} of {request_id} are planned, its row has {begin} to {end - 1}"
-    return f"{request_id} holds the blocks {block_ids}, its row has {row.block_ids}"
+    if row.block_ids != block_ids and not row.block_tables:
+        return f"{request_id} holds the blocks {block_ids}, its row has {row.block_ids}"
+    samples = "samples" if row.needs_token else "does not sample"
+    return f"{request_id} has {request.num_tokens} known tokens, computes them up to {end}, and {samples}"

@@ -1,10 +1,11 @@
-"""Wrappers of phase 4: image hashes, requests that skip the cache, delayed commits, and a recorder of evictions."""
+"""Wrappers of phase 4: image hashes, skipped and checked hits, delayed commits, and a recorder of evictions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from mini_vllm.core.interfaces import HashBlock, PrefixCache
+from mini_vllm.core.interfaces import BlockPool, HashBlock, PrefixCache
 from mini_vllm.core.request import Request
+from mini_vllm.core.step_checks import check_hit
 from mini_vllm.electives.gates.admission import ExtraKeys
 from mini_vllm.electives.wrappers import WrappedPrefixCache
 
@@ -79,12 +80,20 @@ class DelayedCommits(WrappedPrefixCache):
             self.inner.cache_full_blocks(request, block_ids, num_cached_blocks, num_full_blocks)
 
 
-class SkippablePrefixCache(WrappedPrefixCache):
-    """Returns no hit for a request with `skip_reading_prefix_cache`. (vLLM: `get_computed_blocks`.)"""
+class CheckedPrefixCache(WrappedPrefixCache):
+    """Returns no hit for a request with `skip_reading_prefix_cache`, and checks every hit that is admitted.
+
+    (vLLM: `get_computed_blocks`, without the check.) Raises `InvariantError` if a hit block is not in the cache under
+    the hash of the request's own prefix, because the request would read another text's K and V.
+    """
 
     def find_longest_cache_hit(self, request: Request) -> list[int]:
         is_skipped = request.sampling_params.skip_reading_prefix_cache
         return [] if is_skipped else self.inner.find_longest_cache_hit(request)
+
+    def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
+        check_hit(request, block_ids, self.inner.cached_blocks())
+        self.inner.pin(request, block_ids, pool)
 
 
 class ObservedPrefixCache(WrappedPrefixCache):

@@ -8,7 +8,6 @@ from mini_vllm.core.invariants import check_drained, check_state, check_step
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
-from mini_vllm.core.step_checks import check_samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +93,6 @@ class InvariantChecker(StepObserver):
 
     def after_schedule(self, scheduler_output: SchedulerOutput) -> None:
         check_step(self.scheduler, scheduler_output)
-
-    def batch_started(self, batch: Sequence[ScheduledRequest]) -> None:
-        check_samples(batch)
 
     def after_update(self, result: StepResult) -> None:
         check_state(self.scheduler, self.policy)
