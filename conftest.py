@@ -1,4 +1,4 @@
-"""Every report names the code that was tested, even if no graded test runs."""
+"""Makes every report name the code that was tested, even if no graded test runs."""
 
 from pathlib import Path
 

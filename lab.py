@@ -30,17 +30,16 @@ PIP = ["-m", "pip", "install", "--constraint", CONSTRAINTS.relative_to(ROOT).as_
 COURSE = [*PIP, "--quiet", "--editable", ".[test,judge,serve,structured]"]
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
-# with solutions
-# In a clone git then refuses commit subjects of more than 72 characters. pre-commit also runs a hook that existed
-# before.
+# with solutions In a clone, git then refuses commit subjects longer than 72 characters. pre-commit also runs any hook
+# that already existed.
 HOOK = ["-m", "pre_commit", "install", "--hook-type", "commit-msg"]
 
 # Workers get the files in collection order. The long files come first, so that no core waits at the end.
 PYTEST = ["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]
 PYTEST += ["-p", "nbval.plugin", "--nbval-lax"]
-# These check the installation and the engine: graded tests on the reference, recorded decisions of vLLM, equality with
-# transformers, the documents, and one whole notebook. Contributors need the others: long engine runs, commands,
-# editions, figures in texts, grading, the judge, widgets, benchmarks.
+# These tests check the installation and the engine: graded tests on the reference, recorded decisions of vLLM, equality
+# with transformers, the documents, and one whole notebook. Contributors need the other tests: long engine runs,
+# commands, editions, figures in texts, grading, the judge, widgets, benchmarks.
 FIRST_PLACES = ["tests/course", "tests/model", "tests/engine", "notebooks/00_tour.ipynb", "labs"]
 FIRST_PLACES += ["labs/phase6_gpu_runner/optional_task6_9_c.py"]
 LONG_TESTS = ["tests/engine/test_interrupts.py", "tests/engine/test_state_machine.py", "tests/engine/test_every_mix.py"]
@@ -104,7 +103,8 @@ def cpu_installs() -> list[list[str]]:
 def install_cpu_torch(*, is_required: bool) -> None:
     """Install PyTorch's CPU build.
 
-    Raises `subprocess.CalledProcessError` if it is unavailable and `is_required`; otherwise pip's own choice follows.
+    Raises `subprocess.CalledProcessError` if it is unavailable and `is_required`; otherwise pip's own choice is
+    installed later.
     """
     from_links, from_index = cpu_installs()
     if subprocess.call([PYTHON, *from_links], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0:
@@ -120,7 +120,7 @@ def set_up(torch: str) -> None:
     """Make the virtual environment and install the course. Raises `subprocess.CalledProcessError` if pip fails."""
     build = "PyTorch's CPU build" if chosen_torch(torch) == "cpu" else "pip's choice of PyTorch"
     print(f"Setting up .venv with {build}: one or two minutes, about 1.8 GB ...", flush=True)
-    # Link it as `python -m venv` does, because the folder may already exist.
+    # Link it as `python -m venv` would, because the folder may already exist.
     venv.create(VENV, with_pip=True, symlinks=os.name != "nt")
     if chosen_torch(torch) == "cpu":
         install_cpu_torch(is_required=torch == "cpu")
@@ -146,7 +146,7 @@ def print_plan(torch: str, steps: Sequence[Sequence[str]]) -> None:
 
 
 def options() -> tuple[argparse.Namespace, list[str]]:
-    """Return the options of this file, and the remaining arguments, which go to the command's last step."""
+    """Return this file's options, and the remaining arguments, which are passed to the command's last step."""
     parser = argparse.ArgumentParser(prog="python lab.py", description=__doc__.partition("\n")[0], allow_abbrev=False)
     parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("--torch", choices=("auto", "cpu", "pip"), default="auto", help="which build of PyTorch")

@@ -1,4 +1,4 @@
-"""Fixtures for the code under test: each phase of the lineup, and a note of whose code it is."""
+"""Fixtures for the code under test: each phase of the lineup, and a line that says whose code it is."""
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -37,7 +37,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def phase_module(phase: int, lineup: Lineup) -> ModuleType:
     """Import the code that the lineup names for a phase; skip the test if the phase is absent.
 
-    Here `starter` and `solution` alone also include the electives, because their tests need no engine.
+    A bare `starter` or `solution` also includes the electives here, because their tests need no engine.
     """
     impl = str(lineup)
     if impl not in ("starter", "solution"):
@@ -51,7 +51,7 @@ def phase_module(phase: int, lineup: Lineup) -> ModuleType:
 
 
 def import_starter(phase: int) -> ModuleType:
-    """Import the learner's file. Raises `StarterNotLoadedError`, whose text is for the learner, if that fails."""
+    """Import the learner's file. If that fails, raises `StarterNotLoadedError` with a message for the learner."""
     if complaint := complaint_about_file(starter_path(phase)):
         raise StarterNotLoadedError(complaint)
     try:
@@ -73,7 +73,7 @@ def lineup() -> Lineup:
 
 
 def fixture_of(phase: int) -> Callable[[pytest.Config, Lineup], Iterator[ModuleType]]:
-    """Return a fixture for a phase's code that also watches the code's answers."""
+    """Return a fixture that provides a phase's code and watches what the code returns."""
 
     @pytest.fixture(scope="session", name=f"phase{phase}")
     def module(pytestconfig: pytest.Config, lineup: Lineup) -> Iterator[ModuleType]:

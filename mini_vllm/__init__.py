@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LLM", "CompletionOutput", "EngineConfig", "Lineup", "RequestOutput", "SamplingParams", "parse_lineup"]
 
-bound_spinning()  # here, because every import of torch by the engine comes later
+bound_spinning()  # set here, because the engine always imports torch later
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The engine's settings: one frozen value that is checked when it is created."""
+"""The engine's settings: a frozen object that is checked when it is created."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -31,10 +31,10 @@ class SpeculativeConfig:
     stops while more than `disable_by_batch_size` requests are decoding (None: no limit). The scheduler also supports
     the drafters `eagle` and `mtp`, but no runner has them.
 
-    `num_speculative_tokens_per_batch_size` has rows (from, to, drafts), chosen by the number of requests in a step. A
-    block's hash covers the tokens that such a drafter reads after it, unless `disable_lookahead_block_hashes`; then the
-    last hit block is dropped, unless `disable_eagle_block_drop`. Releases that do not have these three settings reject
-    them.
+    `num_speculative_tokens_per_batch_size` has rows (from, to, drafts); the number of requests in a step chooses the
+    row. A block's hash covers the tokens that such a drafter reads after the block. With
+    `disable_lookahead_block_hashes`, the last hit block is dropped instead, unless `disable_eagle_block_drop` is set.
+    Releases that do not have these three settings reject them.
 
     Raises `ValueError` naming the setting and the legal range.
     """
@@ -78,7 +78,7 @@ class SpeculativeConfig:
 
     @property
     def draft_slots(self) -> int:
-        """How many rows of a step each request needs besides its tokens, since 0.28."""
+        """How many rows of a step each request needs in addition to its tokens, since 0.28."""
         return int(self.method == "draft_model")
 
     def num_drafts(self, num_requests: int) -> int:
@@ -119,33 +119,33 @@ class KVTransferConfig:
             )
         require_at_least(self, 1, "kv_buffer_size")
         if not self.prefill_timeout > 0:
-            raise ValueError(f"prefill_timeout must be over 0 seconds, got {self.prefill_timeout!r}")
+            raise ValueError(f"prefill_timeout must be more than 0 seconds, got {self.prefill_timeout!r}")
         if (self.kv_connector == "disk") != (self.shared_storage_path is not None):
             raise ValueError(
-                f"shared_storage_path must be a folder for kv_connector='disk' and None for others; "
-                f"got {self.shared_storage_path!r} for {self.kv_connector!r}"
+                "shared_storage_path must be a folder for kv_connector='disk' and None for any other; got "
+                f"{self.shared_storage_path!r} for {self.kv_connector!r}"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """The engine's resources and behaviour, with vLLM's names.
+    """The engine's resources and behaviour; the settings have vLLM's names.
 
     `max_model_len` (tokens) and `num_gpu_blocks` may be None: the engine then derives them from the model's maximum
     length and the free memory (`kv_cache_memory_bytes`, or a share of the GPU's memory). `num_gpu_blocks` includes
     block 0, the null block, which is never allocated. `enforce_eager` runs without CUDA graphs. `seed` makes sampling
     repeatable for requests without a seed. `speculative_config` needs phase 7, `async_scheduling` phase 8,
-    `kv_transfer_config` phases 4 and 10 (and 6, except on the fake model). Phase 11 uses the next three. `max_loras`
-    limits the adapters in one step. `max_num_encoder_input_tokens` limits the image embeddings computed in one step,
-    and `encoder_cache_size` those that are stored; set both, or leave both None to serve no images. vLLM 0.13.0 does
-    not have `admission_guard`, `prepack_weights` (reorder the linear layers' weights for the CPU) and
-    `max_num_waiting`: above this limit of the queue, requests are refused (None: no limit). `quantization="int8"`
-    rounds the weights of all linear layers except the logits' when they are loaded, and the inputs of these layers for
-    each token (W8A8). It needs a CPU and a C compiler. It is faster and takes a third of the memory, but texts may
-    differ from the plain model's.
+    `kv_transfer_config` phases 4 and 10 (and 6, except on the fake model). Phase 11 uses the next three settings.
+    `max_loras` limits the adapters in one step. `max_num_encoder_input_tokens` limits the image embeddings computed in
+    one step, and `encoder_cache_size` those that are stored; set both, or leave both None to serve no images. vLLM
+    0.13.0 lacks `admission_guard`, `prepack_weights` (reorder the linear layers' weights for the CPU) and
+    `max_num_waiting` (refuse requests above this queue length; None: no limit). With `quantization="int8"`, the weights
+    of all linear layers except the logits' are rounded when they are loaded, and these layers' inputs for each token
+    (W8A8). It needs a CPU and a C compiler. It is faster and takes a third of the memory, but texts may differ from the
+    plain model's.
 
-    `vllm` is the release whose decisions the scheduler makes (`release_rules.py`); those after 0.13.0 need phase 14.
-    The last seven settings exist only in releases after 0.13.0, which rejects them; None means the release's own
+    `vllm` is the release whose decisions the scheduler makes (`release_rules.py`); releases after 0.13.0 need phase 14.
+    The last seven settings exist only in releases after 0.13.0, and 0.13.0 rejects them; None means the release's own
     default. For `prefix_cache_retention_interval`, "all" means vLLM's None.
 
     Raises `ValueError` naming the setting, its value and the legal range.
@@ -199,10 +199,12 @@ class EngineConfig:
         require_at_least(self, 0, "seed")
         if self.kv_transfer_config is not None and not self.enable_prefix_caching:
             raise ValueError(
-                "kv_transfer_config needs enable_prefix_caching=True: stored blocks are found by their hashes"
+                "kv_transfer_config needs enable_prefix_caching=True: stored blocks are looked up by their hashes"
             )
         if not 0 < self.gpu_memory_utilization <= 1:
-            raise ValueError(f"gpu_memory_utilization must be over 0 and at most 1, got {self.gpu_memory_utilization}")
+            raise ValueError(
+                f"gpu_memory_utilization must be greater than 0 and at most 1, got {self.gpu_memory_utilization}"
+            )
         if self.policy not in ("fcfs", "priority"):
             raise ValueError(f"policy must be 'fcfs' or 'priority', got {self.policy!r}")
         if self.dtype not in ("float32", "bfloat16"):
@@ -221,7 +223,7 @@ class EngineConfig:
             require_known(self.vllm, settings)
         require_at_least(self, 1, "prefill_schedule_interval", "max_num_active_seqs", "max_num_scheduled_tokens")
         if not 0 <= (self.watermark or 0) < 1:
-            raise ValueError(f"watermark must be at least 0 and under 1, got {self.watermark!r}")
+            raise ValueError(f"watermark must be at least 0 and less than 1, got {self.watermark!r}")
         if self.prefix_cache_retention_interval != "all":
             require_at_least(self, 0, "prefix_cache_retention_interval")
         limit = self.max_model_len

@@ -38,7 +38,7 @@ def _switch(text: str) -> bool:
 
 def _positive(text: str) -> float:
     if not 0 < (number := float(text)) < float("inf"):
-        raise ValueError("expected a number over 0")
+        raise ValueError("expected a number greater than 0")
     return number
 
 

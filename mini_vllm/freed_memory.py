@@ -13,10 +13,10 @@ def keep_freed_memory() -> bool:
     """Make the C library keep freed memory for the next step; return whether it accepted the settings.
 
     Each layer copies K and V of the whole batch out of the cache, megabytes at a time. By default the C library returns
-    this memory to the system immediately, and maps new pages for the next layer. On the embedded model that took longer
-    than the arithmetic. All threads share one arena, because per-thread arenas ignore these settings; an engine on a
-    thread was 12% slower. The shared arena only works if this is called before the first thread starts. Only glibc has
-    these settings (mallopt). oneDNN compiles a kernel of 200 kB for each number of rows and pair of sizes. Short
+    this memory to the system immediately, and maps new pages for the next layer. On the embedded model, this took
+    longer than the arithmetic. All threads share one arena, because per-thread arenas ignore these settings; an engine
+    on a thread was 12% slower. The shared arena only works if this is called before the first thread starts. Only glibc
+    has these settings (mallopt). oneDNN compiles a kernel of 200 kB for each number of rows and pair of sizes. Short
     requests fill the 1,024 entries of its cache, and of torch's, with 400 MB; 128 entries are just as fast.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):

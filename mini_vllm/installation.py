@@ -8,7 +8,7 @@ from pathlib import Path
 
 PROJECT = "mini-vllm-labs"
 FOLDER = Path(__file__).resolve().parents[1]
-# A folder that `mini-vllm start` has made keeps it in `.setup/`, where a new release replaces it.
+# A folder created by `mini-vllm start` keeps it in `.setup/`, where a new release replaces it.
 PLACES = (FOLDER / ".setup" / "constraints.txt", FOLDER / "constraints.txt")
 CONSTRAINTS = next(filter(Path.is_file, PLACES), PLACES[-1])
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"

@@ -101,7 +101,7 @@ class LLM:
         priority: int | Sequence[int] = 0,
         cache_salt: str | Sequence[str | None] | None = None,
     ) -> list[RequestOutput]:
-        """Answer one or several conversations through the model's chat template. Options are those of `generate`."""
+        """Answer one or more conversations through the model's chat template. Options are those of `generate`."""
         many = [conversations] if conversations and "role" in conversations[0] else conversations
         template = self.engine.tokenizer.apply_chat_template
         prompts = [template(messages) for messages in many]  # type: ignore[arg-type]
@@ -118,7 +118,9 @@ class LLM:
     def get_metrics(self) -> "list[Metric]":
         """Return the engine's metrics in vLLM's classes. Raises `ValueError` if `disable_log_stats` is True."""
         if self._statistics is None:
-            raise ValueError("get_metrics needs disable_log_stats=False, got True: LLM(disable_log_stats=False)")
+            raise ValueError(
+                "get_metrics needs disable_log_stats=False: build the engine with LLM(disable_log_stats=False)"
+            )
         from mini_vllm.engine.metrics import get_metrics_snapshot
 
         return list(get_metrics_snapshot(self._statistics.counts, self._model_name))
@@ -147,5 +149,7 @@ def _one_each(name: str, given: Value | Sequence[Value], prompts: Sequence[objec
     if isinstance(given, str) or not isinstance(given, Sequence):
         return [given] * len(prompts)
     if len(given) != len(prompts):
-        raise ValueError(f"{len(prompts)} prompts, but {len(given)} {name}: give one, or one each")
+        raise ValueError(
+            f"got {len(prompts)} prompts but {len(given)} {name}: give one for all, or one for each prompt"
+        )
     return list(given)

@@ -13,7 +13,7 @@ class Logprob:
     rank: int
 
 
-TokenLogprobs = dict[int, Logprob]  # at one position, by token id: the sampled token and the likeliest ones
+TokenLogprobs = dict[int, Logprob]  # for one position, keyed by token id: the sampled token and the likeliest ones
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Scheduling rules and settings that differ between releases of vLLM, each with its release and pull request.
 
-This is the only module that knows releases. Layers read a rule by its name (`electives/releases/`). The config checks
-which settings a release supports. The page "What a year changed" is generated from the same fields.
+This is the only module that knows about releases. Layers read a rule by its name (`electives/releases/`). The config
+checks which settings a release supports. The page "What a year changed" is generated from the same fields.
 """
 
 from dataclasses import Field, dataclass, field, fields
@@ -202,7 +202,7 @@ def require_known(release: str, settings: object) -> None:
         value = getattr(settings, name, None)
         if value is not None and number(setting.since) > number(release):
             raise ValueError(
-                f"vLLM {release} does not support {name}, which is {value!r}: it exists since {setting.since}. "
+                f"vLLM {release} does not support {name}, which is set to {value!r}: it was added in {setting.since}. "
                 f"Leave it None, or choose a later release (vllm={RELEASES[-1]!r})"
             )
 

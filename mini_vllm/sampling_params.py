@@ -27,7 +27,7 @@ class StructuredOutputsParams:
     grammar: str | None = None
     json_object: bool = False
     disable_any_whitespace: bool = False
-    _source: str | None = None  # the source to compile, which the check sets (vLLM stores `_backend` in the same way)
+    _source: str | None = None  # the source to compile, set by the check (vLLM sets `_backend` in the same way)
 
     def validate(self) -> None:
         """Raise `ValueError` unless exactly one format is set and its value is legal."""
@@ -97,9 +97,9 @@ class SamplingParams:
         if type(self.max_tokens) is not int or self.max_tokens < 1:
             raise ValueError(f"max_tokens must be an integer of at least 1, got {self.max_tokens!r}")
         if not _is_number(self.temperature) or self.temperature < 0:
-            raise ValueError(f"temperature must be a finite number, 0 or more, got {self.temperature!r}")
+            raise ValueError(f"temperature must be finite and at least 0, got {self.temperature!r}")
         if not _is_number(self.top_p) or not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must be over 0 and at most 1, got {self.top_p!r}")
+            raise ValueError(f"top_p must be greater than 0 and at most 1, got {self.top_p!r}")
         if type(self.top_k) is not int or self.top_k < 0:
             raise ValueError(f"top_k must be an integer of at least 1, or 0 for no limit, got {self.top_k!r}")
         if isinstance(self.stop, str):
@@ -115,8 +115,8 @@ class SamplingParams:
             self.structured_outputs.validate()
             if self.ignore_eos or self.min_tokens:
                 raise ValueError(
-                    f"structured_outputs decides where a text ends: ignore_eos must be False and min_tokens 0, "
-                    f"got {self.ignore_eos} and {self.min_tokens}"
+                    "structured_outputs decides where a text ends, so ignore_eos must be False and min_tokens must be "
+                    f"0, got {self.ignore_eos} and {self.min_tokens}"
                 )
 
     def _require_legal_logits_settings(self) -> None:
@@ -126,10 +126,12 @@ class SamplingParams:
                 raise ValueError(f"{name} must be from -2 to 2, got {value!r}")
         penalty = self.repetition_penalty
         if penalty is not None and (not _is_number(penalty) or not 0 < penalty <= 2):
-            raise ValueError(f"repetition_penalty must be over 0 and at most 2, got {penalty!r}")
+            raise ValueError(f"repetition_penalty must be greater than 0 and at most 2, got {penalty!r}")
         for token_id, bias in (self.logit_bias or {}).items():
             if type(token_id) is not int or not _is_number(bias) or not -100 <= bias <= 100:
-                raise ValueError(f"logit_bias must map token ids to -100 to 100, got {token_id!r}: {bias!r}")
+                raise ValueError(
+                    f"logit_bias must map token ids to numbers from -100 to 100, got {token_id!r}: {bias!r}"
+                )
         if self.logprobs is not None and (type(self.logprobs) is not int or not 0 <= self.logprobs <= MAX_LOGPROBS):
             raise ValueError(f"logprobs must be an integer from 0 to {MAX_LOGPROBS}, got {self.logprobs!r}")
 

@@ -54,7 +54,7 @@ class Session:
         params: SamplingParams | None = None,
         on_step: OnStep | None = None,
     ) -> RequestOutput:
-        """Append `prompt` (text or token ids; an empty one continues) and the model's completion.
+        """Append `prompt` (text or token ids; an empty prompt continues the text) and the model's completion.
 
         Raises `ValueError` like `LLM.generate`, or if the session is a chat.
         """
@@ -113,14 +113,14 @@ class Session:
     def save(self, path: str | Path) -> None:
         """Write the session to a file atomically; only its owner may read it.
 
-        An existing file is replaced only if this session was saved to it or resumed from it; otherwise `ValueError`.
-        The file does not contain K and V. With `KVTransferConfig("disk")` they are in the connector's folder, from
-        which a resumed session loads them. Otherwise it computes them again.
+        An existing file is replaced only if this session was saved to it or resumed from it; otherwise raises
+        `ValueError`. The file does not contain K and V. With `KVTransferConfig("disk")` they are in the connector's
+        folder, from which a resumed session loads them. Otherwise it computes them again.
         """
         path = Path(path).absolute()
         if path != self.path and path.exists():
             raise ValueError(
-                f"{path} exists and is not this session's file, so it is not overwritten: choose a different name"
+                f"{path} exists and is not this session's file, so it was not overwritten: choose a different name"
             )
         write_session(path, self.llm.engine.model_id, [asdict(turn) for turn in self.turns])
         self.path = path
@@ -167,7 +167,9 @@ def generate_together(
     Raises `ValueError` like `LLM.generate`, and for a chat, repeated sessions or sessions of different engines.
     """
     if len({id(session) for session in sessions}) < len(sessions) or len({id(one.llm) for one in sessions}) != 1:
-        raise ValueError("generating together needs at least one session, all different and on the same engine")
+        raise ValueError(
+            "generating together needs at least one session; all sessions must be different and use the same engine"
+        )
     if any(turn.question is not None for session in sessions for turn in session.turns):
         raise ValueError("this session is a chat: continue it with chat(), not with generate()")
     added = [session._tokens_of(prompt) for session, prompt in zip(sessions, prompts, strict=True)]

@@ -23,7 +23,7 @@ def write_session(path: Path, model_id: str, turns: Sequence[Mapping[str, Any]])
     content = {"format": FORMAT, "version": VERSION, "model": model_id, "turns": turns}
     text = json.dumps(content | {"checksum": _checksum(content)})
     if len(text) > MAX_BYTES:
-        raise ValueError(f"a session file holds at most {MAX_BYTES:,} bytes; this session needs {len(text):,}")
+        raise ValueError(f"a session file may have at most {MAX_BYTES:,} bytes; this session needs {len(text):,}")
     unfinished = None
     try:
         # It must be in the same folder, because a rename is atomic only within one file system. Only its owner may read
@@ -81,8 +81,8 @@ def _turns_of(parsed: dict[str, Any], model_id: str, vocab_size: int) -> list[di
         raise ValueError("it was changed after it was saved: its checksum is wrong")
     if parsed.get("model") != model_id:
         raise ValueError(
-            f"it was saved with a different model or dtype ({parsed.get('model')!r:.40}); this engine's is "
-            f"{model_id!r}. Start with the model and dtype that it was saved with"
+            f"it was saved with a different model or dtype ({parsed.get('model')!r:.40}); this engine uses "
+            f"{model_id!r}. Start the engine with the model and dtype that it was saved with"
         )
     num_tokens, turns = 0, parsed.get("turns")
     if not isinstance(turns, list):
@@ -100,7 +100,7 @@ def _require_turn(turn: Any, place: int, num_tokens: int, vocab_size: int, turns
         raise ValueError(f"turn {place + 1} must have the fields {', '.join(sorted(FIELDS))}")
     for name, most in (("num_kept", num_tokens), ("num_forgotten", place)):
         if type(turn[name]) is not int or not 0 <= turn[name] <= most:
-            raise ValueError(f"{name} of turn {place + 1} must be 0 to {most}, got {turn[name]!r:.20}")
+            raise ValueError(f"{name} of turn {place + 1} must be from 0 to {most}, got {turn[name]!r:.20}")
     for name in ("prompt_token_ids", "output_token_ids"):
         token_ids = turn[name]
         if not isinstance(token_ids, list) or any(
@@ -108,9 +108,9 @@ def _require_turn(turn: Any, place: int, num_tokens: int, vocab_size: int, turns
         ):
             raise ValueError(f"{name} of turn {place + 1} must be tokens from 0 to {vocab_size - 1}")
     if not isinstance(turn["answer"], str) or not isinstance(turn["question"], str | None):
-        raise ValueError(f"question and answer of turn {place + 1} must be strings")
+        raise ValueError(f"the question and the answer of turn {place + 1} must be strings")
     if (turn["question"] is None) != (turns[0]["question"] is None):
-        raise ValueError("it mixes a chat with plain text")
+        raise ValueError("it mixes chat turns with plain text")
 
 
 def _checksum(content: Mapping[str, Any]) -> str:

@@ -1,1 +1,1 @@
-"""The course: it runs, records, compares, draws, grades, serves and measures the engine in `mini_vllm`."""
+"""The course's tools: they run, record, compare, draw, grade, serve and measure the engine in `mini_vllm`."""

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from packaging.requirements import Requirement
 
 CHECKOUT = Path(__file__).parents[1]
-# Colab shows notebooks itself
+# Colab displays notebooks itself
 NOT_NEEDED = ("jupyterlab",)
 
 
@@ -32,7 +32,7 @@ def install() -> None:
         pins.write_text("\n".join(pins_for((CHECKOUT / "constraints.txt").read_text(encoding="utf-8"), missing)))
         if missing:
             pip("--constraint", str(pins), *missing)
-    pip("--no-deps", "--editable", str(CHECKOUT))  # installs only missing packages, and replaces none of Colab's
+    pip("--no-deps", "--editable", str(CHECKOUT))  # installs only missing packages, and does not replace any of Colab's
     print("Ready. Your files are in labs/; changes are lost with the session unless you download them.")
 
 

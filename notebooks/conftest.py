@@ -1,4 +1,5 @@
-"""Notebooks as tests, `pytest -p nbval.plugin --nbval-lax notebooks`: this checkout's code, as the report says."""
+"""Runs notebooks as tests (`pytest -p nbval.plugin --nbval-lax notebooks`) on this checkout's code, as the report
+says."""
 
 import os
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if isinstance(item, IPyNbCell) and item.cell.get("id") in texts and "starter" not in str(lineup_from_env()):
             item.options["check"] = True
             item.cell.outputs = [new_output("execute_result", {"text/plain": texts[item.cell.id].strip()})]
-            item.cell.execution_count = 1  # nbval refuses outputs of a cell that never ran
+            item.cell.execution_count = 1  # nbval rejects outputs of a cell that never ran
             item.parent.skip_compare = (*item.parent.skip_compare, "text/html")
 
 
@@ -42,4 +43,4 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     if isinstance(item, IPyNbCell) and "starter" not in str(lineup_from_env()):
         pages = [output.get("data", {}).get("text/html", "") for output in item.test_outputs or []]
         if any(NOTICE in page for page in pages):
-            raise NbCellError(item.cell_num, "The cell shows a Notice in place of a result", item.cell.source)
+            raise NbCellError(item.cell_num, "The cell shows a Notice instead of a result", item.cell.source)

@@ -1,4 +1,4 @@
-"""Phase 10, reference: K and V in a second memory, and how they come back.
+"""Phase 10, reference: keep K and V in a second memory, and load them back.
 
 vLLM: `LRUOffloadingManager` in `v1/kv_offload/lru_manager.py`; both sides of the connector are in
 `distributed/kv_transfer/kv_connector/v1/offloading_connector.py`.
@@ -23,12 +23,12 @@ class HostBlockStore:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.num_bytes = 0
-        self._blocks: OrderedDict[bytes, Tensor] = OrderedDict()  # the next block to evict is first
+        self._blocks: OrderedDict[bytes, Tensor] = OrderedDict()  # the next block to evict comes first
 
     def lookup(self, block_hashes: Sequence[bytes]) -> int:
-        """Return how many of these blocks are stored, up to the first that is not; they count as used now.
+        """Return how many of these blocks are stored before the first missing one; they count as used now.
 
-        The first block counts as used last, because the others are useless without it.
+        The first block counts as the most recently used, because the others are useless without it.
         """
         found = list(takewhile(self._blocks.__contains__, block_hashes))
         for block_hash in reversed(found):
@@ -64,14 +64,14 @@ class BlockStoreConnector:
         """Return how many tokens after the first `num_computed_tokens` are stored, in whole blocks, and False.
 
         At most `num_tokens - 1` tokens then count as computed: the last one is always computed here. False means that
-        the blocks are loaded within the step. Called again in every step in which the request waits.
+        the blocks are loaded within the step. It is called again in every step while the request waits.
         """
         first, end = num_computed_tokens // self.block_size, (request.num_tokens - 1) // self.block_size
         self._first_external[request.request_id] = first
         return self.store.lookup(request.block_hashes[first:end]) * self.block_size, False
 
     def update_state_after_alloc(self, request: Request, block_ids: Sequence[int], num_external_tokens: int) -> None:
-        """Note the blocks to load in this step, in order: those after the prefix hit that was last reported.
+        """Record the blocks to load in this step, in order: those after the most recently reported prefix hit.
 
         `block_ids` is the whole table: hit blocks, blocks to load, blocks to compute.
         """
@@ -84,14 +84,14 @@ class BlockStoreConnector:
     def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
         """Return whether the blocks of an ended request must be held, because the next step saves some of them.
 
-        Aborted and failed requests are not saved. All other notes about a request are forgotten.
+        Aborted and failed requests are not saved. Everything else that was recorded about a request is forgotten.
         """
-        self._first_external.pop(request.request_id, None)  # it may have been looked up and never admitted
+        self._first_external.pop(request.request_id, None)  # it may have been looked up but never admitted
         has_ended_well = request.status in (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED)
         return self.saves_ended and has_ended_well and self._save(request, block_ids, request.num_computed_tokens)
 
     def request_preempted(self, request: Request, block_ids: Sequence[int], num_computed_tokens: int) -> None:
-        """Note the blocks of a request that loses them: they are saved before the next forward pass."""
+        """Record the blocks that a request is losing: they are saved before the next forward pass."""
         self._save(request, block_ids, num_computed_tokens)
 
     def build_connector_meta(self) -> KVConnectorMetadata:
@@ -123,8 +123,9 @@ class BlockStoreWorker:
     def start_step(self, metadata: KVConnectorMetadata) -> KVConnectorOutput:
         """Save and load the blocks of a step; report the saved requests and the blocks that are missing.
 
-        A block that one request gives back may be loaded for another in the same step, so its content is read first.
-        Blocks that are already stored are not copied. At the end the first block of a request counts as used last.
+        A block that one request gives back may be loaded for another in the same step, so it is saved before anything
+        is loaded into it. Blocks that are already stored are not copied. At the end, a request's first block counts as
+        the most recently used.
         """
         import torch
 
@@ -140,7 +141,7 @@ class BlockStoreWorker:
             else:
                 for cache, part in zip(self.kv_caches, block, strict=True):
                     cache[block_id] = part
-        # After the loads: a save may evict from the store a block that this step loads.
+        # After the loads: a save may evict a block from the store that this step loads.
         for block_hash, saved_block in saved.items():
             self.store.put(block_hash, saved_block)
         for transfers in metadata.saves.values():

@@ -1,4 +1,4 @@
-"""Phase 11, reference: adapters and images, from the admission of a request to the product of its rows.
+"""Phase 11, reference: adapters and images, from admitting a request to multiplying its rows.
 
 vLLM: `scheduled_loras` and `_try_schedule_encoder_inputs` in `v1/core/sched/scheduler.py`,
 `v1/core/encoder_cache_manager.py`, `generate_block_hash_extra_keys` in `v1/core/kv_cache_utils.py`, and the kernels
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AdapterGate(Gate):
-    """At most `max_loras` different adapters in one step."""
+    """Allows at most `max_loras` different adapters in one step."""
 
     def __init__(self, max_loras: int) -> None:
         self.max_loras = max_loras
@@ -27,12 +27,12 @@ class AdapterGate(Gate):
         self.adapter_of = {}
 
     def is_open(self, request: Request) -> bool:
-        """Return whether the step still has a place for the request's adapter, or the request needs none."""
+        """Return whether the step still has a slot for the request's adapter, or the request needs no adapter."""
         adapters = set(self.adapter_of.values())
         return request.adapter_id is None or request.adapter_id in adapters or len(adapters) < self.max_loras
 
     def limit(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
-        """Return `num_new_tokens`, or 0 for a request, running or not, whose adapter has no place in this step."""
+        """Return `num_new_tokens`, or 0 if this step has no slot for the adapter of the request, running or not."""
         return num_new_tokens if self.is_open(request) else 0
 
     def slots_allocated(self, request: Request) -> None:
@@ -41,7 +41,7 @@ class AdapterGate(Gate):
             self.adapter_of[request.request_id] = request.adapter_id
 
     def freed(self, request: Request) -> None:
-        """Remove the request from the plan; its adapter stays if another request of the plan has it."""
+        """Remove the request from the plan; its adapter stays if another planned request uses it."""
         self.adapter_of.pop(request.request_id, None)
 
 
@@ -63,7 +63,7 @@ class EncoderCacheManager:
         return True
 
     def make_room(self, num_embeds: int) -> bool:
-        """Evict the encodings that have been unused longest until `num_embeds` fit, or nothing if they cannot fit."""
+        """Evict the longest-unused encodings until `num_embeds` fit; if they cannot fit, evict nothing."""
         if num_embeds > self.num_free_slots + sum(self.freeable.values()):
             return False
         while num_embeds > self.num_free_slots:
@@ -93,7 +93,7 @@ class EncoderCacheManager:
 def schedule_encoder_inputs(
     request: Request, num_computed_tokens: int, num_new_tokens: int, budget: int, cache: EncoderCache
 ) -> tuple[list[int], int]:
-    """Return the images to encode, as indices of `request.mm_features`, and how many of the new tokens are computed.
+    """Return the images to encode, as indices of `request.mm_features`, and how many of the new tokens to compute.
 
     At most `budget` embeddings are encoded. Evicts encodings to make room, but allocates nothing.
     """
@@ -126,8 +126,8 @@ def generate_block_hash_extra_keys(
 def bgmv(output: "Tensor", inputs: "Tensor", lora_a: "Tensor", lora_b: "Tensor", indices: "Tensor") -> None:
     """Add the product of each row of `inputs` [T, in] with its adapter to `output` [T, out], in place.
 
-    Row t has adapter `indices[t]` of `lora_a` [N, r, in] and `lora_b` [N, out, r], which contains the factor
-    alpha / r already. Index -1 means no adapter, and such a row stays as it is.
+    Row t uses adapter `indices[t]` of `lora_a` [N, r, in] and `lora_b` [N, out, r], which already includes the factor
+    alpha / r. Index -1 means no adapter; the output of such a row does not change.
     """
     rows = (indices >= 0).nonzero().flatten()
     adapters = indices[rows]

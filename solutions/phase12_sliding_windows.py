@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 def free_outside_window(
     table: list[int], window: int, num_computed_tokens: int, block_size: int, pool: GroupPool
 ) -> None:
-    """Free the blocks that the next token does not reach, the last one first; the null block takes their places.
+    """Free the blocks that the next token cannot reach, the last one first; the null block replaces them.
 
-    The next token is number `num_computed_tokens`, counted from 0, and reaches `window` tokens, itself included. In
+    The next token is number `num_computed_tokens`, counting from 0, and reaches `window` tokens, including itself. In
     each table the null blocks come first.
     """
     index = max(0, num_computed_tokens - window + 1) // block_size - 1
-    # Usually at most one block leaves per step, but after a long chunk many do. Null blocks were freed before.
+    # Usually at most one block leaves per step, but after a long chunk many do. Null blocks have already been freed.
     while index >= 0 and table[index] != NULL_BLOCK_ID:
         pool.free_blocks([table[index]])
         table[index] = NULL_BLOCK_ID
@@ -38,15 +38,16 @@ def allocate_groups(
 ) -> list[list[int]] | None:
     """Extend every group's table to `num_blocks` blocks, the first group's first: all of them or none.
 
-    Returns the new blocks of each group. None means a refusal that changed nothing. A request that is being admitted
-    has its hits in the tables: call `pin(table)` for each table to take its hits from the free queue and hold them.
-    `pin` is None if the tables are already held.
+    Returns the new blocks of each group. None means that the request was refused and nothing has changed. A request
+    that is being admitted has its hits in the tables: call `pin(table)` for each table to take its hits from the free
+    queue and hold them. `pin` is None if the tables are already held.
     """
     num_needed = sum(max(0, num_blocks - len(table)) for table in tables)
     num_free_hits = sum(pool.is_free(block_id) for table in tables for block_id in table)
     if num_needed + num_free_hits > pool.num_free_blocks:
         return None
-    # All hits before the first new block: a free hit of the second group could be handed out to the first.
+    # Pin all hits before taking the first new block: otherwise, a free hit of the second group could be handed out to
+    # the first.
     if pin is not None:
         for table in tables:
             pin(table)
@@ -59,9 +60,9 @@ def allocate_groups(
 def find_sliding_hit(cached: Sequence[int | None], window: int, block_size: int) -> list[int]:
     """Return the table of the longest hit of a layer with a window.
 
-    For each block of the prompt, `cached` has the id of a cached block with the same tokens in it and before it, or
-    None. The token after the hit reaches the hit's last `window - 1` tokens. Their blocks must be cached, at least one
-    block, and the null block replaces the blocks before them. A hit that reaches back to the first token may be
+    For each block of the prompt, `cached` has the id of a cached block with the same tokens in and before it, or None.
+    The token after the hit reaches the hit's last `window - 1` tokens. The blocks of these tokens, at least one, must
+    be cached; the null block replaces the blocks before them. A hit that reaches back to the first token may be
     shorter.
     """
     num_needed = cdiv(window - 1, block_size)
@@ -77,8 +78,8 @@ def find_sliding_hit(cached: Sequence[int | None], window: int, block_size: int)
 def find_common_hit(cached: Sequence[Sequence[int | None]], windows: Sequence[int | None], block_size: int) -> Tables:
     """Return the tables of the longest hit that all groups have in common; all are equally long.
 
-    `cached` is as in `find_sliding_hit`, for each group; `windows` has None for full attention, which comes first, and
-    at most one window. Full attention needs all blocks from the first on.
+    For each group, `cached` is as in `find_sliding_hit`; `windows` has None for full attention, which comes first, and
+    at most one window size. Full attention needs all blocks from the first on.
     """
     hits: list[list[int]] = []
     num_blocks = len(cached[0])
@@ -115,11 +116,11 @@ def sliding_attention(
     output, block_size = torch.empty_like(query), key_cache.shape[1]
     for group in batch.groups:
         positions = batch.positions[group.rows]  # [N, Q]
-        # Only the blocks that some query of the row reaches: a decode reads its window, however long the text is.
+        # Only the blocks that some query in the row reaches: a decode reads its window, however long the text is.
         num_blocks = cdiv(positions.shape[1] + window - 1, block_size) + 1
         first = (positions.amin(1, keepdim=True) - window + 1).clamp(min=0) // block_size
         places = first + torch.arange(num_blocks, device=query.device)  # [N, blocks]
-        # Past the end of the table its last block is read again: no query reaches that far, so the mask hides it.
+        # Past the end of the table, its last block is read again: no query reaches that far, so the mask hides it.
         blocks = group.block_tables.gather(1, places.clamp(max=group.block_tables.shape[1] - 1))
         keys, values = (cache[blocks].flatten(1, 2).transpose(1, 2) for cache in (key_cache, value_cache))
         offsets = torch.arange(block_size, device=query.device)

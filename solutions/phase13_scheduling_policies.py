@@ -22,7 +22,7 @@ class VirtualTokenCounter(SchedulingPolicy):
         self._backlogged: set[str] = set()
 
     def start_step(self, step: StepView) -> None:
-        """Lift the counter of each tenant that comes back."""
+        """Raise the counter of each tenant that comes back."""
         self._queue = step.waiting
         for request in sorted(step.waiting, key=lambda request: request.arrival_time):
             if request.tenant not in self._backlogged:
@@ -35,7 +35,7 @@ class VirtualTokenCounter(SchedulingPolicy):
         return self.counters[request.tenant]
 
     def scheduled(self, shares: Sequence[tuple[Request, int]]) -> None:
-        """Charge the prompt tokens of the plan, and remember which tenants still wait."""
+        """Charge the prompt tokens of the plan, and remember which tenants are still waiting."""
         for request, num_tokens in shares:
             num_prompt_tokens = max(0, min(num_tokens, request.num_prompt_tokens - request.num_computed_tokens))
             self._add_service(request, self.input_weight * num_prompt_tokens)
@@ -52,7 +52,7 @@ class VirtualTokenCounter(SchedulingPolicy):
 
 
 class LeastSlackFirst(SchedulingPolicy):
-    """The request that can wait for the shortest time comes first, by the three limits of its `service_level`."""
+    """The request that can wait the shortest time comes first, judged by the three limits of its `service_level`."""
 
     rank_is_fixed = False
 
@@ -83,13 +83,13 @@ class LeastSlackFirst(SchedulingPolicy):
         return self.slack(request)
 
     def victims(self, running: list[Request]) -> list[Request]:
-        """Return the running requests, the one with the most slack first."""
+        """Return the running requests, most slack first."""
         victims = running[::-1]
-        victims.sort(key=self.slack, reverse=True)  # stable: in a tie the last admitted goes first
+        victims.sort(key=self.slack, reverse=True)  # a stable sort: in a tie, the request admitted last goes first
         return victims
 
     def sampled(self, request: Request, num_tokens: int) -> None:
-        """Note first tokens, and forget finished requests."""
+        """Record first tokens, and forget finished requests."""
         if request.is_finished:
             self._first_token_times.pop(request.request_id, None)
         elif request.num_output_tokens == num_tokens:

@@ -12,11 +12,12 @@ from mini_vllm.electives.releases.release_functions import RoomAsked
 
 
 def threshold_of_step(threshold: int, num_requests: int, max_num_batched_tokens: int, is_adaptive: bool) -> int:
-    """Return the most tokens that a request gets in this step; 0 stands for no limit.
+    """Return the maximum number of tokens for one request in this step; 0 means no limit.
 
-    `num_requests` are running or waiting. With `is_adaptive` the limit is at least a fair share of the step's tokens.
+    `num_requests` counts the running and waiting requests. With `is_adaptive` the limit is at least a fair share of the
+    step's tokens.
     """
-    # No other request could use the tokens that a lone request leaves.
+    # No other request could use the tokens that a lone request leaves over.
     if threshold == 0 or num_requests <= 1:
         return 0
     return max(threshold, max_num_batched_tokens // num_requests) if is_adaptive else threshold
@@ -25,7 +26,8 @@ def threshold_of_step(threshold: int, num_requests: int, max_num_batched_tokens:
 def order_freed(block_ids: Sequence[int], with_content: Collection[int]) -> tuple[list[int], list[int]]:
     """Divide freed blocks into those for the front of the free queue and those for its back.
 
-    Both lists are in the order in which the blocks are handed out. `with_content` are the blocks in the prefix cache.
+    Both lists are in the order in which the blocks are handed out. `with_content` contains the blocks that are in the
+    prefix cache.
     """
     # Overwriting a block without content loses nothing, and cached blocks live longer.
     front = [block_id for block_id in block_ids if block_id not in with_content]
@@ -33,9 +35,9 @@ def order_freed(block_ids: Sequence[int], with_content: Collection[int]) -> tupl
 
 
 def has_room(asked: RoomAsked) -> bool:
-    """Return whether a waiting request may have its blocks."""
+    """Return whether a waiting request may get its blocks."""
     num_free = asked.num_free
-    # If nothing is running, no request will end and free more blocks: this one would wait for ever.
+    # If nothing is running, no request will end and free more blocks, so this one would wait forever.
     if asked.has_running:
         num_free -= int(asked.watermark * asked.num_gpu_blocks)
     num_unpromised = num_free - asked.num_promised
@@ -58,12 +60,12 @@ class PrefillPacer:
     def __init__(self, interval: int) -> None:
         self.interval = interval
         self.num_executed = 0
-        self.last_with_prompt = 0  # number of the last executed step with a part of a prompt
+        self.last_with_prompt = 0  # number of the last executed step with part of a prompt
         self.is_held = False
         self.is_saturated = False
 
     def holds(self, has_decodes: bool) -> bool:
-        """Return whether the step that begins holds prompts back."""
+        """Return whether the step that is about to begin holds prompts back."""
         is_early = self.num_executed + 1 < self.last_with_prompt + self.interval
         self.is_held = is_early and has_decodes and not self.is_saturated
         return self.is_held
@@ -73,7 +75,7 @@ class PrefillPacer:
         self.num_executed += num_tokens > 0
         if has_prompt:
             self.last_with_prompt = self.num_executed
-        # A held step admits nothing, so what it leaves in the queue says nothing.
+        # A held step admits nothing, so the requests that it leaves in the queue tell us nothing.
         if num_left_waiting is not None and not self.is_held:
             self.is_saturated = num_left_waiting > 0
 
@@ -81,7 +83,7 @@ class PrefillPacer:
 def reachable_blocks(
     first: int, end: int, *, num_prompt_tokens: int, junction: int, window: int, block_size: int, interval: int
 ) -> list[int]:
-    """Return which blocks `first` to `end - 1` of a sliding window's table enter the prefix cache, in order.
+    """Return which of blocks `first` to `end - 1` in a sliding window's table enter the prefix cache, in order.
 
     A hit can end before the last prompt token, after `junction` blocks, and after every `interval` tokens; 0 means that
     the last two do not apply.

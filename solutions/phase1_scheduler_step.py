@@ -39,7 +39,7 @@ def schedule_step(
     scheduler_output = SchedulerOutput(token_budget=max_num_batched_tokens)
     memory_sufficed = _serve_running(running, waiting, scheduler_output, kv, preemption, chunks)
     # A refusal closes admission for the whole step, even if preemption freed blocks afterwards. The running requests
-    # need those blocks for their next tokens, and a victim would walk straight back in.
+    # need those blocks for their next tokens, and a victim would be readmitted right away.
     if memory_sufficed:
         _admit_waiting(running, waiting, scheduler_output, max_num_seqs, kv, chunks)
     return scheduler_output
@@ -53,9 +53,9 @@ def _serve_running(
     preemption: Preemption,
     chunks: ChunkPolicy,
 ) -> bool:
-    """Schedule the running requests in order; return whether no request was refused memory."""
+    """Schedule the running requests in order; return False if one of them was refused memory."""
     memory_sufficed = True
-    # A copy, because `make_room` removes victims from `running` while the loop walks it.
+    # A copy, because `make_room` removes victims from `running` while the loop iterates over it.
     for request in tuple(running):
         if scheduler_output.token_budget == 0:
             break
@@ -70,10 +70,10 @@ def _serve_running(
             if not preemption.make_room(request, num_new_tokens, running, waiting, scheduler_output, kv):
                 if request.status is not RequestStatus.RUNNING:
                     # No `continue` here. Under FCFS the request was the last one anyway; under PRIORITY vLLM ends the
-                    # loop as well, and the requests after it are served in the next step.
+                    # loop too, and serves the requests after it in the next step.
                     break  # it was its own victim
-                # Refused but still RUNNING: without phase 3 no request is preempted. A request after it may have
-                # room in its last block and needs no new one.
+                # Refused but still RUNNING: without phase 3, no request is preempted. A request after it may have room
+                # in its last block and need no new one.
                 continue
         scheduler_output.num_scheduled_tokens[request.request_id] = num_new_tokens
         scheduler_output.token_budget -= num_new_tokens
@@ -89,7 +89,7 @@ def _admit_waiting(
     chunks: ChunkPolicy,
 ) -> None:
     """Admit waiting requests from the front of the queue until one of them cannot be admitted."""
-    # Seats are counted in RUNNING and not in the plan: a running request that was skipped keeps its seat.
+    # Seats are counted in RUNNING, not in the plan: a running request that was skipped keeps its seat.
     while waiting and scheduler_output.token_budget > 0 and len(running) < max_num_seqs:
         # Peek first, pop last: a refused request must stay first in line, unchanged.
         request = waiting.peek_request()
@@ -99,7 +99,7 @@ def _admit_waiting(
         if num_new_tokens == 0 or not chunks.admits(request, hit_blocks, running, kv):
             break
         if kv.allocate_slots(request, num_new_tokens, hit_blocks) is None:
-            # Head-of-line blocking on purpose: a stream of small requests must not starve a large one.
+            # Head-of-line blocking is intended: a stream of small requests must not starve a large one.
             break
         running.append(waiting.pop_request())
         request.admit(num_hit_tokens)
@@ -135,11 +135,11 @@ def update_from_output(
             if check_stop(request, max_model_len):
                 new_token_ids = new_token_ids[:num_kept]
                 finished.append(request)
-                # At once, not at the end of the step, so that blocks return to the pool in the order of the plan.
+                # Freed at once, not at the end of the step, so that blocks return to the pool in the order of the plan.
                 kv.free(request, request.num_computed_tokens)
                 break
         kept[request_id] = new_token_ids
-    # In place, because the scheduler holds this very list; once, because each `remove` would search it again.
+    # In place, because the scheduler holds this very list; in one pass, because each `remove` would search it again.
     if finished:
         running[:] = [request for request in running if not request.is_finished]
     return kept

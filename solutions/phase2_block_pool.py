@@ -16,7 +16,7 @@ class FreeKVCacheBlockQueue:
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
         self.num_free_blocks = 0
-        # Two sentinels: even the first and the last block then have two neighbours, so no block is a special case.
+        # Two sentinels: even the first and the last block then have two neighbours, so there are no special cases.
         self._head = KVCacheBlock(block_id=-1)
         self._tail = KVCacheBlock(block_id=-1)
         self._head.next_free_block = self._tail
@@ -41,7 +41,8 @@ class FreeKVCacheBlockQueue:
             raise ValueError(f"block {block.block_id} is not in the free queue")
         before.next_free_block = after
         after.prev_free_block = before
-        # A block without links is out of the queue: a second removal raises instead of cutting out its old neighbours.
+        # A block without links is not in the queue: a second removal raises an error instead of cutting out its old
+        # neighbours.
         block.prev_free_block = block.next_free_block = None
         self.num_free_blocks -= 1
 
@@ -76,7 +77,7 @@ class BlockPool:
         new_blocks: list[int] = []
         for _ in range(num_blocks):
             block = self.free_queue.popleft()
-            # Evicted now, not when it was freed: until this moment a request with the same prefix could hit it.
+            # Evicted now, not when it was freed: until now, a request with the same prefix could have hit it.
             self.prefix_cache.evict(block.block_id)
             block.ref_cnt = 1
             new_blocks.append(block.block_id)
@@ -86,14 +87,15 @@ class BlockPool:
         """Add a holder to a block; a free block leaves the free queue."""
         block = self.blocks[block_id]
         if block.ref_cnt == 0:
-            # A hit on a free block: it can be anywhere in the queue, which is why the queue is linked both ways.
+            # A hit on a free block: that block can be anywhere in the queue, which is why the queue is linked both
+            # ways.
             self.free_queue.remove(block)
         block.ref_cnt += 1
 
     def free_blocks(self, block_ids: Sequence[int]) -> None:
         """Remove one holder from each block, in order; append blocks without a holder to the queue.
 
-        Raises `ValueError` if a block has no holder: freed twice, it would be handed out twice.
+        Raises `ValueError` if a block has no holder: a block freed twice would be handed out twice.
         """
         for block_id in block_ids:
             block = self.blocks[block_id]
@@ -103,7 +105,7 @@ class BlockPool:
                 block.ref_cnt = 0
                 self.free_queue.append(block)
             else:
-                raise ValueError(f"block {block_id} is freed, but no request holds it")
+                raise ValueError(f"block {block_id} was freed, but no request holds it")
 
 
 class PagedKVCacheManager:
@@ -123,11 +125,11 @@ class PagedKVCacheManager:
 
     @property
     def usage(self) -> float:
-        """Share of the usable blocks that requests hold, 0 to 1."""
+        """Share of the usable blocks that requests hold, from 0 to 1."""
         return 1 - self.num_free_blocks / self.num_usable_blocks
 
     def get_computed_blocks(self, request: Request) -> list[int]:
-        """Return the ids of the cached blocks that hold the request's longest known prefix. Takes no block."""
+        """Return the ids of the cached blocks that hold the request's longest known prefix. Takes no blocks."""
         return self.prefix_cache.find_longest_cache_hit(request)
 
     # What a block table covers, in tokens.
@@ -145,7 +147,7 @@ class PagedKVCacheManager:
         """Allocate blocks for `num_new_tokens` more tokens: all of them or none.
 
         Returns the ids of the blocks taken from the free queue, in order, as a new list. An empty list is a success:
-        the blocks that the request holds had room. None means a refusal that changed nothing.
+        the request's own blocks had enough room. None means that the request was refused and nothing has changed.
         """
         # Most decode steps: the token goes into a block that stays partly filled. There is nothing to take or to cache.
         if 0 < request.num_computed_tokens % self.block_size < self.block_size - num_new_tokens - num_lookahead_tokens:
@@ -162,29 +164,30 @@ class PagedKVCacheManager:
             if num_needed + num_free_hits > self.num_free_blocks:
                 return None
         if table is None:
-            # Pin before taking: a free hit block might be at the front of the queue, and be handed out as a new one.
+            # Pin before taking: otherwise, a free hit block at the front of the queue could be handed out as a new one.
             self.prefix_cache.pin(request, hit_blocks, self.block_pool)
             table = self.req_to_blocks[request.request_id] = list(hit_blocks)
         new_blocks = self.block_pool.get_new_blocks(num_needed)
         table += new_blocks
         num_cached_blocks = num_computed_tokens // self.block_size
-        # At most the request's `num_tokens`: a slot whose token is not sampled yet has nothing to hash.
+        # At most the request's `num_tokens`: a slot whose token has not been sampled yet has nothing to hash.
         num_full_blocks = min(num_tokens, request.num_tokens) // self.block_size
-        # Before the forward pass, as vLLM does: an equal prompt in the same step then hits these blocks already.
+        # Before the forward pass, as in vLLM: an equal prompt in the same step can then already hit these blocks.
         if num_full_blocks > num_cached_blocks:
             self.prefix_cache.cache_full_blocks(request, table, num_cached_blocks, num_full_blocks)
         return new_blocks
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        """Take back all blocks, the last one first; those not filled by `num_computed_tokens` leave the prefix cache.
+        """Take back all the request's blocks, last one first; blocks not filled by `num_computed_tokens` leave the
+        prefix cache.
 
-        A request without blocks is fine. A table that `block_ids` has returned stays as it was.
+        A request without blocks is allowed. A table that `block_ids` has already returned does not change.
         """
         table = self.req_to_blocks.pop(request.request_id, [])
         # The price of caching before the forward pass: a request that is freed before its blocks were computed leaves
-        # garbage under valid hashes. In nano-vllm, hashes come after the pass.
+        # garbage under valid hashes. In nano-vllm, hashes are added after the pass.
         self.prefix_cache.drop_uncomputed(table[num_computed_tokens // self.block_size :])
-        # Tail first: a prefix is worth nothing without its first block, so that block must be overwritten last.
+        # Tail first: a prefix is worthless without its first block, so that block must be overwritten last.
         self.block_pool.free_blocks(table[::-1])
 
     def block_ids(self, request_id: str) -> list[int]:

@@ -24,11 +24,11 @@ class PriorityRequestQueue:
         self._heap: list[tuple[int, float, str, Request]] = []
 
     def add_request(self, request: Request) -> None:
-        """Insert a request in its order of service."""
+        """Insert a request at its position in the order of service."""
         heapq.heappush(self._heap, (request.priority, request.arrival_time, request.request_id, request))
 
     def prepend_request(self, request: Request) -> None:
-        """Insert a preempted request in its order of service; it does not jump the queue."""
+        """Insert a preempted request at its position in the order of service; it does not jump the queue."""
         self.add_request(request)
 
     def peek_request(self) -> Request:
@@ -40,8 +40,9 @@ class PriorityRequestQueue:
         return heapq.heappop(self._heap)[-1]
 
     def remove_request(self, request: Request) -> None:
-        """Remove a request from anywhere in the queue. An abort may come for any waiting request."""
-        # O(n), but only an abort gets here; a lazy deletion would have to hide its entry from every other method.
+        """Remove a request from anywhere in the queue. Any waiting request may be aborted."""
+        # O(n), but only an abort gets here; with lazy deletion, every other method would have to skip the deleted
+        # entry.
         self._heap = [entry for entry in self._heap if entry[-1] is not request]
         heapq.heapify(self._heap)
 
@@ -50,7 +51,7 @@ class PriorityRequestQueue:
 
     def __iter__(self) -> Iterator[Request]:
         """Yield the requests in order of service, without removing any."""
-        # The list of a heap is ordered only at its front, so it has to be sorted to be read.
+        # The heap's list is ordered only at its front, so it must be sorted before it is read.
         return (entry[-1] for entry in sorted(self._heap))
 
 
@@ -60,16 +61,17 @@ def choose_victim(running: list[Request], policy: Policy) -> Request:
     The least urgent request has the largest (priority, arrival time); in a tie it is the first in running order.
     """
     if policy == "priority":
-        # `max` returns the first of equal requests, as vLLM's does. We search and do not sort: the order of `running`
-        # is the order of service and must stay.
+        # `max` returns the first of several equal requests, as vLLM's does. We search instead of sorting: the order of
+        # `running` is the order of service and must not change.
         return max(running, key=lambda request: (request.priority, request.arrival_time))
-    # The last one admitted has computed least, and preempting it keeps the order of arrival.
+    # The request admitted last has computed the least, and preempting it keeps the order of arrival.
     return running[-1]
 
 
 def preempt(request: Request, waiting: RequestQueue, kv: KVCacheManager) -> None:
     """Free the blocks of a request and return it to the waiting queue. It keeps its tokens, but not their K and V."""
-    # Free first, while the counter still shows which blocks were computed: the prefix cache can still find those.
+    # Free first, while the counter still shows which blocks were computed: the prefix cache can still find those
+    # blocks.
     kv.free(request, request.num_computed_tokens)
     request.preempt()
     # To the front: it arrived before every waiting request. At the back, newcomers could overtake it indefinitely.
@@ -102,8 +104,8 @@ class RecomputePreemption:
             victim = choose_victim(running, self.policy)
             running.remove(victim)
             preempt(victim, waiting, kv)
-            # Under PRIORITY the victim may have been scheduled earlier in this step. Left in the plan, it would write
-            # into blocks that another request holds by then.
+            # Under PRIORITY, the victim may already have been scheduled in this step. If it stayed in the plan, it
+            # would write into blocks that another request holds by then.
             num_returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)
             scheduler_output.token_budget += num_returned
             scheduler_output.preempted.append(Preempted(victim.request_id, request.request_id, num_returned))

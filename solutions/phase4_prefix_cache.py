@@ -19,16 +19,17 @@ ROOT_HASH = bytes(32)
 def hash_block(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Sequence[str | None] = ()) -> bytes:
     """Return the SHA-256 (32 bytes) of a full block: its parent's hash, its token ids and its extra keys.
 
-    `extra_keys` are the request's cache salt and adapter id, in this order. Keys that are all None do not count.
+    `extra_keys` are the request's cache salt and adapter id, in this order. If all extra keys are None, they are
+    ignored.
     """
     # The parent's hash goes in, because K and V of a token depend on every token before it: equal hashes then
     # mean equal prefixes, not just equal blocks. Each token takes 8 bytes: [1, 23] and [12, 3] must not look alike.
     content = array("q", token_ids).tobytes()
-    # JSON, because it quotes: salt "a", adapter "bc" must not look like salt "ab", adapter "c".
+    # JSON, because it quotes: salt "a" with adapter "bc" must not look like salt "ab" with adapter "c".
     if extra_keys and any(key is not None for key in extra_keys):
         content += json.dumps(list(extra_keys)).encode()
-    # Nothing compares the tokens after a match, so the hash must not collide. Python's `hash` has 64 bits, is easy
-    # to collide on purpose, and for text changes from process to process.
+    # Nothing compares the tokens after a match, so the hash must not collide. Python's `hash` has 64 bits, is easy to
+    # collide on purpose, and, for text, changes from process to process.
     return hashlib.sha256(parent_hash + content).digest()
 
 
@@ -39,8 +40,8 @@ class HashPrefixCache:
         self.block_size = block_size
         self.num_query_tokens = 0
         self.num_hit_tokens = 0
-        # Several blocks can have the same content. Each inner dict serves as an ordered set: the first block cached is
-        # first.
+        # Several blocks can have the same content. Each inner dict serves as an ordered set: the block cached first
+        # comes first.
         self._blocks_of_hash: dict[bytes, dict[int, None]] = {}
         self._hash_of_block: dict[int, bytes] = {}
 
@@ -65,7 +66,7 @@ class HashPrefixCache:
         for blocks in map(self._blocks_of_hash.get, request.block_hashes[:max_num_blocks]):
             if blocks is None:
                 break
-            # The first one stays cached, as in vLLM: requests share that copy, and later copies become free.
+            # The oldest block stays cached, as in vLLM: requests share that copy, and later copies become free.
             hit_blocks.append(next(iter(blocks)))
         return hit_blocks
 
@@ -73,7 +74,7 @@ class HashPrefixCache:
         """Add a holder to each hit block of a request that is being admitted, and count the hit."""
         for block_id in block_ids:
             pool.touch(block_id)
-        # Counted here and not at the lookup: a waiting request is looked up in every step, but admitted once.
+        # Counted here rather than at the lookup: a waiting request is looked up in every step, but admitted only once.
         self.num_query_tokens += request.num_tokens
         self.num_hit_tokens += len(block_ids) * self.block_size
 
@@ -84,7 +85,8 @@ class HashPrefixCache:
         self.update_block_hashes(request)
         for index in range(num_cached_blocks, num_full_blocks):
             block_id, block_hash = block_ids[index], request.block_hashes[index]
-            # Equal blocks stay side by side. Merging them would change a block table that a running step may read.
+            # Blocks with equal content are both kept. Merging them would change a block table that a running step may
+            # read.
             self._blocks_of_hash.setdefault(block_hash, {})[block_id] = None
             self._hash_of_block[block_id] = block_hash
 
@@ -101,14 +103,14 @@ class HashPrefixCache:
         return True
 
     def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
-        """Forget blocks that were cached when they were allocated but were never fully computed."""
+        """Forget blocks that were cached when they were allocated but never fully computed."""
         for block_id in block_ids:
             self.evict(block_id)
 
     def cached_blocks(self) -> dict[int, bytes]:
-        """Return a copy of the map from block id to block hash. For views and checks."""
+        """Return a copy of the map from block id to block hash. For views and checks only."""
         return dict(self._hash_of_block)
 
     def hit_rate(self) -> float:
-        """Return the share of the admitted requests' tokens that the cache supplied, 0 to 1."""
+        """Return the share of the admitted requests' tokens that the cache supplied, from 0 to 1."""
         return self.num_hit_tokens / self.num_query_tokens if self.num_query_tokens else 0.0

@@ -34,22 +34,22 @@ class ChunkedPrefillPolicy:
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         """Return how many tokens to compute next, after all caps; 0 means none in this step.
 
-        The caps in order: the threshold; all or nothing, for a request that is not RUNNING while chunking
-        is disabled; the budget. After these, the model's last position caps a RUNNING request.
+        The caps apply in this order: the threshold; all or nothing, if the request is not RUNNING and chunking is
+        disabled; the budget. After these, a RUNNING request is capped at the model's last position.
         """
         # The counter of a waiting request is 0 even if the prefix cache holds its first blocks. The
         # argument includes that hit, so count from the argument.
         num_uncomputed = request.num_tokens - num_computed_tokens
         num_granted = self.clamp(num_uncomputed, token_budget, self.threshold)
-        # Nothing was cut off and the model's last position is far away, as in almost every step: no other cap binds.
+        # Nothing was cut off and the model's last position is far away, as in almost every step: no other cap applies.
         if num_granted == num_uncomputed < self.max_model_len - num_computed_tokens:
             return num_granted
         if request.status is RequestStatus.RUNNING:
-            # The token at position max_model_len - 1 ends the request, so no step computes it. All or nothing is
-            # a rule of admission: refusing a running request would only leave the blocks it holds idle.
+            # The token at position max_model_len - 1 ends the request, so no step computes it. "All or nothing" is an
+            # admission rule: refusing a running request would only leave the blocks that it holds idle.
             return min(num_granted, self.max_model_len - 1 - num_computed_tokens)
-        # With chunking disabled the threshold may still cut a prompt, but the budget must not. A second clamp,
-        # with a budget that never binds, returns what the threshold by itself leaves.
+        # With chunking disabled, the threshold may still cut a prompt, but the budget must not. A second clamp, with a
+        # budget too large to matter, returns what the threshold alone allows.
         num_without_budget = self.clamp(num_uncomputed, num_uncomputed, self.threshold)
         if num_granted < num_without_budget and not self.enable_chunked_prefill:
             return 0
@@ -60,19 +60,20 @@ class ChunkedPrefillPolicy:
     ) -> bool:
         """Return whether to admit a waiting request now, given the blocks its later chunks will need.
 
-        Without the guard, always. With it, only if the free blocks suffice for all its tokens, plus what
-        the running requests still need for their present tokens, plus one more block for each.
+        Without the guard, always admit it. With the guard, only if the free blocks suffice for all its tokens, plus
+        what the running requests still need for their current tokens, plus one more block for each.
         """
         # vLLM admits a request if its first chunk fits: `allocate_slots` checks that chunk, and a request that runs out
-        # of blocks later is preempted. The guard trades a later start for fewer tokens computed twice.
+        # of blocks later is preempted. The guard delays the start of some requests so that fewer tokens are computed
+        # twice.
         if not self.admission_guard:
             return True
-        # A hit block that no request holds is in the free queue, and admission takes it out. So it costs a
+        # A hit block that no request holds is in the free queue, and admission removes it from there. So it costs a
         # free block although nothing has to be computed for it.
         idle_hits = set(hit_blocks) - kv.ref_counts().keys()
         num_needed = cdiv(request.num_tokens, kv.block_size) - len(hit_blocks) + len(idle_hits)
         # Count block tables, not `num_computed_tokens`: a request served earlier in this step holds the blocks of a
-        # chunk that is not computed yet. The extra block is for its next tokens. Rounding up is done per request,
+        # chunk that has not been computed yet. The extra block is for the request's next tokens. Round up per request,
         # because two requests never share the last, partly filled block.
         num_promised = sum(
             cdiv(other.num_tokens, kv.block_size) - len(kv.block_ids(other.request_id)) + 1 for other in running

@@ -23,8 +23,8 @@ def flatten_tokens(batch: Sequence[ScheduledRequest]) -> tuple[list[int], list[i
     A position counts from the request's first token, not from the row's. Request i has the tokens
     `query_start_loc[i]` to `query_start_loc[i + 1] - 1` of the row.
     """
-    # No padding: the linear layers see one long row, whatever the lengths of the requests. Only attention
-    # needs to find out which tokens belong together, and `query_start_loc` is all it takes for that.
+    # No padding: the linear layers see one long row, whatever the lengths of the requests are. Only attention needs to
+    # know which tokens belong together, and `query_start_loc` is all it takes for that.
     input_ids: list[int] = []
     positions: list[int] = []
     query_start_loc = [0]
@@ -38,7 +38,7 @@ def flatten_tokens(batch: Sequence[ScheduledRequest]) -> tuple[list[int], list[i
 
 
 def compute_slot_mapping(batch: Sequence[ScheduledRequest], block_size: int) -> list[int]:
-    """Return the slot for each token's K and V [T]. Slot `b * block_size + i` is place i of block b."""
+    """Return the slot for each token's K and V [T]. Slot `b * block_size + i` is position i of block b."""
     slots: list[int] = []
     for scheduled in batch:
         first = scheduled.num_computed_tokens
@@ -49,28 +49,28 @@ def compute_slot_mapping(batch: Sequence[ScheduledRequest], block_size: int) -> 
 
 
 def pad_block_tables(batch: Sequence[ScheduledRequest], block_size: int) -> list[list[int]]:
-    """Return the block tables [R, longest], each cut to the blocks with tokens after this step.
+    """Return the block tables [R, longest], each cut to the blocks that contain tokens after this step.
 
     Shorter tables are padded with block 0, the null block.
     """
     tables = []
     for scheduled in batch:
         num_tokens = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens
-        # A table may have more blocks than hold tokens after this step: slots can be reserved ahead (lookahead).
+        # A table may have more blocks than will hold tokens after this step: slots can be reserved ahead (lookahead).
         # Cutting first keeps the rectangle, and every gather from it, as narrow as the longest context.
         tables.append(scheduled.block_ids[: cdiv(num_tokens, block_size)])
     longest = max((len(table) for table in tables), default=0)
-    # The null block is always a valid index, and the attention mask hides what it holds.
+    # The null block is always a valid index, and the attention mask hides its content.
     return [table + [0] * (longest - len(table)) for table in tables]
 
 
 def select_logits_rows(batch: Sequence[ScheduledRequest]) -> list[int]:
-    """Return the row of the last token of each request with `needs_token` [S]."""
+    """Return, for each request with `needs_token`, the row of its last token [S]."""
     indices: list[int] = []
     end = 0
     for scheduled in batch:
-        # Tokens of a prompt that is not finished take their places in the row but need no logits. A row of
-        # logits is as long as the vocabulary, and nothing would be sampled from it.
+        # Tokens of an unfinished prompt take up positions in the row but need no logits. A row of logits is as long as
+        # the vocabulary, and nothing would be sampled from it here.
         end += scheduled.num_scheduled_tokens
         if scheduled.needs_token:
             indices.append(end - 1)
@@ -82,9 +82,9 @@ def write_kv(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor,
 
     The caches are [blocks, block_size, kv_heads, head_dim]; `slot_mapping` is [T].
     """
-    # `flatten(0, 1)` of a contiguous cache is a view with one row per slot, so this writes into the cache.
-    # All tokens of the step are written before any of them attends: a request may hit a block of the prefix
-    # cache that another request of the same step fills.
+    # `flatten(0, 1)` of a contiguous cache is a view with one row per slot, so this writes into the cache. All tokens
+    # of the step are written before any of them attends: a request may hit a prefix cache block that another request
+    # fills in the same step.
     key_cache.flatten(0, 1).index_copy_(0, slot_mapping, key)
     value_cache.flatten(0, 1).index_copy_(0, slot_mapping, value)
 
@@ -96,9 +96,9 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
     step's own K and V. Several query heads share one K/V head: head h reads `h // (heads // kv_heads)`.
     Scores are multiplied by `scale`. The result has the query's dtype and device.
     """
-    # Groups, not requests: a call per request would cost more than the arithmetic in it, and one rectangle for
-    # the whole batch would pad every request to the longest. Nothing here is kept for the next layer, whose
-    # caches hold different numbers in the same slots; the mask is the same in all layers and comes with the group.
+    # Groups, not requests: a call per request would cost more than its arithmetic, and one rectangle for the whole
+    # batch would pad every request to the longest. Nothing here is kept for the next layer, whose caches hold different
+    # numbers in the same slots; the mask is the same in all layers and comes with the group.
     output = torch.empty_like(query)
     for group in batch.groups:
         keys, values = (_gather(cache, group.block_tables) for cache in (key_cache, value_cache))
@@ -108,21 +108,21 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
 
 def _gather(cache: Tensor, block_tables: Tensor) -> Tensor:
     """Copy the blocks of N requests out of the cache: [N, S, kv_heads, head_dim]."""
-    # `cache[block_tables]` gives the same numbers; on a CPU `index_select` of a flat index copies faster.
+    # `cache[block_tables]` gives the same numbers, but on a CPU `index_select` with a flat index copies faster.
     blocks = cache.index_select(0, block_tables.flatten())
     return blocks.view(len(block_tables), -1, *cache.shape[2:])
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
     """Attend for N requests of Q tokens; query [N, Q, heads, head_dim], mask [N, 1, Q, S]."""
-    # torch wants [N, heads, tokens, head_dim] and a mask of the query's dtype.
+    # torch expects [N, heads, tokens, head_dim] and a mask of the query's dtype.
     keys, values, mask = keys.transpose(1, 2), values.transpose(1, 2), mask.to(query.dtype)
     if query.shape[1] > 1:
         return scaled_dot_product_attention(
             query.transpose(1, 2), keys, values, attn_mask=mask, scale=scale, enable_gqa=True
         ).transpose(1, 2)
-    # One token each: put the query heads that share a K/V head where the tokens would be. Then the K/V head is
-    # read once for all of them, where `enable_gqa` would first repeat K and V for every query head.
+    # With one token each, put the query heads that share a K/V head where the tokens would be. Then the K/V head is
+    # read once for all of them, whereas `enable_gqa` would first repeat K and V for every query head.
     heads = query.view(len(query), keys.shape[1], -1, query.shape[3])
     return scaled_dot_product_attention(heads, keys, values, attn_mask=mask, scale=scale).view(query.shape)
 
@@ -130,16 +130,16 @@ def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: fl
 def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[float]) -> list[int]:
     """Return one token id, a Python integer, for each row of `logits` [S, vocab].
 
-    `draws` has one number per row, 0 <= draw < 1. Temperature 0 takes the likeliest token. Otherwise divide
-    the logits by the temperature, keep the `top_k` likeliest tokens, and of those the fewest whose
-    probabilities reach `top_p`. After each of the two cuts the kept probabilities are scaled to add up to 1.
-    Then walk through the kept tokens until the probabilities add up to more than the draw. In a row with a cut (`top_k`
-    over 0 or `top_p` under 1), walk from the likeliest token on; otherwise walk by token id, which needs no sorting.
-    Compute in float64, whatever the dtype of the logits. Tokens with equal logits may come in any order.
+    `draws` has one number per row, 0 <= draw < 1. Temperature 0 takes the likeliest token. Otherwise divide the logits
+    by the temperature, keep the `top_k` likeliest tokens, and of those keep the fewest whose probabilities together
+    reach `top_p`. After each of the two cuts the kept probabilities are scaled to add up to 1. Then walk through the
+    kept tokens until the probabilities add up to more than the draw. In a row with a cut (`top_k` over 0 or `top_p`
+    under 1), walk from the likeliest token downward; otherwise walk by token id, which needs no sorting. Compute in
+    float64, whatever the dtype of the logits. Tokens with equal logits may come in any order.
     """
     tokens = logits.argmax(dim=-1)
     # Rows that need the same work form one batch, usually all 64 rows of a step. A loop over rows would wait for
-    # Python, and on a GPU for the device, 64 times.
+    # Python, and on a GPU for the device, 64 times per step.
     for cuts in product((False, True), repeat=2):
         rows = [row for row, one in enumerate(params) if one.temperature > 0 and (one.top_k > 0, one.top_p < 1) == cuts]
         if rows:
@@ -160,32 +160,32 @@ def _draw(
     token_ids = None
     if has_top_k or has_top_p:
         num_candidates = min(max(one.top_k for one in params) or logits.shape[1], logits.shape[1])
-        logits, token_ids = logits.topk(num_candidates)  # the likeliest first
-    # Probabilities relative to the likeliest token's: their sum is divided out where it matters. In place, and
-    # in float64: in float32 a sum over 100,000 tokens is off by more than the smallest draws differ.
+        logits, token_ids = logits.topk(num_candidates)  # likeliest first
+    # Probabilities relative to the likeliest token's: where it matters, they are divided by their sum. In place, and in
+    # float64: in float32, a sum over 100,000 tokens has an error larger than the smallest difference between draws.
     shares = logits.to(torch.float64, copy=True)
     shares.sub_(shares.amax(dim=-1, keepdim=True)).div_(temperature).exp_()
     if has_top_k:
         shares[torch.arange(shares.shape[1], device=logits.device) >= top_k] = 0
     if has_top_p:
         reached = shares.cumsum(dim=-1)
-        # Shifted by one place: the token that crosses top_p stays, so at least one token is kept.
+        # Shifted by one position: the token that crosses top_p stays, so at least one token is kept.
         shares[:, 1:][reached[:, :-1] >= top_p * reached[:, -1:]] = 0
     reached = shares.cumsum_(dim=-1)
-    # A draw below 1, times the sum, stays below the sum even when rounded, so every draw finds a token.
+    # A draw below 1 times the sum stays less than the sum even when rounded, so every draw finds a token.
     chosen = torch.searchsorted(reached, draw * reached[:, -1:], right=True)
     return (chosen if token_ids is None else token_ids.gather(1, chosen)).squeeze(1)
 
 
 def kv_block_bytes(num_layers: int, block_size: int, num_kv_heads: int, head_dim: int, bytes_per_number: int) -> int:
-    """Return the bytes of one block: K and V of `block_size` tokens in all layers."""
+    """Return the size of one block in bytes: K and V of `block_size` tokens in all layers."""
     return 2 * num_layers * block_size * num_kv_heads * head_dim * bytes_per_number
 
 
 def num_blocks_that_fit(total_bytes: int, free_bytes: int, gpu_memory_utilization: float, block_bytes: int) -> int:
-    """Return how many blocks fit: the engine's share of all memory, less the memory in use.
+    """Return how many blocks fit: the engine's share of all memory, minus the memory in use.
 
-    Raises a `ValueError` that names the numbers unless two blocks fit (one of them is the null block).
+    Raises a `ValueError` that states the numbers unless two blocks fit (one of them is the null block).
     """
     # A share of the total, as in vLLM: the same setting then means the same limit, whatever else runs on
     # the device. Memory that other programs use counts against the engine's share.

@@ -13,9 +13,11 @@ from torch import Tensor
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.steps import FlatBatch
 
-NUM_PROGRAMS = 512  # with fewer, a large GPU has idle multiprocessors (an H100 has 132, each with room for a few)
+NUM_PROGRAMS = (
+    512  # with fewer, a large GPU would have idle multiprocessors (an H100 has 132, each with room for a few)
+)
 MAX_PARTS = 32
-TILE_BYTES = 16384  # of K, and as many of V: two tiles of each fit into a small GPU's shared memory
+TILE_BYTES = 16384  # of K, and the same of V: two tiles of each fit into a small GPU's shared memory
 
 
 @triton.jit
@@ -35,7 +37,7 @@ def reshape_and_cache_kernel(
     dim_tile: tl.constexpr,
 ) -> None:
     """One program per token: copy its K and V [num_kv_heads, head_dim] into its slot unless the slot is below 0."""
-    # int64: slot times row size exceeds 32 bits on a large cache.
+    # int64, because slot times row size exceeds 32 bits in a large cache.
     token = tl.program_id(0).to(tl.int64)
     slot = tl.load(slot_mapping + token).to(tl.int64)
     heads, dims = tl.arange(0, heads_tile)[:, None], tl.arange(0, dim_tile)[None, :]
@@ -107,7 +109,7 @@ def paged_attention_kernel(
     for first in range(part * length, end, keys_tile):
         seen = first + tl.arange(0, keys_tile)
         is_key = seen < end
-        # Several blocks at once: each key looks up its own block in the table.
+        # Several blocks at once: each key looks up its block in the table.
         blocks = tl.load(block_tables + request * table_stride + seen // block_size, mask=is_key, other=0)
         slots = blocks.to(tl.int64) * block_size + seen % block_size
         offsets = (slots[:, None] * num_kv_heads + kv_head) * head_dim + dims[None, :]
@@ -117,7 +119,7 @@ def paged_attention_kernel(
         scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale
         scores = tl.where(seen[None, :] <= positions[:, None], scores, -float("inf"))
         new_largest = tl.maximum(largest, tl.max(scores, axis=1))
-        # A row that has seen no key yet stays at minus infinity, from which nothing can be subtracted.
+        # A row that has not seen a key yet stays at minus infinity, from which nothing can be subtracted.
         shift = tl.where(new_largest == -float("inf"), 0.0, new_largest)
         # A larger score shrinks every earlier weight, by the same factor in both sums.
         shrink = tl.exp(largest - shift)
@@ -172,7 +174,7 @@ def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache
 def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float) -> Tensor:
     """Attend from each token to its request's tokens up to itself, as phase 6's `paged_attention` does.
 
-    query [T, heads, head_dim], which may be a view like K; contiguous caches [blocks, block_size, kv_heads, head_dim].
+    query [T, heads, head_dim] may be a view like K; the caches [blocks, block_size, kv_heads, head_dim] are contiguous.
     From the batch it reads `block_tables`, `seq_lens` and `query_start_loc`, and on the host only `query_lens`. It sums
     in float32, whatever the dtype. The result is new and contiguous, with the query's dtype.
     """
@@ -182,7 +184,7 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
     rows_tile = max(16 if max(batch.query_lens) == 1 else 64, triton.next_power_of_2(group))
     keys_tile = min(128, max(16, TILE_BYTES // (dim_tile * key_cache.element_size())))
     num_tiles = cdiv(max(batch.query_lens), rows_tile // group)
-    # Only the device knows the lengths of the requests, so a part is a share of each request's own keys.
+    # Only the device knows the requests' lengths, so a part is a share of each request's own keys.
     longest = cdiv(batch.block_tables.shape[1] * block_size, keys_tile)
     wanted = cdiv(NUM_PROGRAMS, len(batch.query_lens) * num_kv_heads * num_tiles)
     num_parts = triton.next_power_of_2(min(wanted, longest, MAX_PARTS))
@@ -194,7 +196,7 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
         *(query, key_cache, value_cache, batch.block_tables, batch.seq_lens, batch.query_start_loc, parts, sums),
         *(scale, *query.stride()[:2], batch.block_tables.stride(0), num_kv_heads, group, head_dim, block_size),
         *(num_parts, rows_tile, dim_tile, keys_tile),
-        in_float32=query.device.type == "cpu",  # the interpreter cannot multiply tiles of bfloat16
+        in_float32=query.device.type == "cpu",  # the interpreter cannot multiply bfloat16 tiles
     )
     if num_parts > 1:
         combine_kernel[(num_tokens * num_heads,)](parts, sums, output, head_dim, num_parts, dim_tile)

@@ -20,11 +20,11 @@ def propose_by_lookup(
     """Return up to `num_speculative_tokens` tokens that followed an earlier occurrence of the newest tokens.
 
     Looks for the longest run of newest tokens, `prompt_lookup_max` down to `prompt_lookup_min` of them, that also
-    occurs earlier; of several occurrences the first one counts. The result is empty if there is none.
+    occurs earlier; the first of several occurrences counts. The result is empty if no run occurs earlier.
     """
     for length in range(min(prompt_lookup_max, len(token_ids) - 1), prompt_lookup_min - 1, -1):
         newest = token_ids[-length:]
-        # The last start is one before the newest tokens themselves, so at least one token follows.
+        # The last possible start is one before the newest tokens themselves, so at least one token follows.
         starts = range(len(token_ids) - length)
         # `index` compares tokens in C: a loop over all starts would cost more than a small model's forward pass.
         start = -1
@@ -49,7 +49,7 @@ class SpeculativeScheduling:
         self.drafter_has_kv_cache = drafter_has_kv_cache
 
     def num_lookahead_tokens(self, request: Request) -> int:
-        """Return the number of tokens beyond the scheduled ones for which the request needs slots.
+        """Return how many tokens beyond the scheduled ones the request needs slots for.
 
         A drafter with its own KV cache writes the K and V of its guesses into the slots that follow. A request
         that is being admitted gets its first drafts after this step, and slots for them in the next one.
@@ -63,8 +63,8 @@ class SpeculativeScheduling:
         return hit_blocks[:-1] if self.drafter_has_kv_cache else hit_blocks
 
     def schedule_drafts(self, request: Request) -> list[int]:
-        """Take the request's drafts; return those that were scheduled. Its counter has already advanced."""
-        # The budget, a threshold or the model's last position may have cut the last tokens off.
+        """Take the request's drafts; return those that were scheduled. The request's counter has already advanced."""
+        # The budget, a threshold or the model's last position may have cut off the last tokens.
         num_scheduled = request.num_computed_tokens - request.num_tokens - request.num_output_placeholders
         drafts = request.spec_token_ids[: max(0, num_scheduled)]
         request.spec_token_ids = []
@@ -95,15 +95,15 @@ def select_logits_rows(batch: Sequence[ScheduledRequest]) -> list[int]:
 
 
 def accept_drafts(draft_token_ids: Sequence[int], sampled_token_ids: Sequence[int]) -> list[int]:
-    """Return the tokens that a step generated for one request: at least one, at most one more than its drafts.
+    """Return the tokens that a step generated for one request: at least one, at most one per draft plus one.
 
-    `sampled_token_ids[i]` is the model's sample after the known tokens and the first i drafts. It counts if
+    `sampled_token_ids[i]` is the model's sample after the known tokens and the first i drafts. This sample counts if
     all those drafts were right.
     """
     kept: list[int] = []
     for index, token_id in enumerate(sampled_token_ids):
         kept.append(token_id)
-        # Samples after a wrong draft continue a text that is not the answer.
+        # Samples after a wrong draft continue a text that is not the real answer.
         if index == len(draft_token_ids) or draft_token_ids[index] != token_id:
             break
     return kept
@@ -119,15 +119,15 @@ def rejection_sample(
 
     Draft i is kept with probability min(1, target / draft). The first rejected draft is replaced by a token drawn from
     the target's surplus over the drafter, which ends the list. If all k drafts are kept, a token from the last row of
-    `target_probs` [k + 1, vocab] follows. So every token has the target's distribution (Leviathan 2023, Chen 2023).
-    `draws[i]` has two random numbers for row i, 0 <= draw < 1: the first decides whether to keep the draft, the second
-    which token to draw.
+    `target_probs` [k + 1, vocab] follows. This way, every token has the target's distribution (Leviathan 2023, Chen
+    2023). `draws[i]` has two random numbers for row i, 0 <= draw < 1: the first decides whether to keep the draft, the
+    second which token to draw.
     """
     for row, token_id in enumerate(draft_token_ids):
         keep, choose = draws[row]
         if keep * draft_probs[row, token_id] >= target_probs[row, token_id]:
             surplus = (target_probs[row] - draft_probs[row]).clamp(min=0)
-            # Rounding can leave no surplus if the two distributions are equal.
+            # If the two distributions are equal, rounding can leave no surplus.
             weights = surplus if surplus.any() else target_probs[row]
             return [*draft_token_ids[:row], _token_at(choose, weights)]
     return [*draft_token_ids, _token_at(draws[len(draft_token_ids)][1], target_probs[len(draft_token_ids)])]

@@ -19,7 +19,7 @@ class PlaceholderScheduling:
 
     def is_surely_over(self, request: Request) -> bool:
         """Return whether the step in flight will reach the request's `max_tokens`, whatever it samples."""
-        # The computed tokens, including those in flight, less the placeholders are the known tokens less one. So this
+        # The computed tokens (including those in flight) minus the placeholders are the known tokens minus one. So this
         # is the known tokens plus one: the step in flight produces at least one, even if all its drafts are rejected.
         num_at_least = request.num_computed_tokens + 2 - request.num_output_placeholders
         most = request.num_prompt_tokens + request.sampling_params.max_tokens
@@ -47,7 +47,7 @@ def correct_share(
 
     The plan assumed that all drafts of the previous step would be accepted, so the share begins `num_rejected_tokens`
     earlier. Its stand-ins become `draft_token_ids`, the drafts proposed since: only the first of them if the plan has
-    fewer places, and a shorter share if it has more.
+    fewer positions, and a shorter share if it has more.
     """
     drafts = list(draft_token_ids[: len(scheduled.draft_token_ids)])
     num_without_drafts = scheduled.num_scheduled_tokens - len(scheduled.draft_token_ids)

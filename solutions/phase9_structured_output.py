@@ -22,15 +22,15 @@ def next_positions(nfa: Nfa, positions: frozenset[int], byte: int) -> frozenset[
 
 
 def build_dfa(nfa: Nfa, alphabet: frozenset[int]) -> Dfa:
-    """Return the DFA of a regex over the bytes of `alphabet`, the only ones that a text can contain.
+    """Return the DFA of a regex over the bytes of `alphabet`, the only bytes that a text can contain.
 
-    States from which no text leads to the end are left out, and so are the bytes that lead to them; the start stays.
-    Raises `ValueError` if there are more than `MAX_DFA_STATES` states before any is left out.
+    States from which no text reaches the end are left out, and so are the bytes that lead to them; the start state
+    stays. Raises `ValueError` if there are more than `MAX_DFA_STATES` states before any are left out.
     """
     sets = [frozenset({START})]
     numbers = {sets[0]: START}
     transitions: list[dict[int, int]] = []
-    for positions in sets:  # grows while it is read
+    for positions in sets:  # grows while the loop reads it
         transitions.append({})
         for byte in alphabet:
             if after := next_positions(nfa, positions, byte):
@@ -48,7 +48,7 @@ def _without_dead_ends(transitions: list[dict[int, int]], accepting: set[int]) -
     for state, row in enumerate(transitions):
         for after in row.values():
             before[after].add(state)
-    # Walk backwards from the ends: a state that this walk never reaches leads to no end.
+    # Walk backward from the ends: a state that this walk never reaches cannot lead to an end.
     alive, to_visit = set(accepting), list(accepting)
     while to_visit:
         found = before[to_visit.pop()] - alive
@@ -118,7 +118,7 @@ class RegexGrammar:
 
     @property
     def num_processed_tokens(self) -> int:
-        """Tokens accepted so far, less those rolled back."""
+        """The number of tokens accepted so far, minus those rolled back."""
         return len(self.states) - 1
 
     def accept_tokens(self, request_id: str, tokens: Sequence[int]) -> bool:

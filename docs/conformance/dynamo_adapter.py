@@ -1,9 +1,10 @@
-"""An adapter for dynamo's mocker, which cannot be stepped and answers by times.
+"""An adapter for dynamo's mocker, which cannot be stepped and reports only times.
 
     pip download ai-dynamo-runtime==1.6.1 --no-deps && unzip ai_dynamo_runtime-*.whl -d dynamo-source
     PYTHONPATH=dynamo-source mini-vllm conformance -- python docs/conformance/dynamo_adapter.py
 
-The mocker replays a file of requests offline, with fixed times for passes. It has no policies, thresholds or aborts.
+The mocker replays a file of requests offline, with fixed times for forward passes. It has no policies, thresholds or
+aborts.
 """
 
 import json
@@ -19,7 +20,7 @@ HELLO = {"protocol": 1, "engine": "dynamo's mocker", "version": "1.6.1", "has": 
 SAME = (
     "max_num_seqs max_num_batched_tokens enable_prefix_caching enable_chunked_prefill max_model_len block_size".split()
 )
-LITTLE = 1e-4  # ms; requests arrive this long before their pass begins
+LITTLE = 1e-4  # in ms; each request arrives this long before its pass begins
 TRACE = Path(tempfile.mkdtemp(), "requests.jsonl")
 
 
@@ -76,7 +77,7 @@ def times(one: dict[str, Any], number: int, start: float) -> list[float | None]:
 
 
 def hashes(request: dict[str, Any], size: int, known: dict[Any, int]) -> list[int]:
-    """Return a number for each block of the prompt: equal numbers for equal beginnings."""
+    """Return a number for each block of the prompt; equal prefixes get equal numbers."""
     prompt, found = request["prompt"], []
     for end in range(size, len(prompt) + size, size):
         key = tuple(prompt[:end]) if end <= len(prompt) else request["id"]
@@ -85,7 +86,7 @@ def hashes(request: dict[str, Any], size: int, known: dict[Any, int]) -> list[in
 
 
 def continues(requests: list[dict[str, Any]]) -> Any:
-    """Return a test whether a prompt goes on with an output of another request."""
+    """Return a function that checks whether a prompt continues another request's output."""
     outputs = [(len(one["prompt"]) + 1, [*one["prompt"], one["output"][0]]) for one in requests]
     return lambda request: any(request["prompt"][:length] == begin for length, begin in outputs)
 

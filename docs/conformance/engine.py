@@ -1,8 +1,8 @@
-"""An example engine for the conformance suite: the course's scheduler answers the protocol's lines.
+"""An example engine for the conformance suite: it serves the course's scheduler through the protocol.
 
     mini-vllm conformance -- python docs/conformance/engine.py [LINEUP]
 
-`docs/conformance/protocol.md` is the protocol. A lineup such as starter:1,solution:2-5 asks your own phases.
+`docs/conformance/protocol.md` describes the protocol. A lineup such as starter:1,solution:2-5 runs your own phases.
 """
 
 import json
@@ -31,7 +31,7 @@ HELLO = {"protocol": 1, "engine": "mini-vllm", "follows": FIRST, "has": HAS, "of
 
 
 class Engine:
-    """One scenario. Each method answers the message of its name."""
+    """One scenario. Each method handles the message of the same name."""
 
     def __init__(self, message: dict[str, Any]) -> None:
         config, self.release = message["config"], message["release"]
@@ -55,7 +55,7 @@ class Engine:
         if op == "abort":
             self.scheduler.finish_request(message["id"], RequestStatus.FINISHED_ABORTED)
         elif op == "compiled":
-            cast(Any, self.requests[message["id"]].grammar).set_result(None)  # without a model nothing reads it
+            cast(Any, self.requests[message["id"]].grammar).set_result(None)  # nothing reads it when there is no model
         elif op == "pause":
             set_pause_state(self.scheduler, PauseState(message["what"]))
         elif op == "reset":
@@ -81,7 +81,7 @@ class Engine:
         if self.connector and self.release != FIRST:  # later releases report after an abort
             moved = self.connector.take_output()
             self.in_flight[-1] = (plan, moved)
-        if message["of"] is not None:  # asynchronous: the step before this one
+        if message["of"] is not None:  # with async scheduling, this is the previous step
             applied, transfers = self.in_flight.popleft()
             kept = self.scheduler.update_from_output(applied, sampled, transfers)
         ended = [self.requests[request_id] for request_id in kept if self.requests[request_id].is_finished]

@@ -1,10 +1,10 @@
-"""An adapter for vidur's schedulers `sarathi` and `vllm`, unmodified and without their predictor of times.
+"""An adapter for vidur's schedulers `sarathi` and `vllm`, unmodified and without their execution-time predictor.
 
     pip download vidur==0.0.26 --no-deps && unzip vidur-*.whl -d vidur-source
     mini-vllm conformance -- python docs/conformance/vidur_adapter.py vidur-source sarathi
 
-Vidur counts tokens and has none, so there is no prefix cache. Aborts, stop tokens and the limit of the length, which it
-lacks, are added here.
+Vidur only counts tokens and keeps no token ids, so there is no prefix cache. Vidur lacks aborts, stop tokens and a
+length limit, so this file adds them.
 """
 
 import json
@@ -19,7 +19,7 @@ HAS = "preemption eos stop_tokens abort abort_before_update".split() + ["whole_p
 COUNTERS = "_replica_id _watermark_blocks _num_allocated_blocks _num_running_batches _num_running_stages".split()
 PACKAGES = ("vidur", "vidur.entities", "vidur.scheduler", "vidur.scheduler.replica_scheduler")
 SCHEDULERS = {"sarathi": "SarathiReplicaScheduler", "vllm": "VLLMReplicaScheduler"}
-UNUSED = {  # imports of the scheduler's modules that its decisions do not need
+UNUSED = {  # imports of the scheduler's modules that are not needed for its decisions
     "vidur.config": "BaseReplicaSchedulerConfig BaseRequestGeneratorConfig CacheConfig ReplicaConfig",
     "vidur.execution_time_predictor": "BaseExecutionTimePredictor",
     "vidur.scheduler.replica_stage_scheduler": "ReplicaStageScheduler",
@@ -30,7 +30,7 @@ UNUSED = {  # imports of the scheduler's modules that its decisions do not need
     "vidur.logger": "",
     "vidur.types": "",
 }
-for name in (*PACKAGES, *UNUSED):  # the packages' own `__init__` files import pandas, plotly and a GPU profile
+for name in (*PACKAGES, *UNUSED):  # the packages' `__init__` files import pandas, plotly and a GPU profile
     sys.modules[name] = module = ModuleType(name)
     module.__path__ = [f"{ROOT}/{name.replace('.', '/')}"] if name in PACKAGES else []
     vars(module).update(dict.fromkeys(UNUSED.get(name, "").split(), list))
@@ -43,11 +43,11 @@ Scheduler = getattr(import_module(f"{PACKAGES[-1]}.{KIND}_replica_scheduler"), S
 
 
 class Engine:
-    """One scenario. Each method answers the message of its name."""
+    """One scenario. Each method handles the message of the same name."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config, slots, budget = config, config["max_num_seqs"], config["max_num_batched_tokens"]
-        scheduler = self.scheduler = Scheduler.__new__(Scheduler)  # its own `__init__` reads a GPU's memory size
+        scheduler = self.scheduler = Scheduler.__new__(Scheduler)  # the real `__init__` reads a GPU's memory size
         scheduler._config = SimpleNamespace(batch_size_cap=slots, max_tokens_in_batch=budget, chunk_size=budget)
         blocks = {"num_blocks": config["usable_blocks"], "block_size": config["block_size"]}
         scheduler._cache_config = SimpleNamespace(**blocks, watermark_blocks_fraction=0)

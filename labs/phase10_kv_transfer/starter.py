@@ -1,4 +1,4 @@
-"""Phase 10: K and V in a second memory, and how they come back.
+"""Phase 10: keep K and V in a second memory, and load them back.
 
 The scheduler calls the connector while it plans; the worker moves the blocks before the forward pass of the step.
 """
@@ -18,12 +18,12 @@ class HostBlockStore:
     """A `BlockStore` in host memory, of at most `max_bytes`; it forgets the least recently used blocks."""
 
     def __init__(self, max_bytes: int) -> None:
-        raise NotImplementedError("Phase 10, task 1: keep what is given")
+        raise NotImplementedError("Phase 10, task 1: store the arguments")
 
     def lookup(self, block_hashes: Sequence[bytes]) -> int:
-        """Return how many of these blocks are stored, up to the first that is not; they count as used now.
+        """Return how many of these blocks are stored before the first missing one; they count as used now.
 
-        The first block counts as used last, because the others are useless without it.
+        The first block counts as the most recently used, because the others are useless without it.
         """
         raise NotImplementedError("Phase 10, task 1: lookup")
 
@@ -40,18 +40,18 @@ class BlockStoreConnector:
     """A `KVConnector` (the scheduler side) over a store. With `saves_ended` it also saves blocks of ended requests."""
 
     def __init__(self, store: BlockStore, block_size: int, saves_ended: bool = True) -> None:
-        raise NotImplementedError("Phase 10, task 2: keep what is given")
+        raise NotImplementedError("Phase 10, task 2: store the arguments")
 
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
         """Return how many tokens after the first `num_computed_tokens` are stored, in whole blocks, and False.
 
         At most `num_tokens - 1` tokens then count as computed: the last one is always computed here. False means that
-        the blocks are loaded within the step. Called again in every step in which the request waits.
+        the blocks are loaded within the step. It is called again in every step while the request waits.
         """
         raise NotImplementedError("Phase 10, task 2: get_num_new_matched_tokens")
 
     def update_state_after_alloc(self, request: Request, block_ids: Sequence[int], num_external_tokens: int) -> None:
-        """Note the blocks to load in this step, in order: those after the prefix hit that was last reported.
+        """Record the blocks to load in this step, in order: those after the most recently reported prefix hit.
 
         `block_ids` is the whole table: hit blocks, blocks to load, blocks to compute.
         """
@@ -60,12 +60,12 @@ class BlockStoreConnector:
     def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
         """Return whether the blocks of an ended request must be held, because the next step saves some of them.
 
-        Aborted and failed requests are not saved. All other notes about a request are forgotten.
+        Aborted and failed requests are not saved. Everything else that was recorded about a request is forgotten.
         """
         raise NotImplementedError("Phase 10, task 4: request_finished")
 
     def request_preempted(self, request: Request, block_ids: Sequence[int], num_computed_tokens: int) -> None:
-        """Note the blocks of a request that loses them: they are saved before the next forward pass."""
+        """Record the blocks that a request is losing: they are saved before the next forward pass."""
         raise NotImplementedError("Phase 10, task 4: request_preempted")
 
     def build_connector_meta(self) -> KVConnectorMetadata:
@@ -80,12 +80,13 @@ class BlockStoreWorker:
     """
 
     def __init__(self, store: BlockStore, kv_caches: "Sequence[Tensor]") -> None:
-        raise NotImplementedError("Phase 10, task 5: keep what is given")
+        raise NotImplementedError("Phase 10, task 5: store the arguments")
 
     def start_step(self, metadata: KVConnectorMetadata) -> KVConnectorOutput:
         """Save and load the blocks of a step; report the saved requests and the blocks that are missing.
 
-        A block that one request gives back may be loaded for another in the same step, so its content is read first.
-        Blocks that are already stored are not copied. At the end the first block of a request counts as used last.
+        A block that one request gives back may be loaded for another in the same step, so it is saved before anything
+        is loaded into it. Blocks that are already stored are not copied. At the end, a request's first block counts as
+        the most recently used.
         """
         raise NotImplementedError("Phase 10, task 5: start_step")

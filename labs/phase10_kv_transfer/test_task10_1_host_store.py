@@ -1,4 +1,4 @@
-"""Graded tests for task 10.1: the store in the host's memory."""
+"""Graded tests for task 10.1: the store in host memory."""
 
 from types import ModuleType
 

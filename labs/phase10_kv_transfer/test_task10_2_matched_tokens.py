@@ -1,4 +1,4 @@
-"""Graded tests for task 10.2: what is stored of a request."""
+"""Graded tests for task 10.2: how much of a request is stored."""
 
 from types import ModuleType
 

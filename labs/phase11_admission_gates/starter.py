@@ -1,4 +1,4 @@
-"""Phase 11: adapters and images, from the admission of a request to the product of its rows.
+"""Phase 11: adapters and images, from admitting a request to multiplying its rows.
 
 The scheduler calls the gate, the encoder cache and the two functions; the runner calls `bgmv` for each linear layer.
 """
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 class AdapterGate(Gate):
-    """At most `max_loras` different adapters in one step."""
+    """Allows at most `max_loras` different adapters in one step."""
 
     def __init__(self, max_loras: int) -> None:
-        raise NotImplementedError("Phase 11, task 1: keep what is given")
+        raise NotImplementedError("Phase 11, task 1: store the arguments")
 
     def start_step(self) -> None:
         """Forget the last step."""
         raise NotImplementedError("Phase 11, task 1: start_step")
 
     def is_open(self, request: Request) -> bool:
-        """Return whether the step still has a place for the request's adapter, or the request needs none."""
+        """Return whether the step still has a slot for the request's adapter, or the request needs no adapter."""
         raise NotImplementedError("Phase 11, task 1: is_open")
 
     def limit(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
-        """Return `num_new_tokens`, or 0 for a request, running or not, whose adapter has no place in this step."""
+        """Return `num_new_tokens`, or 0 if this step has no slot for the adapter of the request, running or not."""
         raise NotImplementedError("Phase 11, task 1: limit")
 
     def slots_allocated(self, request: Request) -> None:
@@ -36,7 +36,7 @@ class AdapterGate(Gate):
         raise NotImplementedError("Phase 11, task 1: slots_allocated")
 
     def freed(self, request: Request) -> None:
-        """Remove the request from the plan; its adapter stays if another request of the plan has it."""
+        """Remove the request from the plan; its adapter stays if another planned request uses it."""
         raise NotImplementedError("Phase 11, task 1: freed")
 
 
@@ -49,14 +49,14 @@ class EncoderCacheManager:
     freed: list[str]
 
     def __init__(self, cache_size: int) -> None:
-        raise NotImplementedError("Phase 11, task 2: set what `EncoderCache` has")
+        raise NotImplementedError("Phase 11, task 2: set the attributes of `EncoderCache`")
 
     def refer(self, request: Request, image: MultiModalFeatureSpec) -> bool:
         """Count the request as a user of the image's encoding; return False if there is no encoding."""
         raise NotImplementedError("Phase 11, task 2: refer")
 
     def make_room(self, num_embeds: int) -> bool:
-        """Evict the encodings that have been unused longest until `num_embeds` fit, or nothing if they cannot fit."""
+        """Evict the longest-unused encodings until `num_embeds` fit; if they cannot fit, evict nothing."""
         raise NotImplementedError("Phase 11, task 2: make_room")
 
     def allocate(self, request: Request, image: MultiModalFeatureSpec) -> None:
@@ -74,7 +74,7 @@ class EncoderCacheManager:
 def schedule_encoder_inputs(
     request: Request, num_computed_tokens: int, num_new_tokens: int, budget: int, cache: EncoderCache
 ) -> tuple[list[int], int]:
-    """Return the images to encode, as indices of `request.mm_features`, and how many of the new tokens are computed.
+    """Return the images to encode, as indices of `request.mm_features`, and how many of the new tokens to compute.
 
     At most `budget` embeddings are encoded. Evicts encodings to make room, but allocates nothing.
     """
@@ -91,7 +91,7 @@ def generate_block_hash_extra_keys(
 def bgmv(output: "Tensor", inputs: "Tensor", lora_a: "Tensor", lora_b: "Tensor", indices: "Tensor") -> None:
     """Add the product of each row of `inputs` [T, in] with its adapter to `output` [T, out], in place.
 
-    Row t has adapter `indices[t]` of `lora_a` [N, r, in] and `lora_b` [N, out, r], which contains the factor
-    alpha / r already. Index -1 means no adapter, and such a row stays as it is.
+    Row t uses adapter `indices[t]` of `lora_a` [N, r, in] and `lora_b` [N, out, r], which already includes the factor
+    alpha / r. Index -1 means no adapter; the output of such a row does not change.
     """
     raise NotImplementedError("Phase 11, task 5: bgmv")

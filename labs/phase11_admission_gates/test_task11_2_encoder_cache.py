@@ -1,4 +1,4 @@
-"""Graded tests for task 11.2: the encodings that exist."""
+"""Graded tests for task 11.2: the cached encodings."""
 
 from types import ModuleType
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def free_outside_window(
     table: list[int], window: int, num_computed_tokens: int, block_size: int, pool: GroupPool
 ) -> None:
-    """Free the blocks that the next token does not reach, the last one first; the null block takes their places.
+    """Free the blocks that the next token cannot reach, the last one first; the null block replaces them.
 
-    The next token is number `num_computed_tokens`, counted from 0, and reaches `window` tokens, itself included. In
+    The next token is number `num_computed_tokens`, counting from 0, and reaches `window` tokens, including itself. In
     each table the null blocks come first.
     """
     raise NotImplementedError("Phase 12, task 1: free_outside_window")
@@ -30,9 +30,9 @@ def allocate_groups(
 ) -> list[list[int]] | None:
     """Extend every group's table to `num_blocks` blocks, the first group's first: all of them or none.
 
-    Returns the new blocks of each group. None means a refusal that changed nothing. A request that is being admitted
-    has its hits in the tables: call `pin(table)` for each table to take its hits from the free queue and hold them.
-    `pin` is None if the tables are already held.
+    Returns the new blocks of each group. None means that the request was refused and nothing has changed. A request
+    that is being admitted has its hits in the tables: call `pin(table)` for each table to take its hits from the free
+    queue and hold them. `pin` is None if the tables are already held.
     """
     raise NotImplementedError("Phase 12, task 2: allocate_groups")
 
@@ -40,9 +40,9 @@ def allocate_groups(
 def find_sliding_hit(cached: Sequence[int | None], window: int, block_size: int) -> list[int]:
     """Return the table of the longest hit of a layer with a window.
 
-    For each block of the prompt, `cached` has the id of a cached block with the same tokens in it and before it, or
-    None. The token after the hit reaches the hit's last `window - 1` tokens. Their blocks must be cached, at least one
-    block, and the null block replaces the blocks before them. A hit that reaches back to the first token may be
+    For each block of the prompt, `cached` has the id of a cached block with the same tokens in and before it, or None.
+    The token after the hit reaches the hit's last `window - 1` tokens. The blocks of these tokens, at least one, must
+    be cached; the null block replaces the blocks before them. A hit that reaches back to the first token may be
     shorter.
     """
     raise NotImplementedError("Phase 12, task 3: find_sliding_hit")
@@ -51,8 +51,8 @@ def find_sliding_hit(cached: Sequence[int | None], window: int, block_size: int)
 def find_common_hit(cached: Sequence[Sequence[int | None]], windows: Sequence[int | None], block_size: int) -> Tables:
     """Return the tables of the longest hit that all groups have in common; all are equally long.
 
-    `cached` is as in `find_sliding_hit`, for each group; `windows` has None for full attention, which comes first, and
-    at most one window. Full attention needs all blocks from the first on.
+    For each group, `cached` is as in `find_sliding_hit`; `windows` has None for full attention, which comes first, and
+    at most one window size. Full attention needs all blocks from the first on.
     """
     raise NotImplementedError("Phase 12, task 4: find_common_hit")
 

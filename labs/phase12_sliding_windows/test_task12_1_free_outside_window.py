@@ -1,4 +1,4 @@
-"""Graded tests for task 12.1: what leaves a window."""
+"""Graded tests for task 12.1: blocks outside the window."""
 
 from types import ModuleType
 

@@ -52,10 +52,10 @@ def asked(
 
 
 class Run:
-    """A complete run. `order` has the names in the order of their first computed tokens.
+    """A complete run. `order` lists the request names in the order in which their first tokens were computed.
 
-    `service` is by tenant, in weighted tokens divided by the tenant's weight.
-    Fails the test if a step is left empty, or if the run does not end.
+    `service` is keyed by tenant and counts weighted tokens divided by the tenant's weight. Fails the test if a step
+    schedules nothing, or if the run does not end.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class Run:
 
     @property
     def differences(self) -> dict[tuple[str, str], float]:
-        """For each pair of tenants, the largest difference between their services while both were waiting."""
+        """The largest difference between two tenants' services while both were waiting, for each pair of tenants."""
         return self._differences.largest
 
     def late(self) -> dict[str, str]:
-        """Return the requests that broke a promise, each with the promise and by how much it was broken."""
+        """Return the requests that broke a promise, each with the promised and the actual time."""
         served, found = self.served, {}
         times = (served.times_to_first_token, served.mean_inter_token_latencies, served.e2e_latencies)
         for request, *took in zip(self.requests, *times, strict=True):

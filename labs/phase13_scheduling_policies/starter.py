@@ -10,20 +10,21 @@ class VirtualTokenCounter(SchedulingPolicy):
     """Fair shares for tenants: the tenant served least comes first. (VTC, arXiv 2401.00588.)
 
     Service is `input_weight` for each computed prompt token and `output_weight` for each output token. A tenant's
-    counter grows by its service divided by its weight in `tenant_weights`, 1 if it has none there.
+    counter grows by its service divided by its weight in `tenant_weights` (1 if it has no weight there).
     """
 
     def __init__(
         self, input_weight: float = 1.0, output_weight: float = 2.0, tenant_weights: Mapping[str, float] | None = None
     ) -> None:
         """Keep all three; every counter begins at 0."""
-        raise NotImplementedError("Phase 13, task 1: keep what is given")
+        raise NotImplementedError("Phase 13, task 1: store the arguments")
 
     def start_step(self, step: StepView) -> None:
-        """Lift the counter of each tenant that waits now but did not after the last plan.
+        """Raise the counter of each tenant that is waiting now but was not waiting after the last plan.
 
         The new value is the lowest counter of the tenants that were already waiting. If there were none, it is the
-        counter of the tenant whose request was the last to leave the queue. A higher counter stays.
+        counter of the tenant whose request was the last to leave the queue. A counter that is already higher does not
+        change.
         """
         raise NotImplementedError("Phase 13, task 1: start_step")
 
@@ -32,7 +33,7 @@ class VirtualTokenCounter(SchedulingPolicy):
         raise NotImplementedError("Phase 13, task 1: rank")
 
     def scheduled(self, shares: Sequence[tuple[Request, int]]) -> None:
-        """Charge the prompt tokens of the plan, and remember which tenants still wait.
+        """Charge the prompt tokens of the plan, and remember which tenants are still waiting.
 
         A share begins at `request.num_computed_tokens`, which does not include the share yet.
         """
@@ -44,7 +45,7 @@ class VirtualTokenCounter(SchedulingPolicy):
 
 
 class LeastSlackFirst(SchedulingPolicy):
-    """The request that can wait for the shortest time comes first, by the three limits of its `service_level`.
+    """The request that can wait the shortest time comes first, judged by the three limits of its `service_level`.
 
     The remaining work is estimated: `seconds_per_token` for each token to compute before the next output token, and
     `seconds_per_step` for each output token.
@@ -52,17 +53,17 @@ class LeastSlackFirst(SchedulingPolicy):
 
     def __init__(self, seconds_per_token: float = 0.0001, seconds_per_step: float = 0.01) -> None:
         """Keep both."""
-        raise NotImplementedError("Phase 13, task 2: keep what is given")
+        raise NotImplementedError("Phase 13, task 2: store the arguments")
 
     def start_step(self, step: StepView) -> None:
         """Record the time, which is also when the first tokens of the previous step arrived."""
         raise NotImplementedError("Phase 13, task 2: start_step")
 
     def slack(self, request: Request) -> float:
-        """Return how many seconds the request can wait before it breaks a promise; infinity without one.
+        """Return how many seconds the request can wait before it breaks a promise, or infinity if it has none.
 
-        The slack is the smaller of two times: until the next token is due, and until the last one is (after
-        `max_tokens`), each less the work before it. Below 0, a promise is already broken.
+        The slack is the smaller of two times: until the next token is due, and until the last one (after `max_tokens`)
+        is due, each minus the work before it. A slack below 0 means that a promise is already broken.
         """
         raise NotImplementedError("Phase 13, task 2: slack")
 
@@ -71,11 +72,11 @@ class LeastSlackFirst(SchedulingPolicy):
         raise NotImplementedError("Phase 13, task 2: rank")
 
     def victims(self, running: list[Request]) -> list[Request]:
-        """Return the running requests, the one with the most slack first; in a tie the last admitted."""
+        """Return the running requests, most slack first; in a tie, the last admitted comes first."""
         raise NotImplementedError("Phase 13, task 2: victims")
 
     def sampled(self, request: Request, num_tokens: int) -> None:
-        """Note first tokens, and forget finished requests."""
+        """Record first tokens, and forget finished requests."""
         raise NotImplementedError("Phase 13, task 2: sampled")
 
 

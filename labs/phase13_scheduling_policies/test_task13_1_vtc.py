@@ -28,7 +28,7 @@ SHAPES = {"chat": (2, 8, 12, 30), "documents": (20, 40, 1, 3), "mixed": (5, 20, 
 
 
 def flood(tenant: str, shape: str, count: int, seed: int, at: float = 0.0) -> list[TimedRequest]:
-    """Return requests of a tenant that all arrive at once, with lengths drawn from a shape."""
+    """Return requests of a tenant that all arrive at once, with lengths drawn from a shape's ranges."""
     rng, (least_in, most_in, least_out, most_out) = random.Random(f"{tenant} {seed}"), SHAPES[shape]
     return [
         asked(f"{tenant}{n}", rng.randint(least_in, most_in), rng.randint(least_out, most_out), at, tenant)
@@ -181,7 +181,7 @@ def test_a_light_tenant_never_waits_for_more_than_the_bound(phase13: ModuleType)
     run = Run(phase13.VirtualTokenCounter(), requests)
     waits = run.served.times_to_first_token
     longest = max(wait for request, wait in zip(run.requests, waits, strict=True) if request.tenant == "b")
-    # Each seat serves at most one request to its end before it is the light tenant's turn.
+    # Each seat finishes at most one request before it is the light tenant's turn.
     limit = STEP_SECONDS * 2 * (SHAPES["mixed"][3] + 3)
     if longest > limit:
         lab_failure(

@@ -48,7 +48,7 @@ def begin_step(policy: SchedulingPolicy, now: float) -> None:
 
 
 def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[TimedRequest]:
-    """Return equal requests whose limits a hidden order meets; one more arrives in every turn of the only seat."""
+    """Return equal requests whose limits a hidden order meets; one more arrives during each turn of the only seat."""
     rng = random.Random(seed)
     turn = num_output * STEP_SECONDS
     arrivals = [0.0] * 6 + [(number + 0.5) * turn for number in range(20)]
@@ -61,7 +61,7 @@ def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[Ti
     requests = []
     for number, at in enumerate(arrivals):
         kind = rng.choice(kinds)
-        # The first token comes earlier than the last one by a step for each token after it.
+        # The first token comes earlier than the last by one step for each token after the first.
         early = (num_output - 1) * STEP_SECONDS if kind == "ttft" else 0.0
         level = ServiceLevel(kind, **{kind: due[number] - early - at})
         requests.append(asked(f"r{number}", 4, num_output, at, level=level))
@@ -69,7 +69,7 @@ def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[Ti
 
 
 def test_slack_in_seconds(phase13: ModuleType) -> None:
-    for num_first in (1, 3):  # with drafts, several tokens may come first
+    for num_first in (1, 3):  # with drafts, several tokens may arrive first
         policy = phase13.LeastSlackFirst(0.0001, 0.01)
         a = Request("request A", [1] * 300, arrival_time=1.9, service_level=ServiceLevel(ttft=0.5))
         b = Request("request B", [1] * 5, arrival_time=1.5, service_level=ServiceLevel(tpot=0.05))
@@ -134,7 +134,7 @@ def test_without_a_promise_a_request_comes_last_and_is_served(phase13: ModuleTyp
     run = run_of(phase13, requests, ONE_SEAT)
     order = " ".join(name for name in run.order if name != "first")
     expected = " ".join([*(f"p{n}" for n in (0, 3, 6, 1, 4, 7, 2, 5, 8)), *(f"n{n}" for n in range(9))])
-    # p0 and the first n come before the first step ends, so all but `first` are there when the order is decided.
+    # p0 and the first n arrive before the first step ends, so all except `first` are there when the order is decided.
     expect_equal(
         order,
         expected,
@@ -165,7 +165,7 @@ def test_who_is_served_and_who_gives_way(phase13: ModuleType, answers: Answers, 
 
 
 def test_when_blocks_run_out_the_one_that_can_wait_gives_way(phase13: ModuleType) -> None:
-    # 12 blocks of 4 hold any two of these, and no three.
+    # 12 blocks of 4 tokens hold any two of these, but not three.
     tight = replace(CONFIG, max_num_seqs=3, num_gpu_blocks=13)
     levels = {"tpot": ServiceLevel(tpot=0.012), "e2e": ServiceLevel(e2e=0.21), "patient": ServiceLevel(e2e=9.0)}
     for order in (("tpot", "patient"), ("patient", "tpot"), ("e2e", "patient"), ("patient", "e2e")):

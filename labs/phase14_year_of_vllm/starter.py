@@ -9,9 +9,10 @@ from mini_vllm.electives.releases.release_functions import RoomAsked
 
 
 def threshold_of_step(threshold: int, num_requests: int, max_num_batched_tokens: int, is_adaptive: bool) -> int:
-    """Return the most tokens that a request gets in this step; 0 stands for no limit.
+    """Return the maximum number of tokens for one request in this step; 0 means no limit.
 
-    `num_requests` are running or waiting. With `is_adaptive` the limit is at least a fair share of the step's tokens.
+    `num_requests` counts the running and waiting requests. With `is_adaptive` the limit is at least a fair share of the
+    step's tokens.
     """
     raise NotImplementedError("Phase 14, task 1: threshold_of_step")
 
@@ -19,13 +20,14 @@ def threshold_of_step(threshold: int, num_requests: int, max_num_batched_tokens:
 def order_freed(block_ids: Sequence[int], with_content: Collection[int]) -> tuple[list[int], list[int]]:
     """Divide freed blocks into those for the front of the free queue and those for its back.
 
-    Both lists are in the order in which the blocks are handed out. `with_content` are the blocks in the prefix cache.
+    Both lists are in the order in which the blocks are handed out. `with_content` contains the blocks that are in the
+    prefix cache.
     """
     raise NotImplementedError("Phase 14, task 2: order_freed")
 
 
 def has_room(asked: RoomAsked) -> bool:
-    """Return whether a waiting request may have its blocks."""
+    """Return whether a waiting request may get its blocks."""
     raise NotImplementedError("Phase 14, task 3: has_room")
 
 
@@ -41,10 +43,10 @@ class PrefillPacer:
     """Computes parts of prompts only in every `interval`-th step, while other requests decode."""
 
     def __init__(self, interval: int) -> None:
-        raise NotImplementedError("Phase 14, task 5: set what the pacer remembers")
+        raise NotImplementedError("Phase 14, task 5: set the pacer's state")
 
     def holds(self, has_decodes: bool) -> bool:
-        """Return whether the step that begins holds prompts back."""
+        """Return whether the step that is about to begin holds prompts back."""
         raise NotImplementedError("Phase 14, task 5: holds")
 
     def planned(self, num_tokens: int, has_prompt: bool, num_left_waiting: int | None) -> None:
@@ -55,7 +57,7 @@ class PrefillPacer:
 def reachable_blocks(
     first: int, end: int, *, num_prompt_tokens: int, junction: int, window: int, block_size: int, interval: int
 ) -> list[int]:
-    """Return which blocks `first` to `end - 1` of a sliding window's table enter the prefix cache, in order.
+    """Return which of blocks `first` to `end - 1` in a sliding window's table enter the prefix cache, in order.
 
     A hit can end before the last prompt token, after `junction` blocks, and after every `interval` tokens; 0 means that
     the last two do not apply.

@@ -1,4 +1,4 @@
-"""Graded tests for task 14.1: the threshold of a step."""
+"""Graded tests for task 14.1: a step's threshold."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests for task 14.5: steps with prompts."""
+"""Graded tests for task 14.5: which steps compute prompts."""
 
 from types import ModuleType
 

@@ -33,7 +33,8 @@ def schedule_step(
     Admitted requests move from `waiting` to `running`. Admission sets a request's `num_computed_tokens` to its
     prefix hit; otherwise the counter is left alone.
     """
-    # Task 1.2 is the RUNNING phase, task 1.3 the WAITING phase. A helper function for each keeps them readable.
+    # Task 1.2 is the RUNNING phase, and task 1.3 is the WAITING phase. A separate helper function for each phase keeps
+    # them readable.
     raise NotImplementedError("Phase 1, tasks 2 and 3: schedule_step")
 
 

@@ -1,8 +1,8 @@
 """Phase 2: KV cache blocks, which requests hold them, and which one is handed out next.
 
-`KVCacheBlock` (given, `mini_vllm/core/block.py`) has an id, a reference count and two links. The prefix cache
-that you are given is phase 4's; until you write that phase it finds nothing and does nothing. `mini-vllm hint 2.1`
-prints a hint in steps.
+`KVCacheBlock` (given, `mini_vllm/core/block.py`) has an id, a reference count and two links. The prefix cache that you
+are given is phase 4's; until you write that phase it finds nothing and does nothing. `mini-vllm hint 2.1` prints a
+hint, step by step.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class BlockPool:
     """All blocks, their reference counts and the free queue. Block 0, the null block, is never held and never free."""
 
     def __init__(self, num_gpu_blocks: int, prefix_cache: PrefixCache) -> None:
-        # `num_gpu_blocks` includes the null block. All other blocks are free at the start, in order of their ids.
+        # `num_gpu_blocks` includes the null block. All other blocks start out free, in order of their ids.
         raise NotImplementedError("Phase 2, task 2: make the pool")
 
     def get_new_blocks(self, num_blocks: int) -> list[int]:
@@ -56,7 +56,7 @@ class BlockPool:
     def free_blocks(self, block_ids: Sequence[int]) -> None:
         """Remove one holder from each block, in order; append blocks without a holder to the queue.
 
-        Raises `ValueError` if a block has no holder: freed twice, it would be handed out twice.
+        Raises `ValueError` if a block has no holder: a block freed twice would be handed out twice.
         """
         raise NotImplementedError("Phase 2, task 2: free_blocks")
 
@@ -68,7 +68,7 @@ class PagedKVCacheManager:
     num_usable_blocks: int
 
     def __init__(self, num_gpu_blocks: int, block_size: int, prefix_cache: PrefixCache) -> None:
-        # `num_gpu_blocks` includes the null block, `num_usable_blocks` does not.
+        # `num_gpu_blocks` includes the null block; `num_usable_blocks` does not.
         raise NotImplementedError("Phase 2, task 3: make the manager")
 
     @property
@@ -78,11 +78,11 @@ class PagedKVCacheManager:
 
     @property
     def usage(self) -> float:
-        """Share of the usable blocks that requests hold, 0 to 1."""
+        """Share of the usable blocks that requests hold, from 0 to 1."""
         raise NotImplementedError("Phase 2, task 4: usage")
 
     def get_computed_blocks(self, request: Request) -> list[int]:
-        """Return the ids of the cached blocks that hold the request's longest known prefix. Takes no block."""
+        """Return the ids of the cached blocks that hold the request's longest known prefix. Takes no blocks."""
         raise NotImplementedError("Phase 2, task 3: get_computed_blocks")
 
     def allocate_slots(
@@ -95,14 +95,15 @@ class PagedKVCacheManager:
         """Allocate blocks for `num_new_tokens` more tokens: all of them or none.
 
         Returns the ids of the blocks taken from the free queue, in order, as a new list. An empty list is a success:
-        the blocks that the request holds had room. None means a refusal that changed nothing.
+        the request's own blocks had enough room. None means that the request was refused and nothing has changed.
         """
         raise NotImplementedError("Phase 2, task 3: allocate_slots")
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        """Take back all blocks, the last one first; those not filled by `num_computed_tokens` leave the prefix cache.
+        """Take back all the request's blocks, last one first; blocks not filled by `num_computed_tokens` leave the
+        prefix cache.
 
-        A request without blocks is fine. A table that `block_ids` has returned stays as it was.
+        A request without blocks is allowed. A table that `block_ids` has already returned does not change.
         """
         raise NotImplementedError("Phase 2, task 4: free")
 

@@ -1,7 +1,7 @@
 """Phase 3: which request to preempt when KV blocks run out.
 
-The loop of phase 1 calls `make_room` when a running request is refused memory. The handout has the rules;
-`mini-vllm hint 3.1` prints a hint in steps.
+The loop of phase 1 calls `make_room` when a running request is refused memory. The handout has the rules; `mini-vllm
+hint 3.1` prints a hint, step by step.
 """
 
 import heapq
@@ -24,11 +24,11 @@ class PriorityRequestQueue:
         raise NotImplementedError("Phase 3, task 1: make the queue")
 
     def add_request(self, request: Request) -> None:
-        """Insert a request in its order of service."""
+        """Insert a request at its position in the order of service."""
         raise NotImplementedError("Phase 3, task 1: add_request")
 
     def prepend_request(self, request: Request) -> None:
-        """Insert a preempted request in its order of service; it does not jump the queue."""
+        """Insert a preempted request at its position in the order of service; it does not jump the queue."""
         raise NotImplementedError("Phase 3, task 1: prepend_request")
 
     def peek_request(self) -> Request:
@@ -40,15 +40,15 @@ class PriorityRequestQueue:
         raise NotImplementedError("Phase 3, task 1: pop_request")
 
     def remove_request(self, request: Request) -> None:
-        """Remove a request from anywhere in the queue. An abort may come for any waiting request."""
+        """Remove a request from anywhere in the queue. Any waiting request may be aborted."""
         raise NotImplementedError("Phase 3, task 1: remove_request")
 
     def __len__(self) -> int:
-        raise NotImplementedError("Phase 3, task 1: the length")
+        raise NotImplementedError("Phase 3, task 1: __len__")
 
     def __iter__(self) -> Iterator[Request]:
         """Yield the requests in order of service, without removing any."""
-        raise NotImplementedError("Phase 3, task 1: the order")
+        raise NotImplementedError("Phase 3, task 1: __iter__")
 
 
 def choose_victim(running: list[Request], policy: Policy) -> Request:
@@ -68,7 +68,7 @@ class RecomputePreemption:
     """Preemption by recomputation: a victim starts again at its first token, or after its prefix hit."""
 
     def __init__(self, policy: Policy) -> None:
-        raise NotImplementedError("Phase 3, task 4: keep the policy")
+        raise NotImplementedError("Phase 3, task 4: store the policy")
 
     def make_room(
         self,

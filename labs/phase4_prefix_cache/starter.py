@@ -1,7 +1,7 @@
 """Phase 4: find blocks by their content.
 
-This class is a map between hashes and blocks. Which requests hold a block, and when it is free, is phase 2's
-business: it calls you at four moments (look up, pin, commit, forget). `mini-vllm hint 4.1` prints a hint in steps.
+This class is a map between hashes and blocks. Which requests hold a block, and when it is free, is phase 2's business:
+it calls you at four moments (look up, pin, commit, forget). `mini-vllm hint 4.1` prints a hint, step by step.
 """
 
 import hashlib
@@ -18,7 +18,8 @@ ROOT_HASH = bytes(32)
 def hash_block(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Sequence[str | None] = ()) -> bytes:
     """Return the SHA-256 (32 bytes) of a full block: its parent's hash, its token ids and its extra keys.
 
-    `extra_keys` are the request's cache salt and adapter id, in this order. Keys that are all None do not count.
+    `extra_keys` are the request's cache salt and adapter id, in this order. If all extra keys are None, they are
+    ignored.
     """
     raise NotImplementedError("Phase 4, task 1: hash_block")
 
@@ -53,13 +54,13 @@ class HashPrefixCache:
         raise NotImplementedError("Phase 4, task 5: evict")
 
     def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
-        """Forget blocks that were cached when they were allocated but were never fully computed."""
+        """Forget blocks that were cached when they were allocated but never fully computed."""
         raise NotImplementedError("Phase 4, task 5: drop_uncomputed")
 
     def cached_blocks(self) -> dict[int, bytes]:
-        """Return a copy of the map from block id to block hash. For views and checks."""
+        """Return a copy of the map from block id to block hash. For views and checks only."""
         raise NotImplementedError("Phase 4, task 3: cached_blocks")
 
     def hit_rate(self) -> float:
-        """Return the share of the admitted requests' tokens that the cache supplied, 0 to 1."""
+        """Return the share of the admitted requests' tokens that the cache supplied, from 0 to 1."""
         raise NotImplementedError("Phase 4, task 3: hit_rate")

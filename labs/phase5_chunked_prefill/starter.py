@@ -24,13 +24,13 @@ class ChunkedPrefillPolicy:
         admission_guard: bool = False,
     ) -> None:
         """Keep the settings. `clamp(num_new, budget, threshold)` is a function; a threshold of 0 means none."""
-        raise NotImplementedError("Phase 5, task 1: keep the settings")
+        raise NotImplementedError("Phase 5, task 1: store the settings")
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         """Return how many tokens to compute next, after all caps; 0 means none in this step.
 
-        The caps in order: the threshold; all or nothing, for a request that is not RUNNING while chunking
-        is disabled; the budget. After these, the model's last position caps a RUNNING request.
+        The caps apply in this order: the threshold; all or nothing, if the request is not RUNNING and chunking is
+        disabled; the budget. After these, a RUNNING request is capped at the model's last position.
         """
         raise NotImplementedError("Phase 5, tasks 1 and 2: num_new_tokens")
 
@@ -39,8 +39,8 @@ class ChunkedPrefillPolicy:
     ) -> bool:
         """Return whether to admit a waiting request now, given the blocks its later chunks will need.
 
-        Without the guard, always. With it, only if the free blocks suffice for all its tokens, plus what
-        the running requests still need for their present tokens, plus one more block for each.
+        Without the guard, always admit it. With the guard, only if the free blocks suffice for all its tokens, plus
+        what the running requests still need for their current tokens, plus one more block for each.
         """
         raise NotImplementedError("Phase 5, task 4: admits")
 

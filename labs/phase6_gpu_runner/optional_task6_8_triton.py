@@ -1,4 +1,4 @@
-"""Tests of the optional task 8, the Triton kernels. Not graded; run them by name:
+"""Tests for optional task 8, the Triton kernels. Not graded; run them by name:
 
 LAB_IMPL=starter pytest labs/phase6_gpu_runner/optional_task6_8_triton.py
 
@@ -108,7 +108,7 @@ def test_a_context_of_any_length_in_any_number_of_parts(
     num_programs: int,
     max_parts: int,
 ) -> None:
-    """Next to a long request, a short one has parts without keys, as do some tokens of a chunk."""
+    """A short request batched with a long one gets parts without keys, as do some tokens of a chunk."""
     monkeypatch.setattr(kernels, "NUM_PROGRAMS", num_programs)
     monkeypatch.setattr(kernels, "MAX_PARTS", max_parts)
     expect_paged_attention(kernels.paged_attention, queries * len(seq_lens), seq_lens, num_kv_heads=1, device=DEVICE)
@@ -118,7 +118,7 @@ def test_a_context_of_any_length_in_any_number_of_parts(
     ("queries", "seq_lens", "group"),
     [
         ([1, 20, 1], [30, 20, 1], 3),  # a prompt between two decodes
-        ([70, 1, 33], [70, 290, 170], 2),  # chunks of longer prompts, the first one over several tiles
+        ([70, 1, 33], [70, 290, 170], 2),  # chunks of longer prompts; the first chunk spans several tiles
         ([5, 2], [9, 150], 7),  # drafts
     ],
 )

@@ -27,12 +27,12 @@ def flatten_tokens(batch: Sequence[ScheduledRequest]) -> tuple[list[int], list[i
 
 
 def compute_slot_mapping(batch: Sequence[ScheduledRequest], block_size: int) -> list[int]:
-    """Return the slot for each token's K and V [T]. Slot `b * block_size + i` is place i of block b."""
+    """Return the slot for each token's K and V [T]. Slot `b * block_size + i` is position i of block b."""
     raise NotImplementedError("Phase 6, task 2: compute_slot_mapping")
 
 
 def pad_block_tables(batch: Sequence[ScheduledRequest], block_size: int) -> list[list[int]]:
-    """Return the block tables [R, longest], each cut to the blocks with tokens after this step.
+    """Return the block tables [R, longest], each cut to the blocks that contain tokens after this step.
 
     Shorter tables are padded with block 0, the null block.
     """
@@ -40,7 +40,7 @@ def pad_block_tables(batch: Sequence[ScheduledRequest], block_size: int) -> list
 
 
 def select_logits_rows(batch: Sequence[ScheduledRequest]) -> list[int]:
-    """Return the row of the last token of each request with `needs_token` [S]."""
+    """Return, for each request with `needs_token`, the row of its last token [S]."""
     raise NotImplementedError("Phase 6, task 1: select_logits_rows")
 
 
@@ -65,24 +65,24 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
 def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[float]) -> list[int]:
     """Return one token id, a Python integer, for each row of `logits` [S, vocab].
 
-    `draws` has one number per row, 0 <= draw < 1. Temperature 0 takes the likeliest token. Otherwise divide
-    the logits by the temperature, keep the `top_k` likeliest tokens, and of those the fewest whose
-    probabilities reach `top_p`. After each of the two cuts the kept probabilities are scaled to add up to 1.
-    Then walk through the kept tokens until the probabilities add up to more than the draw. In a row with a cut (`top_k`
-    over 0 or `top_p` under 1), walk from the likeliest token on; otherwise walk by token id, which needs no sorting.
-    Compute in float64, whatever the dtype of the logits. Tokens with equal logits may come in any order.
+    `draws` has one number per row, 0 <= draw < 1. Temperature 0 takes the likeliest token. Otherwise divide the logits
+    by the temperature, keep the `top_k` likeliest tokens, and of those keep the fewest whose probabilities together
+    reach `top_p`. After each of the two cuts the kept probabilities are scaled to add up to 1. Then walk through the
+    kept tokens until the probabilities add up to more than the draw. In a row with a cut (`top_k` over 0 or `top_p`
+    under 1), walk from the likeliest token downward; otherwise walk by token id, which needs no sorting. Compute in
+    float64, whatever the dtype of the logits. Tokens with equal logits may come in any order.
     """
     raise NotImplementedError("Phase 6, task 5: sample")
 
 
 def kv_block_bytes(num_layers: int, block_size: int, num_kv_heads: int, head_dim: int, bytes_per_number: int) -> int:
-    """Return the bytes of one block: K and V of `block_size` tokens in all layers."""
+    """Return the size of one block in bytes: K and V of `block_size` tokens in all layers."""
     raise NotImplementedError("Phase 6, task 6: kv_block_bytes")
 
 
 def num_blocks_that_fit(total_bytes: int, free_bytes: int, gpu_memory_utilization: float, block_bytes: int) -> int:
-    """Return how many blocks fit: the engine's share of all memory, less the memory in use.
+    """Return how many blocks fit: the engine's share of all memory, minus the memory in use.
 
-    Raises a `ValueError` that names the numbers unless two blocks fit (one of them is the null block).
+    Raises a `ValueError` that states the numbers unless two blocks fit (one of them is the null block).
     """
     raise NotImplementedError("Phase 6, task 6: num_blocks_that_fit")

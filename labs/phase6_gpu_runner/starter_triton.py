@@ -1,7 +1,7 @@
 """Phase 6, task 8 (optional): the cache's two inner loops as Triton kernels.
 
-They run on a GPU; without one, the tests use Triton's interpreter. On a GPU the runner uses the kernels
-as soon as all five functions are written. `mini-vllm hint 6.8` prints a hint in steps.
+They run on a GPU; without one, the tests use Triton's interpreter. On a GPU the runner uses the kernels as soon as all
+five functions are written. `mini-vllm hint 6.8` prints a hint, step by step.
 """
 # mypy: disable-error-code="untyped-decorator, misc"
 
@@ -11,9 +11,11 @@ from torch import Tensor
 
 from mini_vllm.runner.steps import FlatBatch
 
-NUM_PROGRAMS = 512  # with fewer, a large GPU has idle multiprocessors (an H100 has 132, each with room for a few)
+NUM_PROGRAMS = (
+    512  # with fewer, a large GPU would have idle multiprocessors (an H100 has 132, each with room for a few)
+)
 MAX_PARTS = 32
-TILE_BYTES = 16384  # of K, and as many of V: two tiles of each fit into a small GPU's shared memory
+TILE_BYTES = 16384  # of K, and the same of V: two tiles of each fit into a small GPU's shared memory
 
 
 @triton.jit
@@ -94,7 +96,7 @@ def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache
 def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float) -> Tensor:
     """Attend from each token to its request's tokens up to itself, as phase 6's `paged_attention` does.
 
-    query [T, heads, head_dim], which may be a view like K; contiguous caches [blocks, block_size, kv_heads, head_dim].
+    query [T, heads, head_dim] may be a view like K; the caches [blocks, block_size, kv_heads, head_dim] are contiguous.
     From the batch it reads `block_tables`, `seq_lens` and `query_start_loc`, and on the host only `query_lens`. It sums
     in float32, whatever the dtype. The result is new and contiguous, with the query's dtype.
     """

@@ -66,7 +66,7 @@ def test_query_heads_share_kv_heads(phase6: ModuleType, num_kv_heads: int, group
 @pytest.mark.parametrize("n", [1, 3], ids=["decode", "chunk"])
 @pytest.mark.parametrize(("num_kv_heads", "group"), [(2, 2), (2, 4), (3, 2), (2, 7)])
 def test_each_head_attends_with_its_own_query(phase6: ModuleType, n: int, num_kv_heads: int, group: int) -> None:
-    # Query head h scores high only with the token at position h; V is 10 times that position plus the K/V head.
+    # Query head h has a high score only with the token at position h; V is 10 times that position plus the K/V head.
     num_heads = num_kv_heads * group
     batch = [row_of("A", num_heads, n, [2, 1])]
     flat = naive_flat_batch(batch, 16)
@@ -98,7 +98,7 @@ def test_each_head_attends_with_its_own_query(phase6: ModuleType, n: int, num_kv
 @pytest.mark.parametrize("scale", [0.25, 1.0])
 @pytest.mark.parametrize("n", [1, 2])
 def test_scale_multiplies_the_scores(phase6: ModuleType, scale: float, n: int) -> None:
-    # Two tokens; q.k is 2 with the first and 0 with the second, V is 1 in the first and 0 in the second.
+    # Two tokens; q.k is 2 for the first and 0 for the second, and V is 1 in the first and 0 in the second.
     batch = [row_of("A", 2 - n, n, [1])]
     key_cache, value_cache = torch.zeros(3, 4, 1, 2), torch.zeros(3, 4, 1, 2)
     key_cache[1, 0, 0, 0] = value_cache[1, 0, 0, 0] = 1
@@ -151,7 +151,7 @@ def test_random_steps_through_all_your_parts(phase6: ModuleType, seed: int) -> N
 def test_a_token_of_a_long_context_sees_itself_and_not_the_next_one(
     phase6: ModuleType, num_computed: int, dtype: torch.dtype
 ) -> None:
-    # In bfloat16, numbers above 256 are even: a position in the query's dtype may be another token's.
+    # In bfloat16, numbers above 256 are even, so a position in the query's dtype may be rounded to a different token's.
     check_averages(
         phase6.paged_attention,
         [row_of("A", num_computed, 6, range(1, 46)), row_of("B", 2, 1, [50])],
@@ -179,7 +179,7 @@ def test_an_answer_is_not_the_next_one(phase6: ModuleType) -> None:
 
 
 def test_many_long_requests(phase6: ModuleType) -> None:
-    # In the engine, 8 decodes of about 1,095 tokens form two groups of one shape. 100 short decodes and two chunks
+    # In the engine, 8 decodes of about 1,095 tokens form two groups with one shape. 100 short decodes and two chunks
     # follow.
     long = [row_of(f"R{number}", 1099 - number, 1, range(69 * number, 69 * number + 69)) for number in range(1, 9)]
     short = [row_of(f"R{number}", number % 7, 1, [700 + number]) for number in range(9, 109)]

@@ -51,7 +51,7 @@ def test_the_largest_draw_gives_a_token_that_was_kept(phase6: ModuleType) -> Non
 
 @pytest.mark.parametrize("temperature", [0.01, 0.1, 1e4])
 def test_a_temperature_of_any_size_divides_the_logits(phase6: ModuleType, temperature: float) -> None:
-    # Shares of 0.269 and 0.731, at any of these temperatures.
+    # Shares of 0.269 and 0.731 at any of these temperatures.
     rows = [([0.0, temperature], SamplingParams(temperature=temperature), draw) for draw in (0.25, 0.28)]
     expect_tokens(
         phase6,
@@ -84,7 +84,7 @@ def test_a_top_p_just_below_1_is_a_cut(phase6: ModuleType, top_p: float) -> None
 def test_a_draw_just_below_a_probability_is_told_apart(
     phase6: ModuleType, temperature: float, dtype: torch.dtype
 ) -> None:
-    # The draws are float32 numbers, so any dtype holds them. In float32 the probability is equal to its draw.
+    # The draws are float32 numbers, so any dtype can hold them. In float32 the probability is equal to its draw.
     probabilities = {step / 4: 1 / (1 + math.exp(-step / 4 / temperature)) for step in range(1, 17)}
     draws = {logit: float(torch.tensor(p, dtype=torch.float32)) for logit, p in probabilities.items()}
     below = [logit for logit, draw in draws.items() if probabilities[logit] - draw > 1e-9]
@@ -149,7 +149,7 @@ def test_sample_makes_its_tensors_on_the_device_of_the_logits(phase6: ModuleType
 def test_random_rows_against_the_naive_sampler(phase6: ModuleType, seed: int, vocab_size: int) -> None:
     rng = random.Random(seed)
     rows, expected = list[Row](), list[int]()
-    num_rows = 60 if vocab_size < 1000 else 20  # a sampler in plain Python takes a second for 20 such rows
+    num_rows = 60 if vocab_size < 1000 else 20  # a sampler in plain Python takes one second for 20 such rows
     while len(rows) < num_rows:
         row = random_row(rng, vocab_size)
         if rng.random() < 0.2:  # ties: tokens with equal logits may come in any order

@@ -1,6 +1,6 @@
 """Phase 7: draft tokens, from the guess to the tokens that are kept.
 
-An elective: phases 1 to 6 do not need it. A draft is a guess of a token that is not sampled yet.
+An elective: phases 1 to 6 do not need it. A draft is a guess at a token that has not been sampled yet.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ def propose_by_lookup(
     """Return up to `num_speculative_tokens` tokens that followed an earlier occurrence of the newest tokens.
 
     Looks for the longest run of newest tokens, `prompt_lookup_max` down to `prompt_lookup_min` of them, that also
-    occurs earlier; of several occurrences the first one counts. The result is empty if there is none.
+    occurs earlier; the first of several occurrences counts. The result is empty if no run occurs earlier.
     """
     raise NotImplementedError("Phase 7, task 1: propose_by_lookup")
 
@@ -29,10 +29,10 @@ class SpeculativeScheduling:
 
     def __init__(self, num_speculative_tokens: int, drafter_has_kv_cache: bool) -> None:
         """Keep both: the maximum number of drafts per request, and whether the drafter computes its own K and V."""
-        raise NotImplementedError("Phase 7, tasks 2 and 3: keep the settings")
+        raise NotImplementedError("Phase 7, tasks 2 and 3: store the settings")
 
     def num_lookahead_tokens(self, request: Request) -> int:
-        """Return the number of tokens beyond the scheduled ones for which the request needs slots.
+        """Return how many tokens beyond the scheduled ones the request needs slots for.
 
         A drafter with its own KV cache writes the K and V of its guesses into the slots that follow. A request
         that is being admitted gets its first drafts after this step, and slots for them in the next one.
@@ -44,7 +44,7 @@ class SpeculativeScheduling:
         raise NotImplementedError("Phase 7, task 3: usable_hit_blocks")
 
     def schedule_drafts(self, request: Request) -> list[int]:
-        """Take the request's drafts; return those that were scheduled. Its counter has already advanced."""
+        """Take the request's drafts; return those that were scheduled. The request's counter has already advanced."""
         raise NotImplementedError("Phase 7, task 2: schedule_drafts")
 
     def roll_back(self, request: Request, num_draft_tokens: int, num_sampled_tokens: int) -> None:
@@ -61,9 +61,9 @@ def select_logits_rows(batch: Sequence[ScheduledRequest]) -> list[int]:
 
 
 def accept_drafts(draft_token_ids: Sequence[int], sampled_token_ids: Sequence[int]) -> list[int]:
-    """Return the tokens that a step generated for one request: at least one, at most one more than its drafts.
+    """Return the tokens that a step generated for one request: at least one, at most one per draft plus one.
 
-    `sampled_token_ids[i]` is the model's sample after the known tokens and the first i drafts. It counts if
+    `sampled_token_ids[i]` is the model's sample after the known tokens and the first i drafts. This sample counts if
     all those drafts were right.
     """
     raise NotImplementedError("Phase 7, task 5: accept_drafts")
@@ -79,8 +79,8 @@ def rejection_sample(
 
     Draft i is kept with probability min(1, target / draft). The first rejected draft is replaced by a token drawn from
     the target's surplus over the drafter, which ends the list. If all k drafts are kept, a token from the last row of
-    `target_probs` [k + 1, vocab] follows. So every token has the target's distribution (Leviathan 2023, Chen 2023).
-    `draws[i]` has two random numbers for row i, 0 <= draw < 1: the first decides whether to keep the draft, the second
-    which token to draw.
+    `target_probs` [k + 1, vocab] follows. This way, every token has the target's distribution (Leviathan 2023, Chen
+    2023). `draws[i]` has two random numbers for row i, 0 <= draw < 1: the first decides whether to keep the draft, the
+    second which token to draw.
     """
     raise NotImplementedError("Phase 7, task 6: rejection_sample")

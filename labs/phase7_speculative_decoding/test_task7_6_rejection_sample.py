@@ -30,7 +30,7 @@ SAYS_1 = [0.0, 1.0, 0.0]
 def test_a_draft_is_kept_with_probability_target_over_draft(
     phase7: ModuleType, answers: Answers, draft: int, keep: float
 ) -> None:
-    # Token 0: 0.2 / 0.5 = 0.4. Token 1 is as likely for both, token 2 likelier for the target.
+    # Token 0: 0.2 / 0.5 = 0.4. Token 1 is as likely for both models, and token 2 is likelier for the target.
     for choose in (0.0, 0.5, LARGEST):
         case = Rejection([draft], [DRAFTER], [TARGET, SAYS_1], [(keep, choose), (0.5, 0.5)])
         check_rejection(phase7, answers, case)
@@ -120,7 +120,7 @@ def test_a_small_surplus_is_a_surplus(phase7: ModuleType, answers: Answers, part
 
 
 def test_rejection_makes_its_tensors_on_the_device_of_its_arguments(phase7: ModuleType) -> None:
-    # One draft is kept, one replaced; and one call in which all are kept.
+    # One call in which one draft is kept and one replaced, and one call in which all are kept.
     tensors = [torch.tensor([DRAFTER, DRAFTER]), torch.tensor([TARGET, TARGET, SAYS_1])]
     for drafts, keep in (([2, 0], 0.9), ([2, 2], 0.1), ([0, 1], 0.9)):
         case = Rejection(drafts, [DRAFTER] * 2, [TARGET, TARGET, SAYS_1], [(keep, 0.3)] * 3)

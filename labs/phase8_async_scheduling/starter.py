@@ -14,8 +14,8 @@ class PlaceholderScheduling:
     """Counts the output tokens that are scheduled to be sampled but not known yet: placeholders."""
 
     def __init__(self, num_speculative_tokens: int) -> None:
-        """Keep the number of drafts per request, 0 without drafts. Everything else is in the request."""
-        raise NotImplementedError("Phase 8, task 1: keep the number of drafts")
+        """Keep the number of drafts per request, 0 without drafts. Everything else is stored in the request."""
+        raise NotImplementedError("Phase 8, task 1: store the number of drafts")
 
     def is_surely_over(self, request: Request) -> bool:
         """Return whether the step in flight will reach the request's `max_tokens`, whatever it samples."""
@@ -40,6 +40,6 @@ def correct_share(
 
     The plan assumed that all drafts of the previous step would be accepted, so the share begins `num_rejected_tokens`
     earlier. Its stand-ins become `draft_token_ids`, the drafts proposed since: only the first of them if the plan has
-    fewer places, and a shorter share if it has more.
+    fewer positions, and a shorter share if it has more.
     """
     raise NotImplementedError("Phase 8, task 3: correct_share")

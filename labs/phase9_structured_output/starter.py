@@ -22,10 +22,10 @@ def next_positions(nfa: Nfa, positions: frozenset[int], byte: int) -> frozenset[
 
 
 def build_dfa(nfa: Nfa, alphabet: frozenset[int]) -> Dfa:
-    """Return the DFA of a regex over the bytes of `alphabet`, the only ones that a text can contain.
+    """Return the DFA of a regex over the bytes of `alphabet`, the only bytes that a text can contain.
 
-    States from which no text leads to the end are left out, and so are the bytes that lead to them; the start stays.
-    Raises `ValueError` if there are more than `MAX_DFA_STATES` states before any is left out.
+    States from which no text reaches the end are left out, and so are the bytes that lead to them; the start state
+    stays. Raises `ValueError` if there are more than `MAX_DFA_STATES` states before any are left out.
     """
     raise NotImplementedError("Phase 9, task 2: build_dfa")
 
@@ -34,7 +34,7 @@ class RegexTokenMasks:
     """The tokens that a DFA allows in each state, computed when a state is first used."""
 
     def __init__(self, dfa: Dfa, vocabulary: TrieNode, vocab_size: int, eos_token_ids: frozenset[int]) -> None:
-        raise NotImplementedError("Phase 9, task 3: keep what is given")
+        raise NotImplementedError("Phase 9, task 3: store the arguments")
 
     def next_states(self, state: int) -> dict[int, int]:
         """Return the next state by token id, for each token that is allowed in `state`.
@@ -60,11 +60,11 @@ class RegexGrammar:
     """A `Grammar` that records the states of one request."""
 
     def __init__(self, masks: RegexTokenMasks) -> None:
-        raise NotImplementedError("Phase 9, task 5: keep what is given")
+        raise NotImplementedError("Phase 9, task 5: store the arguments")
 
     @property
     def num_processed_tokens(self) -> int:
-        """Tokens accepted so far, less those rolled back."""
+        """The number of tokens accepted so far, minus those rolled back."""
         raise NotImplementedError("Phase 9, task 5: num_processed_tokens")
 
     def accept_tokens(self, request_id: str, tokens: Sequence[int]) -> bool:

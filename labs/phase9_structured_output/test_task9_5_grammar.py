@@ -1,4 +1,4 @@
-"""Graded tests for task 9.5: one request's place in a grammar."""
+"""Graded tests for task 9.5: one request's position in a grammar."""
 
 from types import ModuleType
 

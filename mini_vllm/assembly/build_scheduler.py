@@ -51,15 +51,15 @@ def build_scheduler(
     """Assemble phases 1 to 5, wrapped in phases 7, 8, 11 and the other gates if the config needs them.
 
     `config` must be resolved. `on_evict` is called with the id of every block that the prefix cache evicts. `windows`
-    has one entry per group of layers: the number of tokens that its attention reaches. None, for all tokens, comes
-    first. `make_connector` returns the scheduler side of KV transfers and is called again after a restart. `policy`
-    replaces the config's policy; it uses `clock`, which also stamps arrivals. Without `images_have_places` a block's
-    hash ignores where its images begin, as in vLLM 0.13.0. `electives` are the lineup's electives if they are already
-    open; `releases` replaces its phase 14. Raises `ValueError` if config and lineup are incompatible.
+    has one entry per group of layers: the number of tokens that its attention reaches. None, which means all tokens,
+    comes first. `make_connector` returns the scheduler side of KV transfers and is called again after a restart.
+    `policy` replaces the config's policy; it uses `clock`, which also stamps arrivals. Without `images_have_places` a
+    block's hash ignores where its images begin, as in vLLM 0.13.0. `electives` are the lineup's electives if they are
+    already open; `releases` replaces the lineup's phase 14. Raises `ValueError` if config and lineup are incompatible.
     """
     electives, (max_model_len, _) = electives or Electives(lineup, config), config.sizes
     orders_by_priority = config.policy == "priority" if policy is None else policy.uses_priority
-    if policy is not None:  # with "fcfs" phase 3 preempts the last request of a list, which the policy orders
+    if policy is not None:  # with "fcfs", phase 3 preempts the last request of a list, and the policy orders that list
         config = replace(config, policy="fcfs")
     functions = scheduling_functions_for(lineup.scheduler)
     layers = SchedulerLayers(config, lineup, electives, on_evict, make_connector, policy, clock, images_have_places)
@@ -72,7 +72,7 @@ def build_scheduler(
         groups: GroupedKVCacheManager | None
         step = None
         if (functions_of_release := releases or electives.releases) is not None:
-            # Local, because 0.13.0's rules, the default, need none of its ten modules.
+            # Imported locally, because the default rules of 0.13.0 need none of its ten modules.
             from mini_vllm.assembly.newer_release import new_step_state, newer_kv_cache
 
             step = new_step_state(config, functions_of_release, states)
@@ -100,7 +100,7 @@ def build_scheduler(
             parts = layer(parts)
         return parts
 
-    # A request keeps slots for rejected drafts and for the next drafts, for each step in flight. Without phase 2 a
+    # For each step in flight, a request keeps slots for rejected drafts and for the next drafts. Without phase 2, a
     # request reserves slots for its maximum length.
     num_drafts = config.speculative_config.num_speculative_tokens if config.speculative_config else 0
     num_spare_tokens = (2 + config.async_scheduling) * num_drafts

@@ -111,7 +111,9 @@ def parse_lineup(text: str) -> Lineup:
     for item in text.split(","):
         name, colon, phases = item.partition(":")
         if not colon:
-            raise ValueError(f"LAB_IMPL={text!r}: {item.strip()!r} names no phases; write it like 'starter:1-3'")
+            raise ValueError(
+                f"LAB_IMPL={text!r}: {item.strip()!r} does not name any phases; write it like 'starter:1-3'"
+            )
         for phase in _phase_range(phases, text):
             if impls[phase - 1] != "absent":
                 raise ValueError(f"LAB_IMPL={text!r}: phase {phase} is listed twice")
@@ -124,12 +126,12 @@ def _impl(name: str) -> Impl:
         case "starter" if labs_exist():
             return "starter"
         case "starter":
-            raise ValueError("the engine has no labs here: run it in the folder that `mini-vllm start my-labs` makes")
+            raise ValueError("the engine has no labs here: run it in the folder that `mini-vllm start my-labs` creates")
         case "solution" if solutions_exist():
             return "solution"
         case "solution":
-            raise ValueError("this checkout has no reference solutions (it is a student edition): use 'starter'")
-    raise ValueError(f"an implementation is 'starter' or 'solution', got {name.strip()!r}")
+            raise ValueError("this checkout has no reference solutions because it is a student edition: use 'starter'")
+    raise ValueError(f"an implementation must be 'starter' or 'solution', got {name.strip()!r}")
 
 
 def _phase_range(phases: str, text: str) -> range:

@@ -48,7 +48,7 @@ def newer_kv_cache(
     """
     config, tables = step.config, dict[str, Tables]()
     if lineup.kv_cache == "absent":
-        raise ValueError(f"vllm={config.vllm!r} needs phase 2 (block pool), because its rules are about blocks")
+        raise ValueError(f"vllm={config.vllm!r} needs phase 2 (block pool), because its rules apply to blocks")
     has_windows = list(windows) != [None]
     functions = require_window_functions(functions) if has_windows else WITHOUT_WINDOWS
     content: set[int] = set()
@@ -69,7 +69,7 @@ def newer_kv_cache(
 def newer_tokens_ahead(
     parts: SchedulerParts, speculation: Speculation | None, async_scheduling: AsyncScheduling | None
 ) -> NewerTokensAhead:
-    """Build the tokens ahead of phases 7 and 8."""
+    """Build the `NewerTokensAhead` of phases 7 and 8."""
     step = _step_of(parts)
     newer = NewerSpeculation(speculation, step) if speculation else None
     return NewerTokensAhead(
@@ -92,14 +92,14 @@ def newer_waiting(parts: SchedulerParts, lineup: Lineup, *, has_transfers: bool)
 
 
 def use_step_state(gates: AdmissionGates, parts: SchedulerParts) -> None:
-    """Let the gates store their lists of requests in the state of the step."""
+    """Let the gates store their lists of requests in the step's state."""
     step = _step_of(parts)
     gates.waiting.deferred, gates.leaving = step.deferred, step.leaving
     step.counts_shares = True
 
 
 def with_newer_chunks(parts: SchedulerParts) -> SchedulerParts:
-    """Add the limits on a request's tokens to those of phase 5."""
+    """Add further limits on a request's tokens to those of phase 5."""
     return replace(parts, chunks=NewerChunks(parts.chunks, _step_of(parts)))
 
 

@@ -192,13 +192,15 @@ def with_drafts(
     speculative_config, (max_model_len, _) = config.speculative_config, config.sizes
     assert speculative_config is not None
     if speculative_config.prefill_lookahead:
-        raise ValueError(f"method must be ngram or draft_model, because no runner has {speculative_config.method!r}")
+        raise ValueError(
+            f"method must be ngram or draft_model, because no runner supports {speculative_config.method!r}"
+        )
     proposer: Proposer = PromptLookup(speculative_config, functions.propose_by_lookup)
     if speculative_config.drafter_has_kv_cache:
         proposer = opened.draft_model_with_cache(num_blocks, block_size)
         if proposer.runner.vocab_size != runner.vocab_size:
             raise ValueError(
-                f"the draft model must have the target's vocabulary of {runner.vocab_size} tokens, "
-                f"got {speculative_config.model!r} with {proposer.runner.vocab_size}"
+                f"the draft model must have the target's vocabulary of {runner.vocab_size} tokens, but "
+                f"{speculative_config.model!r} has {proposer.runner.vocab_size}"
             )
     return DraftingRunner(runner, proposer, speculative_config, max_model_len)

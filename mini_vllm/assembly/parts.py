@@ -1,6 +1,6 @@
 """Returns phases 1 to 6 of a lineup. Only this module and `elective_parts.py` import starters and solutions.
 
-Imports are inside the functions, so that only used phases are loaded and a checkout without `solutions/` works.
+Imports are inside the functions, so that only the used phases are loaded and a checkout without `solutions/` works.
 """
 
 import ast
@@ -111,7 +111,7 @@ def request_queue_for(impl: Impl, config: EngineConfig) -> RequestQueue:
         from solutions.phase3_preemption import PriorityRequestQueue as Ours
 
         return Ours()
-    raise ValueError("policy 'priority' needs phase 3 (preemption), which has the priority queue")
+    raise ValueError("policy 'priority' needs phase 3 (preemption), which provides the priority queue")
 
 
 def prefix_cache_for(impl: Impl, config: EngineConfig) -> PrefixCache:

@@ -1,7 +1,7 @@
 """The six seams between the engine and phases 1 to 6. (Phases 7 to 14: `electives/`.)
 
 The docstring of each `Protocol` names the phase that implements it. Without that phase the engine uses the do-nothing
-version in `absent.py`. `build.py` passes each implementation to its users. Nothing here has behaviour.
+version in `absent.py`. `build.py` passes each implementation to its users. This module contains no logic.
 """
 
 from collections.abc import Iterator, Sequence
@@ -82,7 +82,7 @@ class WholeBlockPool(BlockPool, Protocol):
         """Take blocks from the front of the free queue."""
 
     def free_blocks(self, block_ids: Sequence[int]) -> None:
-        """Remove one holder from each block; blocks without a holder go to the back of the free queue."""
+        """Remove one holder from each block; blocks left without a holder go to the back of the free queue."""
 
 
 class Preemption(Protocol):
@@ -133,7 +133,7 @@ class PrefixCache(Protocol):
         """Return the hash of every cached block, by block id. For pictures and checks, not for the hot path."""
 
     def hit_rate(self) -> float:
-        """Return the share of the admitted requests' tokens that the cache supplied, 0 to 1."""
+        """Return the share of the admitted requests' tokens that the cache supplied, from 0 to 1."""
 
 
 class HashBlock(Protocol):
@@ -157,7 +157,8 @@ class ChunkPolicy(Protocol):
         """Return whether a waiting request may be admitted now, considering the memory that its later chunks need."""
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        """Return whether a request that will have `num_computed_tokens` after this step samples in it."""
+        """Return whether a request that will have `num_computed_tokens` after this step samples a token in this
+        step."""
 
 
 class Clamp(Protocol):

@@ -60,15 +60,20 @@ def check_queues(scheduler: Scheduler, policy: Policy) -> None:
     for request in scheduler.waiting:
         waits = request.status is not RequestStatus.RUNNING and not request.is_finished
         require(waits, f"{request.request_id} waits but is {request.status.name}")
-    if policy == "fcfs":
-        arrival = {request_id: order for order, request_id in enumerate(scheduler.requests)}
-        queue = [r.request_id for r in [*scheduler.running, *scheduler.waiting]]
-        if scheduler.gates.passes_over:  # a skipped request keeps its place while later ones are admitted
-            queue = [r.request_id for r in scheduler.waiting if r.num_cached_tokens < 0]
-            if scheduler.release is not None and scheduler.gates.has_connector:
-                queue = []  # requests that hold blocks, or lost them when their load failed, precede the others
-        for older, younger in pairwise(queue):
-            require(arrival[older] < arrival[younger], f"{younger} arrived before {older} but comes after it")
+    wrong_order = order_error(scheduler) if policy == "fcfs" else ""
+    require(not wrong_order, wrong_order)
+
+
+def order_error(scheduler: Scheduler) -> str:
+    """Return a message about two requests that are not in order of arrival; empty if all are."""
+    arrival = {request_id: order for order, request_id in enumerate(scheduler.requests)}
+    queue = [r.request_id for r in [*scheduler.running, *scheduler.waiting]]
+    if scheduler.gates.passes_over:  # a skipped request keeps its position while later ones are admitted
+        queue = [r.request_id for r in scheduler.waiting if r.num_cached_tokens < 0]
+        if scheduler.release is not None and scheduler.gates.has_connector:
+            queue = []  # requests that hold blocks, or that lost blocks in a failed load, precede the others
+    pairs = (pair for pair in pairwise(queue) if arrival[pair[0]] > arrival[pair[1]])
+    return next((f"{younger} arrived before {older} but comes after it" for older, younger in pairs), "")
 
 
 def check_request(request: Request, scheduler: Scheduler) -> None:
@@ -81,7 +86,7 @@ def check_request(request: Request, scheduler: Scheduler) -> None:
     )
     require(request.num_output_placeholders >= 0, f"{name} has {request.num_output_placeholders} placeholders")
     tables = scheduler.block_tables(name)
-    # A request whose K and V came from elsewhere holds them before it runs.
+    # A request whose K and V came from elsewhere already has computed tokens and blocks before it runs.
     waits = request.status not in (RequestStatus.RUNNING, RequestStatus.WAITING_FOR_REMOTE_KVS)
     if waits and not (computed > 0 and scheduler.gates.awaits_others):
         require(computed == 0, f"{name} waits with {computed} computed tokens")
@@ -112,7 +117,7 @@ def check_pool(scheduler: Scheduler) -> None:
     require(len(set(free)) == len(free), f"a block is in the free queue twice: {free}")
     counts = kv.ref_counts()
     if dict(holders) != counts:  # not `require`: building its message would format both dicts in every step
-        raise InvariantError(f"holders {dict(holders)}, reference counts {counts}")
+        raise InvariantError(f"holders are {dict(holders)}, but reference counts are {counts}")
     require(not holders.keys() & set(free), f"free and held: {holders.keys() & set(free)}")
     require(0 not in holders and 0 not in free, "block 0 is the null block: never free, never held")
     num_known = len(free) + len(holders)

@@ -1,8 +1,7 @@
 """One request: its tokens, its two counters, and one method per change of its status.
 
 A request is fully computed when `num_computed_tokens` has caught up with `num_tokens`. Prefill and decode are not
-separate modes: in a prefill the counter is many tokens behind, in a decode one token.
-(vLLM: `v1/request.py`.)
+separate modes: in a prefill the counter is many tokens behind, in a decode just one. (vLLM: `v1/request.py`.)
 """
 
 import enum
@@ -34,7 +33,9 @@ class RequestStatus(enum.IntEnum):
     FINISHED_ERROR = enum.auto()
 
 
-LAST_UNFINISHED = RequestStatus.PREEMPTED  # a constant, because in Python 3.11 the attribute costs more than comparing
+LAST_UNFINISHED = (
+    RequestStatus.PREEMPTED
+)  # a constant, because in Python 3.11 reading the attribute costs more than the comparison
 FINISH_REASONS = {
     RequestStatus.FINISHED_STOPPED: "stop",
     RequestStatus.FINISHED_LENGTH_CAPPED: "length",
@@ -81,7 +82,7 @@ class Grammar(Protocol):
         """Undo the newest `num_tokens` accepted tokens."""
 
     def fill_bitmask(self, bitmask: Any, row: int) -> None:
-        """Set a row's bits to 1 for each token that is allowed next. A terminated grammar allows all.
+        """Set a row's bits to 1 for each token that is allowed next. A terminated grammar allows all tokens.
 
         `bitmask` is an array of int32 [rows, cdiv(vocab, 32)]: bit i of word w is token 32 * w + i.
         """
@@ -180,7 +181,7 @@ class Request:
         self.status = RequestStatus.WAITING_FOR_REMOTE_KVS
 
     def become_ready(self, num_computed_tokens: int = 0) -> None:
-        """Leave a WAITING_FOR status for WAITING or PREEMPTED. `num_computed_tokens` includes the loaded tokens."""
+        """Move from a WAITING_FOR status to WAITING or PREEMPTED. `num_computed_tokens` includes the loaded tokens."""
         self.status = RequestStatus.WAITING if self.num_cached_tokens < 0 else RequestStatus.PREEMPTED
         self.num_computed_tokens = num_computed_tokens
 
@@ -217,7 +218,7 @@ class Request:
 
     def finish(self, status: RequestStatus, stop_reason: int | str | None = None) -> None:
         """Move to a final status. `stop_reason` is the stop token or string that ended the request."""
-        # set first, because an interrupt must not leave a finished request without a reason
+        # set first, because an interrupt must not leave a finished request without a stop reason
         self.stop_reason = stop_reason
         self.status = status
 

@@ -38,11 +38,11 @@ class Scheduler:
         self.running: list[Request] = []
         self.requests: dict[str, Request] = {}
         self.finished_req_ids: set[str] = set()
-        # Wraps each step's `schedule_step` for a recorder that must see the calls inside; None costs nothing.
+        # Wraps each step's `schedule_step` for a recorder that must see the calls inside it; None costs nothing.
         self.witnesses: list[Callable[[ScheduleStep], ScheduleStep]] = []
         self._to_roll_back: list[ScheduledRequest] | None = None
         self._is_half_updated = False
-        # The requests and their numbers of tokens before the last update, until `settle_update`.
+        # The requests in the last update and their numbers of tokens before it, kept until `settle_update`.
         self._before_update: dict[str, Request] = {}
         self._num_tokens_before: dict[str, int] = {}
         self._make_parts = make_parts
@@ -168,7 +168,7 @@ class Scheduler:
         if request is None:
             return False
         moves = self.orders_by_priority and request.status is not RequestStatus.RUNNING
-        if moves:  # must precede the change, because a queue may look the request up by its old priority
+        if moves:  # must come before the change, because a queue may look the request up by its old priority
             self.waiting.remove_request(request)
         request.priority = priority
         if moves:
@@ -178,7 +178,7 @@ class Scheduler:
     def finish_request(
         self, request_id: str, status: RequestStatus, reason: str | None = None, num_computed_tokens: int | None = None
     ) -> Request | None:
-        """End an unfinished request with a final `status` and free its blocks; return it, or None if there is none.
+        """End an unfinished request with a final `status`, free its blocks and return it; return None if it is unknown.
 
         The K and V of its first `num_computed_tokens` tokens stay in the prefix cache (default: all scheduled ones).
         """
@@ -217,7 +217,7 @@ class Scheduler:
     def recover(self) -> None:
         """Undo a step that raised: roll it back if only the forward pass failed, else restart.
 
-        With a connector always restart, because it is unknown which blocks were loaded and saved.
+        With a connector, always restart, because it is unknown which blocks were loaded and saved.
         """
         if self._to_roll_back is None or self.gates.has_connector:
             self.restart()
@@ -267,7 +267,7 @@ class Scheduler:
         num_computed_before = {scheduled.request.request_id: scheduled.num_computed_tokens for scheduled in batch}
         for scheduled in batch:
             if scheduled.request.is_finished:
-                # it was aborted during the forward pass, and the step counted as computed
+                # it was aborted during the forward pass, and the step was counted as computed
                 num_full_blocks = scheduled.num_computed_tokens // self.kv.block_size
                 for table in scheduled.block_tables or [scheduled.block_ids]:
                     self.prefix_cache.drop_uncomputed(table[num_full_blocks:])

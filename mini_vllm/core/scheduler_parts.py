@@ -35,14 +35,15 @@ class Gates(Protocol):
 
     @property
     def awaits_others(self) -> bool:
-        """Whether an empty plan is expected, because compiling a grammar or a transfer continues outside the steps."""
+        """Whether an empty plan is expected, because a transfer or the compilation of a grammar continues outside the
+        steps."""
 
     @property
     def requests_being_sent(self) -> Sequence[str]:
         """The ended requests whose blocks must stay allocated until their K and V have been sent."""
 
     def take_errors(self) -> dict[str, str]:
-        """Return the errors since the last call, by request id, of requests that can never be admitted."""
+        """Return the errors of requests that can never be admitted, by request id, since the last call."""
 
     def start_step(self) -> None:
         """Drop the state of the last step."""
@@ -81,7 +82,7 @@ class PlansAhead(Protocol):
 
 
 class Release(Protocol):
-    """The state of the rules of a release after vLLM 0.13.0, which is kept between steps. (`electives/releases/`.)"""
+    """The state that the rules of a release after vLLM 0.13.0 keep between steps. (`electives/releases/`.)"""
 
     @property
     def is_paused(self) -> bool:

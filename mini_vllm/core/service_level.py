@@ -9,7 +9,7 @@ class ServiceLevel:
     """A class of requests and its limits in seconds: to the first token, per later token, and to the end.
 
     `tpot` is the mean time per output token after the first one; `e2e` counts from arrival, as `ttft` does. `inf` means
-    no limit. Raises `ValueError` for a limit that is not over 0.
+    no limit. Raises `ValueError` for a limit that is not above 0.
     """
 
     name: str = "normal"
@@ -21,7 +21,7 @@ class ServiceLevel:
         for limit in ("ttft", "tpot", "e2e"):
             if not getattr(self, limit) > 0:
                 raise ValueError(
-                    f"{limit} of service level {self.name!r} must be over 0 seconds, got {getattr(self, limit)}"
+                    f"{limit} of service level {self.name!r} must be more than 0 seconds, got {getattr(self, limit)}"
                 )
 
 

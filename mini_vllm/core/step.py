@@ -19,7 +19,7 @@ class Preempted:
 
 @dataclass(slots=True)
 class SchedulerOutput:
-    """The plan of one step: how many tokens of each request, in order of service.
+    """The plan of one step: how many tokens of each request to compute, in order of service.
 
     `scheduled_spec_decode_tokens` holds each request's drafts, which are the last of its scheduled tokens.
     `num_preemptions` contains each request's number of preemptions up to this plan, for rules that need it when the

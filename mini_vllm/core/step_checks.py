@@ -29,7 +29,7 @@ def check_batch(
     kv: KVCacheManager,
     has_stand_ins: Collection[str],
 ) -> None:
-    """Check that a batch matches its plan: each request's next tokens, in its blocks, with a sample after the last one.
+    """Check that a batch matches its plan: each request's next tokens, in its blocks, sampled after the last.
 
     The shares of requests in `has_stand_ins` are shorter than planned, because their drafts are placeholders.
     """
@@ -77,18 +77,19 @@ def check_kept(
     for request_id, before in num_tokens_before.items():
         request, answer = requests[request_id], sampled[request_id]
         new = request.all_token_ids[before:]
-        returned = list(kept.get(request_id, ()))  # a learner may return tuples
+        returned = list(kept.get(request_id, ()))  # a learner's code may return tuples
         if not new == returned == answer:  # they are almost always equal
             is_dropped = may_drop and request.num_preemptions > 0 and not new
             is_over = request.is_finished or is_dropped
             if new != returned or new != answer[: len(new)] or not is_over:
                 raise InvariantError(
-                    f"the runner returned {answer} for {request_id}, the update appended {new} and returned {returned}"
+                    f"the runner returned {answer} for {request_id}, but the update appended {new} and returned "
+                    f"{returned}"
                 )
         limit = request.num_prompt_tokens + request.sampling_params.max_tokens
         if len(request.all_token_ids) > limit:
             raise InvariantError(
-                f"{request_id} has {request.num_output_tokens} output tokens, max_tokens is "
+                f"{request_id} has {request.num_output_tokens} output tokens, but max_tokens is "
                 f"{request.sampling_params.max_tokens}",
                 request_ids=[request_id],
             )

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-Message = Mapping[str, Any]  # role and content, both strings; optionally tool_calls or tool_call_id
+Message = Mapping[str, Any]  # role and content, both strings; optionally also tool_calls or tool_call_id
 Tool = Mapping[str, Any]
 
 
@@ -36,7 +36,7 @@ class Tokenizer(Protocol):
 
 
 class ByteTokenizer:
-    """Has one token per UTF-8 byte; token 256 ends a text."""
+    """A tokeniser with one token per UTF-8 byte; token 256 ends a text."""
 
     eos_token_ids = frozenset([256])
     control_tokens: Mapping[str, int] = {}

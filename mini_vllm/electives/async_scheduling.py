@@ -31,7 +31,8 @@ class CorrectShare(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AsyncFunctions:
-    """Phase 8 as scheduler and runner use it. `make_scheduling` takes the maximum number of drafts per request."""
+    """Phase 8 as the scheduler and the runner use it. `make_scheduling` takes the maximum number of drafts per
+    request."""
 
     make_scheduling: Callable[[int], AsyncScheduling]
     correct_share: CorrectShare

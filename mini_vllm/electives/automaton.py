@@ -20,7 +20,7 @@ class Group(NamedTuple):
     high: int | None = 1
 
 
-Node = frozenset[int] | Group  # the tree of a regex: one of these bytes, or a group
+Node = frozenset[int] | Group  # the tree of a regex: a set of bytes to match, or a group
 
 
 @dataclass(slots=True)
@@ -28,8 +28,8 @@ class Nfa:
     """The positions of a regex that read a byte (Glushkov's automaton).
 
     Position 0 is the start and reads nothing. Position p reads one of the bytes `reads[p]`; after it one of the
-    positions `follows[p]` reads the next byte. The text may end after the positions `ends`.
-    `num_follows` counts the pairs added to `follows`, duplicates included.
+    positions `follows[p]` reads the next byte. The text may end after any position in `ends`. `num_follows` counts the
+    pairs added to `follows`, duplicates included.
     """
 
     reads: list[frozenset[int]] = field(default_factory=lambda: [frozenset()])
@@ -42,7 +42,7 @@ class Nfa:
 class Dfa:
     """A deterministic automaton. State 0 is the start; `transitions[state]` maps a byte to the next state.
 
-    A byte without a transition cannot be read. The text may end in the states `accepting`.
+    A byte without a transition cannot be read. The text may end in any state in `accepting`.
     """
 
     transitions: list[dict[int, int]]
@@ -58,7 +58,8 @@ class TrieNode:
 
 
 def build_trie(token_bytes: Sequence[bytes]) -> TrieNode:
-    """Build the trie of a vocabulary from each token's bytes, by token id. Control tokens have none and are omitted."""
+    """Build the trie of a vocabulary from each token's bytes, by token id. Control tokens have no bytes and are
+    omitted."""
     root = TrieNode()
     for token_id, text in enumerate(token_bytes):
         node = root
@@ -105,11 +106,11 @@ def _build(nfa: Nfa, node: Node) -> RegexPart:
     if isinstance(node, frozenset):
         position = len(nfa.reads)
         if position > MAX_POSITIONS:
-            raise ValueError(f"the regex must have at most {MAX_POSITIONS:,} places that read a byte; it has more")
+            raise ValueError(f"the regex must have at most {MAX_POSITIONS:,} positions that read a byte; it has more")
         nfa.reads.append(node)
         nfa.follows.append(set())
         return RegexPart(False, frozenset({position}), frozenset({position}))
-    # The group is copied as often as it may occur; without a limit the last copy loops.
+    # The group is copied as often as it may occur; if there is no limit, the last copy loops.
     num_copies = max(node.low, 1) if node.high is None else node.high
     if not num_copies or not (one := _either(nfa, node.options)).first:
         return NOTHING  # an empty group is not copied: ((){1000}){1000} would make a million copies
@@ -135,7 +136,7 @@ def _either(nfa: Nfa, options: Sequence[Sequence[Node]]) -> RegexPart:
 def _join(nfa: Nfa, left: RegexPart, right: RegexPart) -> RegexPart:
     nfa.num_follows += len(left.last) * len(right.first)
     if nfa.num_follows > MAX_FOLLOWS:
-        raise ValueError(f"the regex has more than {MAX_FOLLOWS:,} pairs of adjacent places; simplify it")
+        raise ValueError(f"the regex has more than {MAX_FOLLOWS:,} pairs of adjacent positions; simplify it")
     for position in left.last:
         nfa.follows[position] |= right.first
     first = left.first | right.first if left.is_nullable else left.first

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Bitmask = NDArray[np.int32]  # [rows, cdiv(vocab, 32)]: bit i of word w is token 32 * w + i
+    Bitmask = NDArray[np.int32]  # [rows, cdiv(vocab, 32)]: bit i of word w is for token 32 * w + i
 else:
     Bitmask = Any  # importing this module must not load numpy
 
@@ -20,7 +20,7 @@ DEAD_END = "structured_outputs cannot be followed any further: the grammar allow
 
 @dataclass(frozen=True, slots=True)
 class StructuredOutputFunctions:
-    """Phase 9 as engine and runner use it.
+    """Phase 9 as the engine and the runner use it.
 
     `make_masks` takes the DFA, the vocabulary as a trie, its size and the end-of-text tokens. `apply_bitmask` takes
     logits [S, vocab], a bitmask tensor [N, cdiv(vocab, 32)], and the N indices of the logits' rows to mask.
@@ -33,7 +33,7 @@ class StructuredOutputFunctions:
 
 
 def follow(grammar: Grammar, request: Request, newest: Sequence[int] = ()) -> None:
-    """Advance a grammar past a request's tokens and the `newest`. Raises `ValueError` if it forbids one of them.
+    """Advance a grammar past a request's tokens and the `newest` tokens. Raises `ValueError` if it forbids one of them.
 
     A failed step may have removed tokens of the request since the last call; the grammar is then rolled back.
     """
@@ -52,7 +52,7 @@ def follow(grammar: Grammar, request: Request, newest: Sequence[int] = ()) -> No
 def fill_after_drafts(
     grammar: Grammar, request_id: str, draft_token_ids: Sequence[int], bitmask: Bitmask, row: int
 ) -> None:
-    """Fill one row per draft and one after the last, from `row`; stop at the first draft the grammar rejects.
+    """Fill one row per draft and one after the last, starting at `row`; stop at the first rejected draft.
 
     The grammar ends in the state in which it started.
     """

@@ -54,7 +54,8 @@ class ImagesInHashes(WrappedPrefixCache):
 
 
 class DelayedCommits(WrappedPrefixCache):
-    """Wraps phase 4's `PrefixCache` to delay entries. (vLLM: `delay_cache_blocks` of `KVCacheManager.allocate_slots`.)
+    """Wraps phase 4's `PrefixCache` to delay the caching of blocks. (vLLM: `delay_cache_blocks` of
+    `KVCacheManager.allocate_slots`.)
 
     Phase 2 caches the blocks that it allocates. Within `delayed` these calls are ignored, and the loader caches the
     blocks once they are filled.
@@ -66,7 +67,7 @@ class DelayedCommits(WrappedPrefixCache):
 
     @contextmanager
     def delayed(self) -> Iterator[None]:
-        """Ignore calls of `cache_full_blocks` in this context."""
+        """Ignore calls to `cache_full_blocks` in this context."""
         self.is_delayed = True
         try:
             yield

@@ -14,7 +14,7 @@ CLASSES = {
 }
 CLASS = re.compile(r"\\.|\[\^?(?:\\.|[^\]\\])*\]?", re.DOTALL)
 IN_CLASS = re.compile(r"\\.|\[|&&|--|~~|\|\|", re.DOTALL)
-# Unsupported groups by their first characters; the first key that matches counts.
+# Unsupported groups, keyed by their first characters; the first matching key is used.
 GROUPS = {
     "?=": "look-aheads",
     "?!": "look-aheads",
@@ -46,7 +46,7 @@ def _spans(*spans: str) -> tuple[Node, ...]:
     return tuple(frozenset(range(ord(span[0]), ord(span[-1]) + 1)) for span in spans)
 
 
-# A valid UTF-8 character of two to four bytes; the shorter ones share the final bytes of the longer ones.
+# A valid UTF-8 character of two to four bytes; shorter characters share the final bytes of longer ones.
 _LAST = "\x80\xbf"
 _FOUR = Group((_spans("\xf1\xf3", _LAST), _spans("\xf0", "\x90\xbf"), _spans("\xf4", "\x80\x8f")))
 _THREE = Group(((_FOUR,), _spans("\xe1\xec"), _spans("\xee\xef")))

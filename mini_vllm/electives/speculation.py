@@ -49,7 +49,7 @@ class RejectionSample(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SpeculationFunctions:
-    """Phase 7 as scheduler, proposer and runner use it.
+    """Phase 7 as the scheduler, the proposer and the runner use it.
 
     `make_scheduling` takes the maximum number of drafts per request, and whether the drafter has a KV cache.
     """

@@ -34,7 +34,7 @@ class ChunksAhead(WrappedChunks):
         if request.status is RequestStatus.RUNNING:
             if self.async_scheduling is not None and self.async_scheduling.is_surely_over(request):
                 return 0
-            # A step never computes the token at the model's last position, or a later one.
+            # A step never computes the token at the model's last position, or any token after it.
             num_ahead = min(request.num_tokens_ahead, self.max_model_len - 1 - request.num_tokens)
             if num_ahead > 0:
                 request = request.followed_by([UNKNOWN] * num_ahead)
@@ -106,7 +106,7 @@ class KVCacheAhead(WrappedKVCache):
             self.cache_blocks(request, min(request.num_computed_tokens, request.num_tokens - 1))
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        # A request's last tokens may fill blocks, and phase 1 frees those before `update_one` can cache them.
+        # A request's last tokens may fill blocks, but phase 1 frees those before `update_one` can cache them.
         self.cache_late_blocks(request)
         self._num_cached_blocks.pop(request.request_id, None)
         self.inner.free(request, num_computed_tokens)
@@ -186,6 +186,6 @@ class TokensAhead:
         if self.async_scheduling is not None:
             self.async_scheduling.fill_placeholders(request, len(kept.get(name, ())))
         self.kv.cache_late_blocks(request)
-        if request.is_finished and not was_running:  # it was preempted in flight, so it ends while it waits
+        if request.is_finished and not was_running:  # it was preempted in flight, so it ends while waiting
             waiting.remove_request(request)
         return kept

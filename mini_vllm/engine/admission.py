@@ -1,4 +1,4 @@
-"""Checks of new requests. A request that could never be served is refused before any state changes."""
+"""Checks new requests. A request that could never be served is refused before any state changes."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection
@@ -53,19 +53,19 @@ def require_servable(
         raise ValueError("the prompt is empty: it must have at least 1 token")
     if request.num_prompt_tokens > max_model_len - 1:
         raise ContextLengthError(
-            f"the prompt has {request.num_prompt_tokens} tokens, but at most max_model_len - 1 = "
-            f"{max_model_len - 1} leave room for an answer",
+            f"the prompt has {request.num_prompt_tokens} tokens, but it may have at most max_model_len - 1 = "
+            f"{max_model_len - 1} to leave room for an answer",
             request.num_prompt_tokens,
             request.sampling_params.max_tokens,
             max_model_len,
         )
     unknown = [token_id for token_id in request.prompt_token_ids if not 0 <= token_id < vocab_size]
     if unknown:
-        raise ValueError(f"token id {unknown[0]} is not in the vocabulary, 0 to {vocab_size - 1}")
+        raise ValueError(f"token id {unknown[0]} is not in the vocabulary, which is 0 to {vocab_size - 1}")
     biased = [token_id for token_id in request.sampling_params.logit_bias or () if not 0 <= token_id < vocab_size]
     if biased:
         raise ValueError(f"logit_bias has token id {biased[0]}, but the vocabulary is 0 to {vocab_size - 1}")
-    # The last token is sampled and never computed, so it needs no slot.
+    # The last token is sampled but never computed, so it needs no slot.
     num_needed = max_held_blocks(request.max_total_tokens(max_model_len) - 1)
     if num_needed > kv.num_usable_blocks:
         raise ContextLengthError(
@@ -80,7 +80,7 @@ def require_servable(
 
 def longest_request(max_model_len: int, kv: KVCacheManager, max_held_blocks: Callable[[int], int]) -> int:
     """Return the maximum number of tokens, prompt included, that fits both the model and the whole cache."""
-    # The last token is never computed, so the result is the number of lengths, from 0, whose blocks fit.
+    # The last token is never computed, so the result is the number of lengths, counting from 0, whose blocks fit.
     return bisect_right(range(max_model_len), kv.num_usable_blocks, key=max_held_blocks)
 
 
@@ -101,18 +101,20 @@ def require_images(request: Request, config: EngineConfig, *, has_fake_model: bo
         largest = min(config.max_num_encoder_input_tokens or 0, config.encoder_cache_size or 0)
         if not 1 <= image.length <= largest:
             raise ValueError(
-                f"image {image.identifier!r} must have 1 to {largest} embeddings, the smaller of "
-                f"max_num_encoder_input_tokens and encoder_cache_size; got {image.length}"
+                f"image {image.identifier!r} must have 1 to {largest} embeddings (the limit is the smaller of "
+                f"max_num_encoder_input_tokens and encoder_cache_size); got {image.length}"
             )
     edges = [0, *(edge for image in images for edge in (image.offset, image.end)), request.num_prompt_tokens]
     if any(before > after for before, after in pairwise(edges)):
-        raise ValueError(f"images must be in order within the {edges[-1]} tokens of the prompt; got {edges[1:-1]}")
+        raise ValueError(
+            f"image positions must be in order and within the prompt's {edges[-1]} tokens; got {edges[1:-1]}"
+        )
 
 
 def require_place(max_num_waiting: int | None, num_waiting: int) -> None:
     """Raise `QueueFullError` if the waiting queue is bounded and full."""
     if max_num_waiting is not None and num_waiting >= max_num_waiting:
         raise QueueFullError(
-            f"the waiting queue is full: {num_waiting} requests wait and max_num_waiting is {max_num_waiting}; "
+            f"the waiting queue is full: {num_waiting} requests are waiting and max_num_waiting is {max_num_waiting}; "
             "add the request again after a step has admitted some"
         )

@@ -35,8 +35,8 @@ class AsyncLLM:
     """Serves asyncio tasks on any number of event loops. One thread owns the engine; `shutdown` stops that thread.
 
     If `engine` is an engine, the thread is in this process. If it is a function that opens an engine, the engine gets a
-    separate process, so that the readers' Python never delays a step. That function, and those passed to `call` and
-    `call_during_step`, must then be picklable. `watch` is called in the engine's process. `notice` describes a slow
+    separate process, so that the readers' Python code never delays a step. That function, and those passed to `call`
+    and `call_during_step`, must then be picklable. `watch` is called in the engine's process. `notice` describes a slow
     call that is in progress; otherwise it is empty.
     """
 
@@ -50,7 +50,9 @@ class AsyncLLM:
             if isinstance(engine, LLMEngine)
             else EngineProcess(engine, self._deliver, self._fail_all, watch, self._notify)
         )
-        if isinstance(self._host, EngineProcess):  # a server: its first grammar need not wait for a process to start
+        if isinstance(
+            self._host, EngineProcess
+        ):  # for a server: its first grammar then need not wait for a process to start
             self._grammar_checks.call(source_of, "regex", "a")
         if watch and isinstance(self._host, EngineThread):
             watch(self._host.give_up, self._notify)
@@ -74,7 +76,7 @@ class AsyncLLM:
 
     @property
     def seconds_in_step(self) -> float:
-        """Seconds since the current step began, 0 between two steps."""
+        """Seconds since the current step began, or 0 between two steps."""
         return self._host.seconds_in_step
 
     async def generate(
@@ -177,7 +179,7 @@ class AsyncLLM:
     async def step_once(self) -> None:
         """Take one step while paused, unless all requests are finished. Raises `ValueError` if not paused."""
         if not self.is_paused:
-            raise ValueError("the engine is not paused: pause it before you take single steps")
+            raise ValueError("the engine is not paused: pause it before you run single steps")
         await asyncio.wrap_future(self._host.step_once())
 
     async def shutdown(self, timeout: float = 30.0) -> None:
@@ -246,7 +248,7 @@ class AsyncLLM:
             try:
                 loop.call_soon_threadsafe(_put_all, items)
             except RuntimeError:  # the loop was closed before its readers unregistered
-                for _, output in items:  # on a new thread, because sending may wait until this thread reads
+                for _, output in items:  # done on a new thread, because sending may wait until this thread reads
                     self._collectors[output.request_id] = None
                     threading.Thread(target=self._abort, args=(output.request_id,), daemon=True).start()
 

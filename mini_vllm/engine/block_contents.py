@@ -26,7 +26,7 @@ class Progress:
 
 
 class ContentsChecker(StepObserver):
-    """Raises `InvariantError` if a batch would read a block with other tokens, or omit or repeat a token.
+    """Raises `InvariantError` if a batch would read a block with the wrong tokens, or omit or repeat a token.
 
     Contents are derived only from the batches, not from what the scheduler's parts report about them. With a connector
     a block may be filled from outside, so hits at admission are trusted.
@@ -37,7 +37,7 @@ class ContentsChecker(StepObserver):
         self.results_are_late = results_are_late
         self._parts: KVCacheManager = scheduler.kv
         self._progress: dict[Request, Progress] = {}
-        self._contents: dict[tuple[int, int], Content] = {}  # by (group of layers, block)
+        self._contents: dict[tuple[int, int], Content] = {}  # keyed by (group of layers, block)
         self._written: list[tuple[int, int]] = []  # computed by the last batch
         self._num_sampled: dict[str, int] = {}
 
@@ -74,7 +74,7 @@ class ContentsChecker(StepObserver):
         request, begin = share.request, share.num_computed_tokens
         tables = [list(table) for table in share.block_tables or [share.block_ids]]
         if tables != [list(table) for table in self.scheduler.block_tables(request.request_id)]:
-            raise InvariantError(f"{request.request_id}'s row has other blocks than its block table: {tables}")
+            raise InvariantError(f"{request.request_id}'s row has different blocks from its block table: {tables}")
         own = self._progress.get(request)
         if own is None:
             self._num_sampled.pop(request.request_id, None)
@@ -121,7 +121,7 @@ class ContentsChecker(StepObserver):
         for before, now in zip(own.tables, tables, strict=True):
             for old, new in zip(before, now, strict=False):
                 if new not in (old, NULL_BLOCK_ID):
-                    raise InvariantError(f"{name} held block {old} in the last step and reads block {new} now")
+                    raise InvariantError(f"{name} held block {old} in the last step but now reads block {new}")
 
     def _settle(self, own: Progress) -> None:
         """Enter the blocks that the last step filled with tokens that were unknown then."""

@@ -15,9 +15,8 @@ def with_control_stops(params: SamplingParams, control_tokens: Mapping[str, int]
         inside = [name for name in control_tokens if name and name in stop]
         if inside and stop not in control_tokens:
             raise ValueError(
-                f"stop {stop!r} contains the control token "
-                f"{max(inside, key=len)!r}. No text contains control tokens, so it "
-                f"would never be found. Use the control token alone"
+                f"stop {stop!r} contains the control token {max(inside, key=len)!r}. Text never contains control "
+                "tokens, so this stop would never be found. Use the control token on its own"
             )
     found = tuple(control_tokens[stop] for stop in params.stop if stop in control_tokens)
     return replace(params, stop_token_ids=(*params.stop_token_ids, *found)) if found else params

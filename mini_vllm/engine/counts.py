@@ -18,7 +18,7 @@ GAUGES = {
     "num_requests_waiting": "Requests that wait to run.",
     "kv_cache_usage_perc": "Share of the blocks in use, 0 to 1.",
 }
-DEFERRED = "deferred"  # part of the gauges, so that both reasons and their sum describe the same moment
+DEFERRED = "deferred"  # one of the gauges, so that both reasons and their sum describe the same moment
 COUNTERS = {
     "prefix_cache_queries": "Prompt tokens looked up in the cache.",
     "prefix_cache_hits": "Prompt tokens found in the prefix cache.",
@@ -28,7 +28,7 @@ COUNTERS = {
     "prompt_tokens_cached": "Tokens of prompts that were not computed here.",
 }
 SOURCES = ("local_compute", "local_cache_hit", "external_kv_transfer")
-# Bounds and names are vLLM's. Without bounds: 1, 2, 5, 10, 20, 50 ... up to `max_model_len`.
+# The bounds and names are vLLM's. Without bounds, use 1, 2, 5, 10, 20, 50 ... up to `max_model_len`.
 FIRST_TOKEN_SECONDS = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0),
     *(160.0, 640.0, 2560.0),
@@ -64,7 +64,7 @@ NUM_RECENT = 1_000  # number of requests that a logged hit rate covers, as in vL
 
 
 class BucketCounts:
-    """Counts values in buckets: each value in the one with the smallest bound at or above it.
+    """Counts values in buckets: each value counts in the bucket with the smallest bound at or above it.
 
     One thread writes, and any thread may read.
 
@@ -100,7 +100,7 @@ class Counts:
 
     The gauges describe the newest step or request. `drafts` is None without speculative decoding. `leak` describes
     blocks that were in use although no request was running. `cache_config` holds the cache settings as strings.
-    `waiting_for` counts waiting requests by the mark of their reason (`engine/reasons.py`), in a step of the last
+    `waiting_for` counts waiting requests by the mark of their reason (`engine/reasons.py`), as of a step in the last
     second. `num_rejected` requests arrived while the waiting queue was full. `recent_lookups` holds, for each of the
     latest 1,000 requests, the prompt tokens looked up in the cache and those found.
     """

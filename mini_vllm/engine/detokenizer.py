@@ -10,7 +10,7 @@ from mini_vllm.core.tokenizer import Tokenizer
 
 NUM_CONTEXT_TOKENS = 5
 MAX_WINDOW = 32
-MAX_CHARACTER = 4  # bytes of a character in UTF-8, so also the maximum number of tokens per character
+MAX_CHARACTER = 4  # bytes in a UTF-8 character, so also the maximum number of tokens per character
 MAX_CONTEXT_TOKENS = NUM_CONTEXT_TOKENS + MAX_CHARACTER - 1
 INCOMPLETE = "\ufffd"
 
@@ -36,7 +36,7 @@ class IncrementalDetokenizer:
         self._stop = stop
         self._include_stop = include_stop_str_in_output
         self._begin(context_of(tokenizer, prompt_token_ids))
-        # A stop string that is complete before this many tokens does not end the text.
+        # A stop string that is complete before this number of tokens does not end the text.
         self._num_tokens_before_stop = min_tokens
         self._num_held_back = 0 if include_stop_str_in_output else max((len(s) for s in stop), default=1) - 1
 
@@ -55,14 +55,16 @@ class IncrementalDetokenizer:
         return self._accept(final=True)
 
     def stable_text(self) -> str:
-        """Return the text so far, without an end that could become part of a stop string."""
+        """Return the text so far, without any ending that could become part of a stop string."""
         return self.text[: max(0, len(self.text) - self._num_held_back)]
 
     def _begin(self, token_ids: list[int]) -> None:
         """Begin a window with tokens whose text has been accepted."""
         self._window, self._num_read = token_ids, len(token_ids)
-        self._accepted = self._decode(token_ids)  # a part of the window's text
-        self._before: list[str] = []  # the window's most recent texts, while they ended with an incomplete character
+        self._accepted = self._decode(token_ids)  # part of the window's text
+        self._before: list[
+            str
+        ] = []  # the window's most recent texts, as long as they ended with an incomplete character
 
     def _accept(self, final: bool) -> str | None:
         whole, accepted = self._decode(self._window), self._accepted
@@ -76,7 +78,7 @@ class IncrementalDetokenizer:
     def _accept_incomplete(self, whole: str, final: bool) -> str | None:
         """Accept settled text if the window ends inside a character or its accepted text has changed."""
         if not whole.startswith(self._accepted) and not self._accepted.endswith(INCOMPLETE):
-            # With byte fallback an incomplete character corrupts all preceding characters that are spelled in bytes.
+            # With byte fallback, an incomplete character corrupts all preceding characters that are spelled in bytes.
             self._window, self._num_read, self._accepted, self._before = self._window[self._num_read :], 0, "", []
             whole = self._decode(self._window)
         is_final = final or not whole.endswith(INCOMPLETE) or len(self._window) > 2 * MAX_WINDOW
@@ -128,7 +130,7 @@ class IncrementalDetokenizer:
         if not self._stop or self._num_tokens_before_stop > 0:
             return None
         starts = ((self.text.find(stop, max(0, num_old - len(stop) + 1)), stop) for stop in self._stop)
-        # The stop string that is completed first, as if text arrived by character; the longest wins a tie.
+        # The stop string that is completed first, as if text arrived one character at a time; the longest wins a tie.
         found = min(((start + len(stop), start, stop) for start, stop in starts if start >= 0), default=None)
         if found is None:
             return None
@@ -149,7 +151,7 @@ def context_of(tokenizer: Tokenizer, prompt_token_ids: Sequence[int]) -> list[in
         text = tokenizer.decode(tail)
         if text and INCOMPLETE not in text:
             return tail
-    # A blank is visible only after a preceding token.
+    # A blank is visible only if a token precedes it.
     shown = (token_id for token_id in reversed(prompt_token_ids) if tokenizer.decode([token_id, token_id]))
     last = list(islice(shown, MAX_CONTEXT_TOKENS))[::-1]
     lengths = (*range(NUM_CONTEXT_TOKENS, MAX_CONTEXT_TOKENS + 1), *range(NUM_CONTEXT_TOKENS - 1, 0, -1))

@@ -9,10 +9,10 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.llm_engine import LLMEngine
 
-OpenEngine = Callable[[], LLMEngine]  # a function of a module, a method of a picklable object, or a `partial`
+OpenEngine = Callable[[], LLMEngine]  # a module-level function, a method of a picklable object, or a `partial`
 Tell = Callable[[str], None]
 # A function that watches the engine in its process. Its first argument is a function that stops the engine with a
-# reason. The second reports a slow call, and an empty string when that call ends.
+# reason. Its second argument reports a slow call, and receives an empty string when that call ends.
 Watch = Callable[[Tell, Tell], None]
 
 
@@ -62,7 +62,8 @@ EngineMessage = RunFunction | AbortRequest | StepOnce | SetPaused | EndProcess
 
 
 class Call(NamedTuple):
-    """A message to the process, with the number of its reply. Messages are handled in the order of sending."""
+    """A message to the process, with the number of its reply. Messages are handled in the order in which they were
+    sent."""
 
     call_id: int
     message: EngineMessage

@@ -1,4 +1,4 @@
-"""Runs an engine in a separate process, so that its readers' Python never delays it. (vLLM: `core_client.py`.)"""
+"""Runs an engine in a separate process, so that its readers' Python code never delays it. (vLLM: `core_client.py`.)"""
 
 import atexit
 import logging
@@ -55,7 +55,7 @@ class EngineProcess:
     def __init__(
         self, open_engine: OpenEngine, deliver: Deliver, on_death: OnDeath, watch: Watch | None, notify: Tell
     ) -> None:
-        # After a fork torch would wait for threads that do not exist in the new process.
+        # After a fork, torch would wait for threads that do not exist in the new process.
         spawn = multiprocessing.get_context("spawn")
         self._connection, theirs = spawn.Pipe()
         self._clocks: Any = [spawn.Value("d", 0.0, lock=False) for _ in range(2)]
@@ -192,7 +192,7 @@ class EngineProcess:
         last, num_silent = 0.0, 0
         while not self._over.wait(1.0):
             if not self._process.is_alive():
-                self.abandon()  # its children may still be running and keep its end of the pipe open
+                self.abandon()  # its children may still be running and holding its end of the pipe open
             num_silent = num_silent + 1 if self._clocks[1].value == last else 0
             last = self._clocks[1].value
             if num_silent == SECONDS_OF_SILENCE:
@@ -214,7 +214,7 @@ class EngineProcess:
                 future = self._pending.pop(message.call_id, None)
             if isinstance(message.result, RequestOutput):  # an output of an aborted request
                 self._pieces.forget(message.result.request_id)
-            if future:  # otherwise `_fail_pending` has failed the call
+            if future:  # otherwise, `_fail_pending` has already failed the call
                 message.complete(future)
         elif isinstance(message, EngineDeadError):
             self._note_death(message)

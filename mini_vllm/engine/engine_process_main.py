@@ -46,7 +46,7 @@ def run_engine(
     The clock `beat` is updated twice a second, unless native code holds the interpreter's lock.
     """
     lead_group()
-    # Ctrl-C reaches every process of a terminal, but the server decides when to exit, because it lets running requests
+    # Ctrl-C reaches every process in a terminal, but the server decides when to exit, because it lets running requests
     # finish.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -57,7 +57,7 @@ def run_engine(
     try:
         engine = open_engine()
     except BaseException as error:
-        error.__dict__["remote_frames"] = list(traceback.extract_tb(error.__traceback__))  # pickle loses them
+        error.__dict__["remote_frames"] = list(traceback.extract_tb(error.__traceback__))  # pickling loses them
         connection.send_bytes(pickled(error))
         return
     # Everything loaded so far stays, so the garbage collector need not scan torch and the model again (as in vLLM).

@@ -20,7 +20,7 @@ from mini_vllm.outputs import RequestOutput
 Result = TypeVar("Result")
 Deliver = Callable[[list[RequestOutput]], None]
 OnDeath = Callable[[EngineDeadError], None]
-StepClock = c_double  # start time of the current step, 0 between steps; it may be in shared memory
+StepClock = c_double  # start time of the current step, or 0 between steps; it may be in shared memory
 MAX_REASON = 2_000
 SECONDS_OF_CALLS = 0.02  # all calls between two steps: one client may send hundreds of requests at once
 logger = logging.getLogger(__name__)
@@ -45,10 +45,10 @@ class EngineThread:
         self.error: BaseException | None = None
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._call: Future[Any] = Future()
-        # No call runs after the end, so this lock keeps calls from entering the queue after its last check.
+        # No call may run after the end, so this lock keeps calls from entering the queue after its last check.
         self._ending = threading.Lock()
         self._step_clock = StepClock() if step_clock is None else step_clock
-        # A daemon thread does not keep the process alive if `end` was never called.
+        # As a daemon, the thread does not keep the process alive if `end` was never called.
         self._thread = threading.Thread(target=self._run, name="mini-vllm-engine", daemon=True)
         self._thread.start()
 
@@ -64,7 +64,7 @@ class EngineThread:
 
     @property
     def seconds_in_step(self) -> float:
-        """Seconds since the current step began, 0 between two steps. A long time suggests an endless loop."""
+        """Seconds since the current step began, or 0 between two steps. A long time suggests an endless loop."""
         return seconds_since(self._step_clock)
 
     def call(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
@@ -206,7 +206,8 @@ class EngineThread:
 
 
 def shortened(reason: str) -> str:
-    """Return an error's text for clients, at most `MAX_REASON` characters: a learner's code may raise any text."""
+    """Return an error's text for clients, at most `MAX_REASON` characters: a learner's code may raise text of any
+    length."""
     num_more = len(reason) - MAX_REASON
     return reason if num_more <= 0 else f"{reason[:MAX_REASON]} ... ({num_more:,} more characters)"
 
@@ -223,6 +224,6 @@ def complete(future: Future[Any], function: Callable[[], Any]) -> None:
 
 
 def seconds_since(step_clock: StepClock) -> float:
-    """Return the seconds since the current step began, 0 between two steps."""
+    """Return the seconds since the current step began, or 0 between two steps."""
     began = step_clock.value
     return time.monotonic() - began if began else 0.0

@@ -31,7 +31,9 @@ class GrammarProcesses:
         self._lock = threading.Lock()
         self._called = dict[Future[Any], Child]()
         self._children = set[Child]()
-        self._cached = lru_cache(MAX_CACHED)(self._call_in_child)  # a client may send many requests with one grammar
+        self._cached = lru_cache(MAX_CACHED)(
+            self._call_in_child
+        )  # a client may send many requests with the same grammar
         weakref.finalize(self, end_all, self._children)
 
     def call(self, function: Callable[..., Any], *arguments: Hashable) -> Future[Any]:
@@ -98,11 +100,13 @@ class GrammarProcesses:
         if child is None or child.poll() is not None:
             command = [sys.executable, "-P", "-m", "mini_vllm.engine.grammar_process_main", str(MAX_MEBIBYTES)]
             path = os.pathsep.join(one or os.getcwd() for one in sys.path)
-            environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}  # each thread takes memory
+            environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}  # each thread takes up memory
             try:
                 child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
             except OSError as error:
-                raise ValueError(f"structured_outputs cannot be compiled: no process could start: {error}") from None
+                raise ValueError(
+                    f"structured_outputs cannot be compiled because no process could be started: {error}"
+                ) from None
             self._here.child = child
             self._children.add(child)
         return child
@@ -115,5 +119,5 @@ class GrammarProcesses:
 
 def end_all(children: Iterable[Child]) -> None:
     for child in list(children):
-        with suppress(OSError), child:  # closes the child's pipes, which drops unread data, and waits for its end
+        with suppress(OSError), child:  # closes the child's pipes, which drops unread data, and waits for it to end
             child.kill()

@@ -13,11 +13,11 @@ from mini_vllm.engine import grammar_source  # noqa: F401  # loaded before the f
 
 
 def main() -> None:
-    """Answer the calls from standard input until it closes. The argument is the memory limit in MiB."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of a terminal
+    """Handle the calls that arrive on standard input until it closes. The argument is the memory limit in MiB."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process in a terminal
     limit_memory(int(sys.argv[1]) << 20)
     if sys.platform != "win32":
-        os.nice(5)  # the steps of the running requests come first
+        os.nice(5)  # the steps of running requests take precedence
     calls = SimpleQueue[tuple[Any, ...]]()
     threading.Thread(target=read, args=(sys.stdin.buffer, calls), daemon=True).start()
     while True:
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def read(source: BinaryIO, calls: "SimpleQueue[tuple[Any, ...]]") -> None:
-    """Queue calls. Exit at the end of the pipe, even during a call: nobody is left to read its answer."""
+    """Queue calls. Exit at the end of the pipe, even during a call, because nobody is left to read its result."""
     with suppress(EOFError, OSError):
         while True:
             calls.put(pickle.load(source))
@@ -43,7 +43,7 @@ def limit_memory(num_bytes: int) -> None:
     if sys.platform != "win32":
         import resource
 
-        # Not RLIMIT_AS: threads reserve far more address space than they use.
+        # Not RLIMIT_AS, because threads reserve far more address space than they use.
         for kind, most in ((resource.RLIMIT_DATA, num_bytes), (resource.RLIMIT_CORE, 0)):
             _, hard = resource.getrlimit(kind)
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)

@@ -11,8 +11,8 @@ from mini_vllm.engine.json_schema import prepare
 from mini_vllm.engine.llguidance_grammar import llguidance, reason_of
 from mini_vllm.sampling_params import StructuredOutputsParams
 
-MAX_CHARACTERS = 256 * 1024  # llguidance needs 2 s for this many; the time grows quadratically
-COMPACT = {"whitespace_flexible": False}  # with flexible white space a model may write spaces without end
+MAX_CHARACTERS = 256 * 1024  # llguidance needs 2 s for this number; the time grows quadratically
+COMPACT = {"whitespace_flexible": False}  # if white space is flexible, a model may write spaces endlessly
 
 
 def text_of(params: StructuredOutputsParams) -> tuple[str, str]:
@@ -48,8 +48,9 @@ def source_of(kind: str, text: str) -> str:
         return text
     source = str(llguidance().LLMatcher.grammar_from_lark(text)) if kind == "grammar" else from_json_schema(text)
     matcher = llguidance().LLMatcher(byte_tokenizer(), source, log_level=0)
-    matcher.compute_bitmask()  # what the engine's process will compute, with other tokens
-    # A grammar may name control tokens, which these bytes lack: llguidance without a vocabulary then decides.
+    matcher.compute_bitmask()  # the engine's process will compute the same, but with different tokens
+    # A grammar may name control tokens, which are missing from these bytes: llguidance without a vocabulary then
+    # decides.
     if matcher.is_error() and (error := llguidance().LLMatcher.validate_grammar(source)):
         raise ValueError(f"structured_outputs cannot be compiled: {reason_of(error)}")
     return source

@@ -14,8 +14,8 @@ ALONE = ("items", "additionalProperties", "additionalItems", "unevaluatedPropert
          "propertyNames", "contains", "not", "if", "then", "else")  # fmt: skip
 MAX_REFS = 1_000  # with more references, the search for endless ones would take seconds
 UUID = "^[0-9a-f]{{8}}-[0-9a-f]{{4}}-{}[0-9a-f]{{3}}-[89ab][0-9a-f]{{3}}-[0-9a-f]{{12}}$"
-# Pydantic's formats, written with keywords that llguidance supports. All other formats that it does not support are
-# only annotations.
+# Pydantic's formats, written with keywords that llguidance supports. All other formats that llguidance does not support
+# are only annotations.
 FORMATS: dict[str, dict[str, Any]] = {
     **{f"uuid{version}": {"pattern": UUID.format(version)} for version in range(1, 9)},
     "ipvanyaddress": {"anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]},

@@ -9,7 +9,7 @@ from mini_vllm.installation import install_command
 
 
 def llguidance() -> Any:
-    """Return the package. Raises `ValueError` with the command to install it if it is missing."""
+    """Return the package. If it is missing, raises `ValueError` with the command that installs it."""
     try:
         return import_module("llguidance")
     except ImportError:
@@ -77,7 +77,7 @@ class LLGuidanceGrammar:
             bitmask[row] = -1
             return
         mask = memoryview(bitmask[row]).cast("B")
-        # the mask of llguidance has more bits than there are tokens
+        # llguidance's mask has more bits than there are tokens
         mask[:] = self.matcher.compute_bitmask()[: len(mask)]
         self._require_no_error()  # a failed matcher allows only the end of the text
 

@@ -59,7 +59,7 @@ class LLMEngine:
         for observer in self.observers:
             if isinstance(observer, TraceRecorder):
                 return observer
-        raise ValueError("this engine records no steps: build it with record=True")
+        raise ValueError("this engine does not record steps: build it with record=True")
 
     def explain_steps(self) -> None:
         """Make the records of later steps state why requests got no tokens. Raises `ValueError` without a recorder."""
@@ -191,7 +191,7 @@ class LLMEngine:
         for observer in self.observers:
             observer.before_schedule()
         scheduler_output = self.scheduler.schedule()
-        # If nothing was scheduled, every other request waits for blocks that running requests hold.
+        # If nothing was scheduled, all other requests are waiting for blocks that running requests hold.
         self._in_step = list(scheduler_output.num_scheduled_tokens) or [r.request_id for r in self.scheduler.running]
         for observer in self.observers:
             observer.after_schedule(scheduler_output)
@@ -204,7 +204,7 @@ class LLMEngine:
                 # forgotten requests do not stall the engine, because a restart queues them again
                 check_queues(self.scheduler, "priority")
                 raise StalledError.of(self.scheduler)
-            time.sleep(SECONDS_BETWEEN_LOOKS)  # gives the processor to threads that compile or load
+            time.sleep(SECONDS_BETWEEN_LOOKS)  # yields the processor to threads that compile or load
         return scheduler_output
 
     def _require_sent(self, names: Sequence[str]) -> None:
@@ -275,10 +275,11 @@ class LLMEngine:
         self._in_step = []
 
     def _detokenize(self, request_id: str, now: float) -> int:
-        """Turn new tokens into text; a stop string ends the request. Return the number of tokens after it."""
+        """Turn new tokens into text; a stop string ends the request. Return the number of tokens after the stop
+        string."""
         stop, num_cut = self.processor.take_new_tokens(request_id, now)
         if stop is not None and not self.scheduler.finish_request(request_id, RequestStatus.FINISHED_STOPPED, stop):
-            # The request already ended at its maximum length, but the stop string takes precedence.
+            # The request has already ended at its maximum length, but the stop string takes precedence.
             self.processor.states[request_id].request.finish(RequestStatus.FINISHED_STOPPED, stop)
         return num_cut
 

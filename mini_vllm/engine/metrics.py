@@ -69,7 +69,7 @@ class Histogram(Metric):
 def get_metrics_snapshot(counts: Counts, model_name: str) -> Iterator[Metric]:
     """Yield every metric with the labels `model_name` and `engine` (always 0, because there is one engine)."""
     labels = {"model_name": model_name, "engine": "0"}
-    gauges = counts.gauges  # read once, because the engine's thread replaces them
+    gauges = counts.gauges  # read only once, because the engine's thread replaces them
     for name in GAUGES:
         yield Gauge(f"vllm:{name}", labels, gauges[name])
     deferred = gauges[DEFERRED]

@@ -62,8 +62,8 @@ class StepObserver:
 class DraftStatistics(StepObserver):
     """Counts accepted drafts: `num_accepted_tokens_per_pos[i]` is how often draft i was accepted.
 
-    `num_drafts` counts requests with drafts per step, `num_draft_tokens` their drafts. (vLLM: `SpecDecodingStats` in
-    `v1/spec_decode/metrics.py`.)
+    `num_drafts` counts the requests with drafts in each step, `num_draft_tokens` their drafts. (vLLM:
+    `SpecDecodingStats` in `v1/spec_decode/metrics.py`.)
     """
 
     def __init__(self, num_speculative_tokens: int) -> None:

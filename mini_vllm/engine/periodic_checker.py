@@ -5,7 +5,15 @@ import time
 from collections.abc import Callable
 
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.invariants import check_cache, check_pool, check_queues, check_request, check_sharing, leak_of
+from mini_vllm.core.invariants import (
+    check_cache,
+    check_pool,
+    check_queues,
+    check_request,
+    check_sharing,
+    leak_of,
+    order_error,
+)
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
@@ -22,7 +30,7 @@ logger = logging.getLogger(__name__)
 class PeriodicChecker(StepObserver):
     """Checks the whole state about once a second.
 
-    Raises `InvariantError`; a leak, which corrupts no text, is only logged.
+    Raises `InvariantError`. A leak and a wrong order of service, which corrupt no text, are only logged.
 
     It also detects a request that gets no tokens for `NUM_CHECKS_WITHOUT_PROGRESS` checks in a row. Every step in
     between must have had tokens left, and also blocks and seats if the request is first in the queue.
@@ -32,7 +40,8 @@ class PeriodicChecker(StepObserver):
         self.scheduler = scheduler
         self.clock = clock
         self._due = clock() + SECONDS_BETWEEN_CHECKS
-        self._leak = ""
+        self._serves_by_arrival = not (scheduler.orders_by_priority or scheduler.has_policy)
+        self._logged = dict[str, str]()
         self._progress: dict[Request, tuple[Progress, int]] = {}
         self._num_idle_steps = 0
         self._min_budget_left, self._min_free_blocks = scheduler.max_num_batched_tokens, scheduler.kv.num_usable_blocks
@@ -46,7 +55,9 @@ class PeriodicChecker(StepObserver):
         scheduler, began = self.scheduler, self.clock()
         if len(scheduler.running) + len(scheduler.waiting) == len(scheduler.requests) and began < self._due:
             return
-        check_queues(scheduler, "priority")  # the order does not matter: a wrong hash changes no text
+        check_queues(scheduler, "priority")  # a wrong order is only logged
+        if self._serves_by_arrival:
+            self._log_once("order", order_error(scheduler))
         for request in scheduler.requests.values():
             check_request(request, scheduler)
         self._check_blocks()
@@ -59,13 +70,17 @@ class PeriodicChecker(StepObserver):
 
     def _check_blocks(self) -> None:
         leak = leak_of(self.scheduler)
-        if leak and not self._leak:
-            logger.error("%s", leak)
-        self._leak = leak
+        self._log_once("leak", leak)
         if not leak:
             check_pool(self.scheduler)
         check_sharing(self.scheduler)
         check_cache(self.scheduler)
+
+    def _log_once(self, what: str, error: str) -> None:
+        """Log an error unless the last check has already found one of the same kind."""
+        if error and not self._logged.get(what):
+            logger.error("%s", error)
+        self._logged[what] = error
 
     def _check_progress(self) -> None:
         now = {request: _progress(request) for request in self._served_next()}

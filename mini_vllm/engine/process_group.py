@@ -17,6 +17,8 @@ def end_group() -> NoReturn:
 
 def kill_group(process: BaseProcess) -> None:
     """Kill a process that leads a group, and its children, which may outlive it."""
-    with suppress(AttributeError, OSError):  # on Windows, before it leads a group, or if none is left
+    with suppress(
+        AttributeError, OSError
+    ):  # on Windows, before the process leads a group, or if none of the group is left
         os.killpg(process.pid or 0, signal.SIGKILL)
     process.kill()

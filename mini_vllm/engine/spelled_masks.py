@@ -1,4 +1,4 @@
-"""Phase 9's masks for vocabularies without all bytes: WordPiece, Unigram, byte-level without its alphabet."""
+"""Phase 9's masks for vocabularies that lack some bytes: WordPiece, Unigram, byte-level without its alphabet."""
 
 from typing import Any
 

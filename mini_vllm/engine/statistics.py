@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # imported when the first request waits
     from mini_vllm.engine.step_reasons import StepReasons
 
 SECONDS_BETWEEN_LOOKS = 1.0
-WARN_EVERY = 50  # preemptions between two warnings, as in vLLM V0
+WARN_EVERY = 50  # number of preemptions between two warnings, as in vLLM V0
 # The text is from vLLM's page on optimisation; V1 itself only counts preemptions.
 PREEMPTED = (
     "Sequence group %s is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache space. This "

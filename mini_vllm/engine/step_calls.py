@@ -1,4 +1,4 @@
-"""Records which questions a step asked phases 2 and 5 about each request, and their answers."""
+"""Records a step's calls to phases 2 and 5 about each request, and what they returned."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from mini_vllm.electives.tokens_ahead import KVCacheAhead
 from mini_vllm.electives.windows.grouped_kv_cache import GroupedKVCacheManager
 from mini_vllm.electives.wrappers import WrappedChunks, WrappedKVCache
 
-if TYPE_CHECKING:  # the default rules (0.13.0) need no module of a later release
+if TYPE_CHECKING:  # the default rules (0.13.0) do not need modules of later releases
     from mini_vllm.electives.releases.step_state import StepState
 
 
@@ -84,7 +84,7 @@ class StepCalls:
 
 
 class WatchedChunks(WrappedChunks):
-    """Phase 5 with a record of its answers."""
+    """Phase 5 with a record of what it returned."""
 
     def __init__(self, inner: ChunkPolicy, calls: StepCalls) -> None:
         super().__init__(inner)

@@ -11,7 +11,7 @@ from mini_vllm.electives.gates.gated import AdmissionGates, transfers_of
 from mini_vllm.electives.wrappers import WrappedChunks
 from mini_vllm.engine.step_calls import Asked, Shortage, StepCalls, shortage_of
 
-if TYPE_CHECKING:  # the default rules (0.13.0) need no module of a later release
+if TYPE_CHECKING:  # the default rules (0.13.0) do not need modules of later releases
     from mini_vllm.electives.releases.step_state import StepState
 
 Found = dict[str, Any]
@@ -36,7 +36,7 @@ class StepReasons:
         victims = {entry.victim_id: entry.cause_id for entry in plan.preempted}
         reasons, limits = dict[str, Found](), dict[str, Found]()
         planned, asked, gates = plan.num_scheduled_tokens, self.calls.asked, self._gate_names
-        others: Found | None = None  # one reason for all queued requests that the step did not consider
+        others: Found | None = None  # a single reason for all queued requests that the step did not consider
         for name, request in self.scheduler.requests.items():
             if name in planned:
                 if request.num_computed_tokens < len(request.all_token_ids) and name in asked:
@@ -192,7 +192,7 @@ class StepReasons:
         return {"reason": "tokens", "budget": budget, "on": most, "most": planned.get(most, 0)}
 
     def _limit(self, request: Request, share: int, asked: Asked) -> Found:
-        """Return which limit determined a share. `schedule()` has counted the share as computed."""
+        """Return which limit determined a share. `schedule()` has already counted the share as computed."""
         release, end = self._release, request.num_computed_tokens
         threshold = release.threshold if release is not None else self.config.long_prefill_token_threshold
         _, _, token_budget = asked

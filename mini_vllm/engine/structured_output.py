@@ -25,17 +25,18 @@ from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
 MAX_CACHED, MAX_SHOWN = 64, 5
 ESCAPED = re.compile(r"\\u(?:\{([0-9A-Fa-f]+)\}|([0-9A-Fa-f]{4}))")  # a character in a Lark grammar
 ASCII = tuple(map(chr, range(32, 127)))
-Start = Callable[[], Grammar]  # makes the grammar of one request
+Start = Callable[[], Grammar]  # creates one request's grammar
 
 
 def grammar_of(params: SamplingParams, grammars: "StructuredOutputManager | None") -> Future[Grammar] | None:
-    """Return a new request's grammar, or None if it has none. Raises `ValueError` like `grammar_init`."""
+    """Return a new request's grammar, or None if the request has no grammar. Raises `ValueError` like
+    `grammar_init`."""
     if params.structured_outputs is None:
         return None
     if grammars is None:
         raise ValueError(
             "structured_outputs needs phases 6 (GPU runner) and 9 (structured output): start with --lineup "
-            "solution:1-6,solution:9 (starter: for phases that you have written), or with LAB_IMPL"
+            "solution:1-6,solution:9 (use starter: for phases that you have written), or set LAB_IMPL"
         )
     return grammars.grammar_init(params.structured_outputs)
 
@@ -68,7 +69,7 @@ class StructuredOutputManager:
         """
         if not self.eos_token_ids:
             raise ValueError(
-                "structured_outputs needs a model with an end-of-text token, because otherwise texts could not end"
+                "structured_outputs needs a model with an end-of-text token, because otherwise a text could not end"
             )
         source, choice = checked(params)._source or "", tuple(params.choice or ())
         if params.regex is not None or choice:
@@ -99,7 +100,7 @@ class StructuredOutputManager:
             require_spelled(self.vocabulary, "json" if is_json else "grammar", sorted(filter(str.isprintable, needed)))
         matcher = llguidance().LLMatcher(self.llguidance_tokenizer, grammar, log_level=0)
         first = matcher.deep_copy()
-        first.compute_bitmask()  # detect a grammar that allows no text
+        first.compute_bitmask()  # detects a grammar that allows no text
         if first.is_error():
             raise ValueError(f"structured_outputs cannot be compiled: {reason_of(first.get_error())}")
         return lambda: LLGuidanceGrammar(matcher.deep_copy(), self.eos_token_ids)
@@ -116,7 +117,7 @@ class StructuredOutputManager:
 def checked(params: StructuredOutputsParams) -> StructuredOutputsParams:
     """Check the params and return them with `_source` set. Raises `ValueError` if they are invalid.
 
-    A long grammar takes seconds, so a server calls `source_of` in a process with limits before.
+    A long grammar takes seconds, so a server first calls `source_of` in a process with limits.
     """
     return params if params._source is not None else replace(params, _source=cached_source_of(*text_of(params)))
 
@@ -129,5 +130,5 @@ def require_spelled(vocabulary: Vocabulary, name: str, texts: Iterable[str]) -> 
     if missing := [text for text in texts if not vocabulary.is_spelled(text)]:
         shown = ", ".join(map(repr, missing[:MAX_SHOWN])) + ", ..." * (len(missing) > MAX_SHOWN)
         raise ValueError(
-            f"structured_outputs.{name} cannot be written by this model: no tokens of its tokenizer spell {shown}"
+            f"structured_outputs.{name} cannot be written by this model: no tokens in its tokenizer spell {shown}"
         )

@@ -161,7 +161,7 @@ class TraceRecorder(StepRecorder):
             if record["added"] is not self._added:
                 self._added, self._aborted = record["added"] + self._added, record["aborted"] + self._aborted
         del self.steps[self._num_ended :]
-        for record in self._in_flight:  # the plan is undone, but tokens applied after it stay
+        for record in self._in_flight:  # the plan is undone, but tokens applied afterwards stay
             record["scheduled"], record["total"], record["preempted"], record["evicted"] = [], 0, [], []
         self._in_flight.clear()
 

@@ -13,7 +13,8 @@ UTF_8 = frozenset(range(256)) - {0xC0, 0xC1, *range(0xF5, 0x100)}
 class Vocabulary:
     """A tokenizer's text tokens, by token id up to `vocab_size`. llguidance uses it as a tokenizer.
 
-    Control tokens have empty bytes. So do end-of-text tokens, because they end a text whatever they decode to.
+    Control tokens have empty bytes. End-of-text tokens also have empty bytes, because they end a text whatever they
+    decode to.
     """
 
     is_tokenizer_wrapper = True
@@ -40,7 +41,8 @@ class Vocabulary:
 
     @property
     def tokens(self) -> list[bytes]:
-        """The tokens in llguidance's format: a control token is 0xFF, which UTF-8 never uses, and its name."""
+        """The tokens in llguidance's format: a control token is the byte 0xFF, which UTF-8 never uses, followed by its
+        name."""
         names = {token_id: name for name, token_id in self.tokenizer.control_tokens.items()}
         return [
             text or b"\xff" + names.get(token_id, f"<{token_id}>").encode()
@@ -51,7 +53,7 @@ class Vocabulary:
         """Return tokens whose bytes are exactly this text, or its longest prefix that tokens can spell.
 
         The tokenizer's own encoding is preferred, because the model was trained on it. But a tokenizer may prepend a
-        blank, change letters (NFC, lower case) and omit unknown characters.
+        space, change letters (NFC, lower case) and omit unknown characters.
         """
         known = range(len(self.token_bytes))
         token_ids = [one for one in self.tokenizer.encode(text) if one in known and self.token_bytes[one]]
@@ -86,7 +88,7 @@ class Vocabulary:
         return b"".join(map(self.token_bytes.__getitem__, token_ids))
 
     def _tokens_at(self, text: bytes, start: int) -> list[tuple[int, int]]:
-        """Return each token with which `text[start:]` begins, and its end; the longest comes last."""
+        """Return each token that `text[start:]` begins with, and the token's end; the longest comes last."""
         node, found = self.trie, list[tuple[int, int]]()
         for end, byte in enumerate(text[start : start + self._max_bytes], start=start + 1):
             if byte not in node.children:

@@ -25,7 +25,7 @@ from mini_vllm.runner.paged_model import ForwardPass
 
 Bgmv = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], None]
 KEY = re.compile(r"base_model\.model\.(model\.layers\.(\d+)\.(?:self_attn|mlp)\.(\w+_proj))\.lora_([AB])\.weight")
-# These settings describe the training, or repeat facts that the files contain. All other settings, including future
+# These settings describe the training, or repeat facts that are in the files. All other settings, including future
 # ones, must be off: they may change the product or other layers.
 HARMLESS = frozenset(
     "r lora_alpha rank_pattern alpha_pattern use_rslora target_modules exclude_modules layers_to_transform "
@@ -78,12 +78,13 @@ def load_adapter(name: str, path: str | Path) -> Adapter:
             wanted = "off" if legal is OFF else repr(legal[0])
             raise ValueError(f"adapter {name!r}: {setting} must be {wanted}, got {value!r}")
     if broken := [key for key, tensor in tensors.items() if not tensor.isfinite().all()]:
-        raise ValueError(f"adapter {name!r}: {folder} holds NaN or infinity in {some(broken)}")
+        raise ValueError(f"adapter {name!r}: {folder} contains NaN or infinity in {some(broken)}")
     places = {key: KEY.fullmatch(key) for key in tensors}
     if unknown := [key for key, place in places.items() if place is None]:
         raise ValueError(
-            f"adapter {name!r} changes {unknown[0]}, but it may have only lora_A.weight and lora_B.weight of linear "
-            "layers in attention and MLP, named as in base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
+            f"adapter {name!r} changes {unknown[0]}, but it may contain only lora_A.weight and lora_B.weight of linear "
+            "layers in attention and MLP, with names such as "
+            "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
         )
     targets = config.get("target_modules")
     is_whole = isinstance(targets, list) and config.get("layers_to_transform") is config.get("exclude_modules") is None
@@ -113,7 +114,7 @@ def rank_and_scale(config: Mapping[str, Any], path: str, rank: int, alpha: float
 
     rank, alpha = first_match("rank_pattern", rank), first_match("alpha_pattern", alpha)
     if not isinstance(rank, int) or rank < 1 or not isfinite(alpha):
-        raise ValueError(f"{path} must have a rank of at least 1 and a number for alpha, got {rank!r} and {alpha!r}")
+        raise ValueError(f"{path} must have a rank of at least 1 and a finite alpha, got {rank!r} and {alpha!r}")
     return rank, alpha / (sqrt(rank) if config.get("use_rslora") else rank)
 
 
@@ -128,7 +129,8 @@ def digest_of(adapters: Sequence[Adapter]) -> bytes:
 
 
 class StepAdapters:
-    """The adapter of each row of the current step: `indices` [T] int64, -1 for none; None without any adapter."""
+    """The adapter of each row of the current step: `indices` [T] int64, where -1 means none; None without any
+    adapter."""
 
     def __init__(self, names: Sequence[str], device: torch.device) -> None:
         self.index_of: dict[str | None, int] = {name: index for index, name in enumerate(names)}
@@ -151,7 +153,7 @@ def with_adapters(model: ForwardPass, adapters: Sequence[Adapter], bgmv: Bgmv) -
     config, dim = model.model.config, model.head_dim
     hidden, inner, heads = config.hidden_size, config.intermediate_size, model.num_heads * dim
     keys = model.num_kv_heads * dim
-    # for each product: the number of inputs, and the outputs of each module in order
+    # for each product: the number of inputs, and the number of outputs of each module in order
     joined: dict[str, tuple[int, dict[str, int]]] = {
         "qkv": (hidden, {"q_proj": heads, "k_proj": keys, "v_proj": keys}),
         "output": (heads, {"o_proj": hidden}),
@@ -212,16 +214,18 @@ def require_fit(adapters: Sequence[Adapter], num_layers: int, products: Any) -> 
         wanted = [(layer, module) for layer in range(num_layers) for module in sizes if module in adapter.everywhere]
         present = {place[:2] for place in adapter.weights}
         if absent := [f"layer {layer} {module}" for layer, module in wanted if (layer, module) not in present]:
-            raise ValueError(f"adapter {adapter.name!r} lacks weights that its target_modules name: {some(absent)}")
+            raise ValueError(
+                f"adapter {adapter.name!r} lacks weights for modules in its target_modules: {some(absent)}"
+            )
         for layer, module, _ in adapter.weights:
             a, b = (adapter.weights.get((layer, module, one)) for one in "AB")
             seen = (None if a is None else tuple(a.shape), None if b is None else tuple(b.shape))
             if module not in sizes:
-                raise ValueError(f"adapter {adapter.name!r} changes {module}, but a layer has {', '.join(sizes)}")
+                raise ValueError(f"adapter {adapter.name!r} changes {module}, but a layer has only {', '.join(sizes)}")
             rank, (num_inputs, out) = adapter.ranks[layer, module], sizes[module]
             if layer >= num_layers or seen != ((rank, num_inputs), (out, rank)):
                 raise ValueError(
-                    f"adapter {adapter.name!r}: lora_A and lora_B of {module} in layer {layer} are {seen[0]} and "
-                    f"{seen[1]}, but the model has {num_layers} layers, and there [{rank}, {num_inputs}] and "
+                    f"adapter {adapter.name!r}: lora_A and lora_B of {module} in layer {layer} have shapes {seen[0]} "
+                    f"and {seen[1]}, but the model has {num_layers} layers and needs shapes [{rank}, {num_inputs}] and "
                     f"[{out}, {rank}]"
                 )

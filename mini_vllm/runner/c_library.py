@@ -98,7 +98,7 @@ def _keep(library: Path, kept: Path) -> None:
 
 
 def torch_threads() -> list[str]:
-    """Return torch's OpenMP library in a list if it is GCC's, otherwise an empty list (macOS uses another)."""
+    """Return torch's OpenMP library in a list if it is GCC's, otherwise an empty list (macOS uses a different one)."""
     return sorted(map(str, (Path(torch.__file__).parent / "lib").glob("libgomp*")))[:1]
 
 

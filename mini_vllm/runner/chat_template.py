@@ -35,7 +35,7 @@ def encode_chat(tokenizer: Any, messages: Sequence[Message], tools: Sequence[Too
             raise ValueError(f"message {number} must have a role and a content, both strings, got {message!r:.200}")
     if has_template(tokenizer) and not tokenizer.chat_template:
         raise ValueError(NO_TEMPLATE)
-    reasons: list[tuple[bool, str]] = []  # whether the template expects this form, and its error if it does not
+    reasons: list[tuple[bool, str]] = []  # whether the template expects this form, and the template's error if not
     for form in FORMS:
         try:
             lost = _lost(tokenizer, messages, form, tools)
@@ -80,7 +80,7 @@ def _lost(tokenizer: Any, messages: Sequence[Message], form: Form, tools: Sequen
     ]
     chat = [{**one, "content": form(content)} for one, content in zip(messages, marked, strict=True)]
     text = _text(tokenizer, chat, tools)
-    # render once, because chats may be long
+    # render once only, because chats may be long
     found, literal = (set(re.findall(f"{before}({MARK})", text)) for before in ("", REPR))
     lost = []
     for place, one in enumerate(messages):

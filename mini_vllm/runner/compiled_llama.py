@@ -27,13 +27,14 @@ def can_be_compiled(model: Any, *, is_int8: bool = False) -> bool:
     """Return whether C can compute this model: a Llama on a CPU without biases except in Q, K and V."""
     if not is_llama(model) or model.device.type != "cpu" or model.dtype not in DTYPES:
         return False
-    if not torch_threads() or not can_compile():  # one thread would be slower than all of torch's threads
+    if not torch_threads() or not can_compile():  # a single thread would be slower than all of torch's threads
         return False
     decoder = model.model.layers[0]
     has_biases = any(layer.bias is not None for layer in (decoder.self_attn.o_proj, decoder.mlp.down_proj))
     functions, sizes = layer_functions(model.dtype, is_int8), decoder.self_attn.o_proj.weight.shape
     are_whole = model.config.intermediate_size % functions.columns_of_a_panel() == 0
-    # The panels of the gate and up projections must cover the same columns, and C reads numbers in twos or fours.
+    # The panels of the gate and up projections must cover the same columns, and C reads numbers in groups of two or
+    # four.
     return not has_biases and are_whole and all(size % (4 if is_int8 else 2) == 0 for size in sizes)
 
 
@@ -131,6 +132,6 @@ def packed_model(
         model = paged_model(loaded, steps, num_blocks, block_size)
     if is_int8:
         for weight in loaded.model.parameters():
-            weight.data = weight.data.clone()  # the tensors of a mapped file would keep all of it in memory
+            weight.data = weight.data.clone()  # tensors that view a mapped file would keep the whole file in memory
         release_freed_memory()
     return model

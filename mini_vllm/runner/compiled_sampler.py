@@ -41,7 +41,7 @@ def compiled_sample(in_torch: Sample, file: CFile) -> Sample:
         threads = torch.get_num_threads() if logits.numel() >= MIN_SHARED_LOGITS else 1
         addresses = logits.data_ptr(), settings.buffer_info()[0], tokens.buffer_info()[0]
         if _compiled(file, logits.dtype)(num_rows, threads, width, *addresses):
-            raise MemoryError(f"there is no memory for a row of {width:,} logits in float64")
+            raise MemoryError(f"not enough memory for a row of {width:,} logits in float64")
         return tokens.tolist()
 
     return sample

@@ -18,7 +18,7 @@ from transformers import AttentionInterface
 from transformers.cache_utils import Cache
 
 CONTRACT_NAME = "mini_vllm_contract"
-# the sequences are interleaved, so distances in the row differ from those in the sequence
+# the sequences are interleaved, so distances in the row differ from those within a sequence
 TEXT_OF_TOKEN = (1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1)
 UNSUPPORTED = ("softcap", "s_aux", "position_bias", "alibi")
 # maximum difference, relative to the largest logit
@@ -81,7 +81,10 @@ def attend_in_one_row(
         raise ValueError(f"{model_type} does not pass on keyword arguments, so a batch cannot reach its attention")
     refuse_unsupported_options(model_type, kwargs)
     if key.shape != value.shape or not hasattr(module, "layer_idx"):
-        raise ValueError(f"{model_type} has keys {tuple(key.shape)} and values {tuple(value.shape)} or no layer_idx")
+        raise ValueError(
+            f"{model_type} has keys of shape {tuple(key.shape)} and values of shape {tuple(value.shape)}, or no "
+            "layer_idx"
+        )
     contract.layers.append(int(str(module.layer_idx)))
     contract.kv_shapes.append((key.shape[1], key.shape[3]))
     contract.windows.append(sliding_window)
@@ -97,7 +100,8 @@ def require_replaceable_attention(model: Any) -> None:
     """Raise `ValueError` if a model's attention function cannot be replaced."""
     if not model._can_set_attn_implementation():
         raise ValueError(
-            f"{model.config.model_type} does not let its attention be replaced (no transformers AttentionInterface)"
+            f"{model.config.model_type} does not allow its attention to be replaced (no transformers "
+            "AttentionInterface)"
         )
 
 
@@ -112,7 +116,7 @@ def check_attention_contract(model: Any, longest: int) -> AttentionShape:
         return _check(model, longest)
     except (IndexError, RuntimeError) as error:
         if "meta tensors" in str(error):
-            raise  # the model's code needs real numbers, so the model itself is not at fault
+            raise  # the model's code needs actual numbers, so the model itself is not at fault
         raise ValueError(f"{model.config.model_type} cannot compute a prompt of {longest} tokens: {error}") from error
     finally:
         model.set_attn_implementation(before)
@@ -131,7 +135,7 @@ def _check(model: Any, longest: int) -> AttentionShape:
         if not all(logits.isfinite().all() for logits in own):
             raise ValueError(
                 f"{model_type} computes NaN or infinite logits from finite weights: check the numbers in config.json, "
-                f"such as rope_parameters and the eps of norms, or choose another dtype"
+                "such as rope_parameters and the norms' eps, or choose a different dtype"
             )
     AttentionInterface.register(CONTRACT_NAME, attend_in_one_row)
     model.set_attn_implementation(CONTRACT_NAME)
@@ -170,7 +174,7 @@ def _row(model: Any, tokens: Tensor, positions: Tensor, contract: AttentionShape
             contract=contract,
         )
     except TypeError as error:
-        raise ValueError(f"{model.config.model_type} does not accept a batch by keyword: {error}") from error
+        raise ValueError(f"{model.config.model_type} does not accept a batch as a keyword argument: {error}") from error
     logits: Tensor = output.logits[0]
     return logits
 
@@ -185,8 +189,8 @@ def _require_plain_stack(model_type: str, num_layers: int, contract: AttentionSh
     if len(set(shapes)) > 1:
         other = next(layer for layer, shape in enumerate(shapes) if shape != shapes[0])
         raise ValueError(
-            f"{model_type} has K and V of {shapes[0][0]} heads of {shapes[0][1]} in layer 0, and of {shapes[other][0]} "
-            f"heads of {shapes[other][1]} in layer {other}; all layers must have one shape"
+            f"{model_type} has {shapes[0][0]} K and V heads of size {shapes[0][1]} in layer 0, but {shapes[other][0]} "
+            f"of size {shapes[other][1]} in layer {other}; all layers must have the same shape"
         )
 
 

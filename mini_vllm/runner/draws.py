@@ -16,7 +16,7 @@ def draw(request: Request, num_drafts: int = 0) -> float:
 
 def draw_twice(request: Request, num_drafts: int) -> tuple[float, float]:
     """Return the number from `draw` and a second, independent number for the same position."""
-    # Use a hash, because seeding a generator for each token takes several times as long.
+    # Use a hash, because seeding a generator for each token would take several times as long.
     place = f"{request.seed}:{request.num_output_tokens + num_drafts}"
     first, second = struct.unpack("QQ", hashlib.blake2b(place.encode(), digest_size=16).digest())
     return (first >> 11) * 2**-53, (second >> 11) * 2**-53

@@ -1,8 +1,8 @@
 """A fake model on integers, without weights or torch, whose text changes if any slot is wrong.
 
 Its "KV cache" stores the token itself in the token's slot. The next token is a hash of all tokens of the request *as
-read back through its block table*. So a wrong block, slot, position or prefix hit always changes the text. So does a
-mixed-up image, because the slots of an image's tokens store its content.
+read back through its block table*. So a wrong block, slot, position or prefix hit always changes the text. A mixed-up
+image changes it too, because the slots of an image's tokens store the image's content.
 """
 
 from array import array
@@ -69,8 +69,8 @@ class FakeModelRunner:
         block_index, offset = divmod(position, self.block_size)
         if block_index >= len(scheduled.block_ids):
             raise RuntimeError(
-                f"token {position} of {scheduled.request.request_id} needs block {block_index + 1} of its table, "
-                f"which has {len(scheduled.block_ids)} blocks of {self.block_size}"
+                f"token {position} of {scheduled.request.request_id} needs block {block_index + 1} of its table, which "
+                f"has only {len(scheduled.block_ids)} blocks of {self.block_size} tokens"
             )
         return scheduled.block_ids[block_index] * self.block_size + offset
 

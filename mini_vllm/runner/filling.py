@@ -14,7 +14,7 @@ from transformers.utils import logging
 from mini_vllm.runner.model_files import DTYPES, KNOWN_NUMBERS, StoredTensor, one_line, some
 from mini_vllm.runner.stored_tensors import without_numbers
 
-# Parts of names that training wrappers add: DDP, torch.compile, FSDP, activation checkpointing, PEFT.
+# Parts of names added by training wrappers: DDP, torch.compile, FSDP, activation checkpointing, PEFT.
 WRAPPERS = re.compile(
     r"^(module\.|base_model\.model\.)+|_orig_mod\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\."
 )
@@ -51,7 +51,7 @@ def plain_names(folder: Path, names: Mapping[str, Any], prefix: str) -> dict[str
 
 
 def skeleton(folder: Path, config: Any, stored: Mapping[str, StoredTensor], dtype: str) -> Any:
-    """Return the model without numbers, on the device `meta`.
+    """Return the model without parameter values, on the device `meta`.
 
     Raises `ValueError` like `fill`, or if the model is quantized.
     """
@@ -70,7 +70,7 @@ def fill(folder: Path, config: Any, tensors: Mapping[str, Any], dtype: str, devi
     """Build a config's model from these tensors. Raises `ValueError` with the names unless they fill it exactly.
 
     The fill is exact under two conditions. Each parameter and persistent buffer has a tensor of its shape, or is tied
-    to one that has. Each tensor is used, unless the model's class lists it as ignored.
+    to a parameter that has one. Each tensor is used, unless the model's class lists it as ignored.
     """
     kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     try:
@@ -85,7 +85,7 @@ def fill(folder: Path, config: Any, tensors: Mapping[str, Any], dtype: str, devi
             trust_remote_code=False,
         )
     except Exception as error:  # incompatible settings may raise any error
-        if "conversion of the weights" in str(error):  # transformers joins the tensors of experts
+        if "conversion of the weights" in str(error):  # transformers joins the tensors of the experts
             raise ValueError(
                 f"the weights in {folder} do not match its config.json ({kind.__name__}): some experts of a layer "
                 f"lack tensors or have a different shape. Save the whole model with `save_pretrained`"
@@ -98,7 +98,7 @@ def fill(folder: Path, config: Any, tensors: Mapping[str, Any], dtype: str, devi
     if any(faults.values()):
         told = [f"{len(names)} {what} ({some(names)})" for what, names in faults.items() if names]
         raise ValueError(
-            f"the weights in {folder} do not match its config.json ({kind.__name__}), tensors: {'; '.join(told)}. "
+            f"the weights in {folder} do not match its config.json ({kind.__name__}); tensors: {'; '.join(told)}. "
             f"Save the whole model with `save_pretrained`, or correct config.json"
         )
     return model

@@ -8,7 +8,7 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-# Settings that change greedy texts unless they are unset or have this value.
+# Settings that change greedy texts unless they are unset or have the value given here.
 GREEDY_SETTINGS: dict[str, float | None] = {
     "no_repeat_ngram_size": 0,
     "encoder_no_repeat_ngram_size": 0,
@@ -48,12 +48,14 @@ LONGEST_VALUE = 40  # characters
 
 
 def own_repetition_penalty(generation_config: Any) -> float:
-    """Return the default repetition penalty for requests. Raises `ValueError` unless it is over 0 and at most 2."""
+    """Return the default repetition penalty for requests. Raises `ValueError` unless it is above 0 and at most 2."""
     value = getattr(generation_config, "repetition_penalty", None)
     if value is None:
         return 1.0
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 2:
-        raise ValueError(f"repetition_penalty in generation_config.json must be over 0 and at most 2, got {value!r}")
+        raise ValueError(
+            f"repetition_penalty in generation_config.json must be greater than 0 and at most 2, got {value!r}"
+        )
     return float(value)
 
 

@@ -1,7 +1,7 @@
 """Masks the logits of tokens that grammars forbid, also after drafts. (vLLM: `apply_grammar_bitmask`.)
 
-The runner advances grammars according to the tokens of the requests. So they are correct with a step in flight, after a
-preemption and after a failed step.
+The runner advances grammars according to the tokens of the requests. So the grammars are correct with a step in flight,
+after a preemption and after a failed step.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ class GrammarMasks:
 
     def __init__(self, functions: StructuredOutputFunctions) -> None:
         self.functions = functions
-        self._kept: dict[bytes, Tensor] = {}  # [vocab] for each mask: 0 for an allowed token, otherwise minus infinity
+        self._kept: dict[bytes, Tensor] = {}  # [vocab] for each mask: 0 for an allowed token, minus infinity otherwise
 
     def apply(self, rows: Rows, logits: Tensor) -> tuple[Tensor, dict[str, str]]:
         """Return logits [S, vocab] with minus infinity for forbidden tokens, and errors by request id.

@@ -15,7 +15,7 @@ from mini_vllm.runner.paged_model import ForwardPass
 from mini_vllm.runner.steps import FlatBatch, dummy_batch
 
 WARM_UP_STEPS = 2
-MAX_GRAPH_REQUESTS = 256  # for a larger batch the launches cost little compared with the arithmetic
+MAX_GRAPH_REQUESTS = 256  # for a larger batch, the launches cost little compared with the arithmetic
 
 
 def bucket_sizes(max_num_seqs: int) -> list[int]:
@@ -25,7 +25,7 @@ def bucket_sizes(max_num_seqs: int) -> list[int]:
 
 
 def bucket_for(flat: FlatBatch, sizes: list[int]) -> int | None:
-    """Return the smallest size that holds a batch, or None if it is too large or contains prefills."""
+    """Return the smallest size that holds a batch, or None if the batch is too large or contains prefills."""
     num_requests = len(flat.query_lens)
     if len(flat.input_ids) != num_requests or len(flat.logits_indices) != num_requests or num_requests > sizes[-1]:
         return None

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Integers = NDArray[np.int64]
-MAX_GROUP_SLOTS = 4096  # small enough that a group's copied K and V stay in the CPU's cache until attention reads them
-MAX_PIECE_QUERIES = 128  # a longer chunk is split, because a piece's tokens do not attend to later pieces
-MAX_WASTED_PAIRS = 512  # query-key pairs of padding in a group, above which a new group is cheaper
+MAX_GROUP_SLOTS = (
+    4096  # small enough for a group's copied K and V to stay in the CPU's cache until attention reads them
+)
+MAX_PIECE_QUERIES = 128  # a longer chunk is split into pieces, because a piece's tokens do not attend to later pieces
+MAX_WASTED_PAIRS = 512  # number of padding query-key pairs in a group above which a new group is cheaper
 
 
 @dataclass(frozen=True, slots=True)

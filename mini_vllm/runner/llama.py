@@ -21,7 +21,7 @@ from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.steps import FlatBatch, PagedAttention, RunnerSteps, WriteKV
 
 ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-# other types change their frequencies with the sequence length
+# other types change the frequencies with the sequence length
 FIXED_ROPE_TYPES = ("default", "linear", "llama3", "yarn")
 
 Product = Callable[[Tensor], Tensor]
@@ -100,10 +100,10 @@ class LlamaModel(PagedModel):
         for number, layer in enumerate(self.layers):
             hidden += self._attention(number, hidden, cos, sin, flat)
             hidden += self._mlp(layer, hidden)
-        # Only rows that sample a token: the product with the vocabulary is the largest of all products.
+        # Only rows that sample a token, because the product with the vocabulary is the largest of all products.
         return self.logits(self._norm(hidden[flat.logits_indices], self.last_norm))
 
-    # Separate methods free a layer's intermediate tensors on return, and the next layer reuses the memory.
+    # With separate methods, a layer's intermediate tensors are freed on return, and the next layer reuses the memory.
     def _attention(self, number: int, hidden: Tensor, cos: Tensor, sin: Tensor, flat: FlatBatch) -> Tensor:
         layer, batch = self.layers[number], flat.of_layers(self.group_of_layer[number])
         key_cache, value_cache = self.key_caches[number], self.value_caches[number]

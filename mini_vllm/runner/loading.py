@@ -73,7 +73,7 @@ def load_model(
     folder, tokenizer, ends = open_model(name_or_path)
     loaded = replace(_load_weights(folder, dtype), eos_token_ids=ends.token_ids)
     warn_of_settings(folder.generation_config)
-    set_threads_for(loaded.model)  # must precede packing, because packed weights do not count as parameters
+    set_threads_for(loaded.model)  # must come before packing, because packed weights do not count as parameters
     if prepack_weights:
         pack_linear_layers(loaded.model)
     return loaded, ModelTokenizer(tokenizer, ends.token_ids)
@@ -95,7 +95,9 @@ def load_draft_model(config: EngineConfig) -> LoadedModel:
     path = find_folder(config.speculative_config.model or str(EMBEDDED_DRAFT_MODEL))
     loaded = _load_weights(open_folder(path), config.dtype)
     if loaded.groups.has_windows:
-        raise ValueError(f"the draft model must attend to all tokens, got windows of {loaded.groups.windows[-1]}")
+        raise ValueError(
+            f"the draft model must attend to all tokens, but it has windows of {loaded.groups.windows[-1]}"
+        )
     return loaded
 
 
@@ -121,11 +123,11 @@ def _load_weights(folder: ModelFolder, dtype: str) -> LoadedModel:
 
 
 def inspect(folder: ModelFolder) -> tuple[Any, LoadedModel | None]:
-    """Return the model without numbers and its sizes, or None for the sizes if its code needs numbers.
+    """Return the model without parameter values, and its sizes, or None for the sizes if its code needs values.
 
     Raises `ValueError` like `load_model`.
     """
-    model = folder.skeleton("bfloat16")  # on tensors without numbers, transformers computes experts only in this dtype
+    model = folder.skeleton("bfloat16")  # on tensors without data, transformers computes experts only in this dtype
     try:
         return model, describe_model(model)
     except ValueError as error:
@@ -145,8 +147,8 @@ def described(folder: ModelFolder, model: Any) -> LoadedModel:
 def describe_model(model: Any) -> LoadedModel:
     """Return a model with the sizes that the KV cache needs. Raises `ValueError` if the cache cannot serve it.
 
-    The model computes a few tokens, because its config does not show how the attention behaves. Without numbers (on the
-    device `meta`) only its sizes and function calls are checked.
+    The model computes a few tokens, because its config does not show how the attention behaves. Without parameter
+    values (on the device `meta`), only its sizes and function calls are checked.
     """
     config = model.config
     require_replaceable_attention(model)
@@ -186,7 +188,7 @@ def layer_groups(config: Any, windows: list[int | None], longest: int) -> KVCach
     told = [config.sliding_window if one == SLIDING else None for one in types]
     if told != windows or len(set(windows) - {None}) > 1:
         raise ValueError(
-            f"{config.model_type} calls the attention of its layers with the windows {windows}, and its config has "
+            f"{config.model_type} calls the attention of its layers with the windows {windows}, but its config has "
             f"{told}; both must name the same single window length"
         )
     return KVCacheGroups(tuple(None if one is None or one >= longest else one for one in windows))

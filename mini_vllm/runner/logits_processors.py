@@ -40,7 +40,7 @@ def _process_row(logits: Tensor, request: Request, output_token_ids: Sequence[in
     params = request.sampling_params
     if len(output_token_ids) < params.min_tokens:
         logits[_stop_token_ids(request, len(logits))] = -math.inf
-    if params.logit_bias:  # up to 1,024 of them: an array is read three times as fast as a list
+    if params.logit_bias:  # up to 1,024 entries: an array is read three times as fast as a list
         token_ids = torch.frombuffer(array("q", params.logit_bias), dtype=torch.int64).to(logits.device)
         biases = torch.frombuffer(array("d", params.logit_bias.values()), dtype=torch.float64)
         logits.index_add_(0, token_ids, biases.to(logits))
@@ -62,7 +62,7 @@ def _stop_token_ids(request: Request, vocab_size: int) -> list[int]:
 
 
 def probabilities(logits: Tensor, params: SamplingParams) -> Tensor:
-    """Return the probability of each token [rows, vocab] in float64. The temperature must be over 0."""
+    """Return the probability of each token [rows, vocab] in float64. The temperature must be above 0."""
     chosen = LogitsProcessorList([TemperatureLogitsWarper(params.temperature)])
     if params.top_k:
         chosen.append(TopKLogitsWarper(params.top_k))
@@ -75,5 +75,6 @@ def probabilities(logits: Tensor, params: SamplingParams) -> Tensor:
 def draw_token(probs: Tensor, request: Request) -> int:
     """Draw the request's next token from probabilities [vocab]."""
     sums = probs.cumsum(dim=-1)
-    # Rounding may leave the last sum below 1. Dividing by it makes the last sum 1, which is above every random number.
+    # Rounding may leave the last sum less than 1. Dividing by it makes the last sum 1, which is greater than every
+    # random number.
     return int(torch.searchsorted(sums / sums[-1], draw(request), right=True))

@@ -23,7 +23,7 @@ KNOWN_NUMBERS = DTYPES | {
     "I32": "int32",
     "I64": "int64",
 }
-FOREIGN = (  # weight files that are not in transformers' format, by pattern
+FOREIGN = (  # patterns for weight files that are not in transformers' format
     ("*.gguf", "the format of llama.cpp"),
     ("consolidated*", "the format of the model's authors"),
     ("adapter_model.*", "an adapter"),
@@ -104,7 +104,7 @@ def _files_of_index(index: Path) -> list[Path]:
         raise ValueError(f"{index} must have a weight_map with a file for each tensor")
     names = sorted({str(name) for name in weights.values()})
     if outside := [name for name in names if Path(name).name != name]:
-        raise ValueError(f"{index} must name files in the same folder, got {outside[0]!r}")
+        raise ValueError(f"{index} may name only files in the same folder, got {outside[0]!r}")
     if missing := [name for name in names if not (index.parent / name).exists()]:
         raise ValueError(f"{index.parent} lacks {some(missing)} of the {len(names)} files that {index.name} names")
     return [index.parent / name for name in names]

@@ -35,13 +35,14 @@ class ModelFolder:
     stored: dict[str, StoredTensor]
 
     def skeleton(self, dtype: str) -> Any:
-        """Build the model without numbers. Raises `ValueError` with the names unless the tensors fill it exactly."""
+        """Build the model without parameter values. Raises `ValueError` with the names unless the tensors fill it
+        exactly."""
         with quiet():
             model = skeleton(self.path, self.config, self.stored, dtype)
         model.generation_config = self.generation_config
-        for part in model.modules():  # the warning of transformers reads the prompt, which has no numbers here
+        for part in model.modules():  # transformers' warning would read the prompt, which has no data here
             part.warn_if_padding_and_no_attention_mask = lambda *_: None
-            if getattr(part, "rope_type", None) == "dynamic":  # it compares positions, which have no values
+            if getattr(part, "rope_type", None) == "dynamic":  # it compares positions, which have no values here
                 part.rope_type = "default"
         return model
 
@@ -93,7 +94,9 @@ def open_tokenizer(folder: ModelFolder) -> Any:
         raise ValueError(f"the tokenizer in {path} cannot be read: {one_line(error)}") from error
     files = {name for name in getattr(tokenizer, "vocab_files_names", {}).values() if isinstance(name, str)}
     if files and not any((path / name).exists() for name in files):  # transformers would build an empty tokenizer
-        raise ValueError(f"{path} has no tokenizer that {type(tokenizer).__name__} reads: {', '.join(sorted(files))}")
+        raise ValueError(
+            f"{path} has no tokenizer that {type(tokenizer).__name__} can read: {', '.join(sorted(files))}"
+        )
     return tokenizer
 
 
@@ -106,10 +109,10 @@ def open_config(path: Path) -> tuple[dict[str, Any], Any]:
     try:
         with quiet():
             config = AutoConfig.from_pretrained(path, trust_remote_code=False)
-    except Exception as error:  # a wrong type or an invalid combination of values
+    except Exception as error:  # a value of the wrong type or an invalid combination of values
         raise ValueError(f"{file}: {one_line(error)}") from error
     if parts := PARTS & config.sub_configs.keys():
-        raise ValueError(f"{path} is not a pure text model ({config.model_type}: {min(parts)}); {SERVES}")
+        raise ValueError(f"{path} is not a text-only model ({config.model_type}: {min(parts)}); {SERVES}")
     if config.is_encoder_decoder:
         raise ValueError(f"{config.model_type} has an encoder; the engine serves decoder-only models ({file})")
     sizes = {name: value for name in SIZES if (value := getattr(config, name, None)) is not None}

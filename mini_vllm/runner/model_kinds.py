@@ -55,8 +55,8 @@ def refuse_by_files(folder: Path) -> dict[str, Any]:
     config = read_json(file)
     if (folder / "adapter_config.json").exists():
         raise ValueError(
-            f"{folder} holds a model and an adapter: move adapter_config.json and adapter_model.safetensors to "
-            f"another folder, and pass that with --adapter NAME=PATH"
+            f"{folder} contains a model and an adapter: move adapter_config.json and adapter_model.safetensors to a "
+            "different folder, and pass that with --adapter NAME=PATH"
         )
     if (folder / "modules.json").exists():
         raise ValueError(f"{folder} holds a sentence-transformers model, which computes embeddings; {SERVES}")
@@ -80,7 +80,7 @@ def tokenizer_files(folder: Path) -> list[Path]:
     if code and not (folder / "tokenizer.json").exists():
         raise ValueError(
             f"{folder / 'tokenizer_config.json'} needs code from the folder ({code}), which is never run; a "
-            f"tokenizer.json would make it unnecessary"
+            "tokenizer.json would make that code unnecessary"
         )
     there = [file for pattern in TOKENIZERS for file in folder.glob(pattern)]
     if not there:
@@ -118,7 +118,7 @@ def _refuse_quantized(folder: Path, config: dict[str, Any]) -> None:
             method = found.get("quant_method") or next(iter(found), "empty") if isinstance(found, dict) else found
             raise ValueError(
                 f"{folder / 'config.json'} has a {setting} ({method}): quantized weights are not supported. Open the "
-                f"original model"
+                "original model"
             )
 
 
@@ -150,8 +150,8 @@ def _refuse_classes(folder: Path, config: dict[str, Any]) -> None:
         raise ValueError(f"{kind} has an encoder; the engine serves decoder-only models ({file})")
     if kind in STATES:
         raise ValueError(
-            f"{folder} holds {kind}, whose layers keep a state per sequence; the cache supports only layers that keep "
-            f"K and V of each token"
+            f"{folder} contains {kind}, whose layers keep one state per sequence; the cache supports only layers that "
+            "keep the K and V of each token"
         )
 
 
@@ -172,7 +172,7 @@ def _refuse_code(folder: Path, config: dict[str, Any]) -> None:
     if kind is None:
         raise ValueError(f"{file} has no model_type")
     raise ValueError(
-        f"{file} has model_type {kind!r}, which transformers {version} does not support; a newer version may"
+        f"{file} has model_type {kind!r}, which transformers {version} does not support; a newer version might"
     )
 
 
@@ -189,10 +189,10 @@ def _refuse_tasks(folder: Path, config: dict[str, Any]) -> None:
     served, bare = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind), MODEL_MAPPING_NAMES.get(kind)
     if served is None:
         named = f"{kind} ({first})" if first else kind
-        raise ValueError(f"{folder} holds {named}, which does not continue a text; {SERVES}")
+        raise ValueError(f"{folder} contains {named}, which does not continue a text; {SERVES}")
     if kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not config.get("is_decoder"):
         raise ValueError(f"{folder} holds {kind} as an encoder (is_decoder is not true in config.json); {SERVES}")
     if first and first not in {served, bare} and (code := names_code(config)):
-        raise ValueError(f"{file} names {first}, which needs code from the folder ({code}); that is never run")
+        raise ValueError(f"{file} names {first}, which needs code from the folder ({code}); such code is never run")
     if first and first not in {served, bare} and not first.endswith(("LMHeadModel", "ForCausalLM")):
-        raise ValueError(f"{folder} holds {first}, which does not continue a text; {SERVES}")
+        raise ValueError(f"{folder} contains {first}, which does not continue a text; {SERVES}")

@@ -8,7 +8,7 @@ SLIDING = "sliding_attention"
 
 
 def check_config(config: Any) -> None:
-    """Raise a one-line `ValueError` if the engine cannot serve any model with this config."""
+    """Raise a one-line `ValueError` if the engine cannot serve a model with this config."""
     require_decoder(config)
     require_equal_layers(config)
     require_known_attention(config)
@@ -29,7 +29,7 @@ def require_equal_layers(config: Any) -> None:
     if differing:
         raise ValueError(
             f"{config.model_type} has layers that differ in {', '.join(sorted(differing))} (per_layer_config), but the "
-            f"engine needs layers that are all alike"
+            "engine needs identical layers"
         )
 
 
@@ -50,10 +50,10 @@ def require_known_attention(config: Any) -> None:
 
 
 def longest_exact_text(config: Any) -> tuple[int, str]:
-    """Return the longest text (tokens) that is independent of others in its steps, and the reason for this limit.
+    """Return the longest text (tokens) that is independent of other texts in its steps, and the limit's reason.
 
     Two scalings of rotary embeddings derive their angles from the largest position in a forward pass. So a text depends
-    on others: with `longrope` above its original length, with `dynamic` above `max_position_embeddings`. Raises
+    on other texts: with `longrope` above its original length, with `dynamic` above `max_position_embeddings`. Raises
     `ValueError` if the config has no maximum length. (vLLM: `_get_and_verify_max_len`.)
     """
     named = getattr(config, "max_position_embeddings", None)

@@ -17,13 +17,13 @@ class ModelTokenizer:
     def __init__(self, tokenizer: Any, eos_token_ids: frozenset[int]) -> None:
         self.tokenizer = tokenizer
         self.eos_token_ids = eos_token_ids
-        # mistral-common has a method that raises an error instead
+        # instead, mistral-common has a method that raises an error
         decoder = getattr(tokenizer, "added_tokens_decoder", None)
         special = decoder.items() if isinstance(decoder, Mapping) else ()
         added = {str(one): token_id for token_id, one in special if one.special}
         self.control_tokens = added | dict(zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True))
         backend: Any = getattr(tokenizer, "backend_tokenizer", None)
-        # For byte-pair encodings transformers makes the same call, but only after checks that cost more than decoding.
+        # For byte-pair encodings, transformers makes the same call, but only after checks that cost more than decoding.
         is_plain = type(getattr(backend, "model", None)) is BPE
         self._decode = backend.decode if is_plain else tokenizer.decode if backend is not None else self._decode_known
 

@@ -11,7 +11,7 @@ from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.c_library import HERE, LENGTH, NUMBER, POINTER, compile_library
 
 MIN_SHARED_WORK = 1_000_000  # number of multiplications above which several threads are faster than one
-START = (LENGTH, LENGTH, NUMBER)  # rows, threads, and the epsilon of the norms
+START = (LENGTH, LENGTH, NUMBER)  # rows, threads, and the norms' epsilon
 SIGNATURES = {
     "columns_of_a_panel": (),
     "pack": (POINTER, POINTER, LENGTH, LENGTH, POINTER),

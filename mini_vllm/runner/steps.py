@@ -19,7 +19,9 @@ from mini_vllm.runner.step_buffer import Numbers, StepBuffer
 from mini_vllm.sampling_params import SamplingParams
 
 Booleans = NDArray[np.bool_]
-MAX_DECODE_TOKENS = 8  # a request with more tokens is a chunk; with fewer it decodes one token or verifies drafts
+MAX_DECODE_TOKENS = (
+    8  # a request with more tokens is a chunk; a request with fewer decodes one token or verifies drafts
+)
 
 
 @dataclass
@@ -27,11 +29,11 @@ class FlatBatch:
     """All tokens of one step in one row, without padding.
 
     T tokens of R requests, of which S need a token: `input_ids`, `positions`, `slot_mapping` [T], `logits_indices` [S].
-    `query_start_loc` [R + 1] contains the row at which each request begins, and `seq_lens` [R] its tokens in the cache
-    after this step. `block_tables` [R, longest table] is padded with block 0. These tensors are int64. `query_lens` and
-    `seq_lens_cpu` are the lengths as Python integers, which can be read without waiting for a GPU. `groups` contains
-    the same requests, grouped by length. `others` contains the same tokens with the slots and block tables of the other
-    layer groups.
+    `query_start_loc` [R + 1] contains the row at which each request begins, and `seq_lens` [R] the number of its tokens
+    in the cache after this step. `block_tables` [R, longest table] is padded with block 0. These tensors are int64.
+    `query_lens` and `seq_lens_cpu` are the lengths as Python integers, which can be read without waiting for a GPU.
+    `groups` contains the same requests, grouped by length. `others` contains the same tokens with the slots and block
+    tables of the other layer groups.
     """
 
     input_ids: Tensor
@@ -147,7 +149,8 @@ class RunnerSteps:
     """The functions of phase 6, and those of phase 12 for layers with windows.
 
     `can_be_recorded`: attention in decode steps reads only `block_tables` and `seq_lens`, as CUDA graphs require.
-    `ignores_threads`: the number of threads does not change the results in any bit. torch's attention depends on it.
+    `ignores_threads`: the number of threads does not change the results in any bit. The results of torch's attention
+    depend on it.
     """
 
     flatten_tokens: Callable[[Sequence[ScheduledRequest]], tuple[list[int], list[int], list[int]]]

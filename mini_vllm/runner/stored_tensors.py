@@ -1,4 +1,4 @@
-"""Reads the tensors of a model's weight files, either only their shapes or their numbers."""
+"""Reads the tensors of a model's weight files, either only their shapes or also their values."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
         require_content(file)
         for name, tensor in _read_any_header(file).items():
             if name in found:
-                raise ValueError(f"{file} holds {name}, which is also in {found[name].file.name}")
+                raise ValueError(f"{file} contains {name}, which is also in {found[name].file.name}")
             found[name] = tensor
     return found
 
@@ -38,11 +38,11 @@ def load_pickled(file: Path, device: str) -> dict[str, torch.Tensor]:
         found = torch.load(file, map_location=device, weights_only=True)
     except Exception as error:  # a damaged file may raise any error
         raise ValueError(
-            f"{file} is damaged, or holds objects other than tensors, which "
-            f"could run code: save it as model.safetensors"
+            f"{file} is damaged, or contains objects other than tensors, which could run code: save it as "
+            "model.safetensors"
         ) from error
     if not isinstance(found, dict) or not all(isinstance(one, torch.Tensor) for one in found.values()):
-        raise ValueError(f"{file} must hold tensors by name")
+        raise ValueError(f"{file} must hold a dictionary of named tensors")
     return found
 
 

@@ -24,7 +24,7 @@ def bytes_of_tokens(tokenizer: Any, decode: Decode) -> list[bytes]:
     anchor = next(words, None)
     if anchor is None:
         return [b""] * len(names)
-    # The last token of a real text may contain an end mark that becomes a blank before further tokens.
+    # The last token of real text may contain an end mark that becomes a blank before further tokens.
     last = [anchor, *(token_id for token_id in tokenizer.encode("One day") if decode([token_id]))][-1]
     before, name_bytes = decode([anchor]), _name_bytes(tokenizer)
     after = "".join(decode([anchor, one])[len(before) :] for one in (last, anchor))

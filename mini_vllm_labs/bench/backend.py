@@ -1,4 +1,4 @@
-"""Defines what all backends of a comparison share: settings, arriving requests, a served round and its figures."""
+"""Defines what all backends in a comparison share: settings, arriving requests, a served round and its figures."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 BLOCK_SIZE = 16
-OnProgress = Callable[[int], object]  # receives the number of finished requests of a round
+OnProgress = Callable[[int], object]  # receives the number of finished requests in a round
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ def require_complete(requests: Sequence[TimedRequest], served: ServedRound, name
 
 @dataclass(frozen=True, slots=True)
 class BackendSettings:
-    """The settings of all backends. An empty `model` means the embedded model; otherwise it is a directory."""
+    """The settings that all backends share. An empty `model` means the embedded model; otherwise it is a directory."""
 
     model: str
     dtype: str = "float32"
@@ -59,14 +59,14 @@ class BackendSettings:
     max_num_seqs: int = 64
     lineup: str = "solution"
     num_served: int | None = None  # a slow backend serves only the first few requests; None means all
-    # maximum tokens of a request, used only by mini-vLLM; None means the model's limit
+    # maximum number of tokens in a request, used only by mini-vLLM; None means the model's limit
     max_model_len: int | None = None
     async_scheduling: bool = False  # used only by mini-vLLM
     spin_count: int | None = None  # how often libgomp's waiting threads poll; None lets the backend choose
-    quantization: str | None = None  # int8: the type of the weights, with each backend's own method
+    quantization: str | None = None  # int8: the type of the weights, quantised with each backend's own method
 
     def for_whole_prompts(self, longest: int) -> "BackendSettings":
-        """Return the settings for a lineup without chunked prefill: the budget holds the longest request."""
+        """Return the settings for a lineup without chunked prefill, where the budget must hold the longest request."""
         budget = max(longest, self.max_num_batched_tokens)
         return replace(self, max_num_batched_tokens=budget, max_model_len=longest)
 
@@ -84,14 +84,15 @@ class BackendSettings:
         )
 
     def environment(self) -> dict[str, str]:
-        """Return the environment variables that set a process's compute threads, unless the backend chooses them."""
+        """Return the environment variables that set a process's compute threads, unless the backend chooses them
+        itself."""
         chosen = {"OMP_NUM_THREADS": self.num_threads or None, "GOMP_SPINCOUNT": self.spin_count}
         return {name: str(value) for name, value in chosen.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How to serve a round's requests: the temperature, and how many at once (None: all that have arrived)."""
+    """How to serve a round's requests: the temperature, and how many to serve at once (None: all that have arrived)."""
 
     temperature: float = 0.0
     batch_size: int | None = None

@@ -46,7 +46,7 @@ def make_backend(name: str, settings: BackendSettings) -> Backend:
         "transformers-continuous": Continuous,
     }
     if name not in makers:
-        raise ValueError(f"there is no backend {name!r}")
+        raise ValueError(f"unknown backend {name!r}")
     return makers[name](settings)
 
 
@@ -77,7 +77,7 @@ def main(name: str, settings_text: str) -> None:
     settings = BackendSettings(**json.loads(settings_text))
     backend = make_backend(name, settings)
     gc.collect()
-    gc.freeze()  # like our server, keep the collector from traversing the model in every round
+    gc.freeze()  # like our server: keep the collector from traversing the model in every round
     print(json.dumps({"ready": backend.facts}), file=out)
     for line in sys.stdin:
         message = json.loads(line)

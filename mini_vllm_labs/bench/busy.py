@@ -1,4 +1,4 @@
-"""Measures decoding alongside busy processes: our choice of threads, fixed choices, and peers."""
+"""Measures decoding alongside busy processes: with our choice of threads, with fixed choices, and in peers."""
 
 import os
 import random
@@ -25,10 +25,10 @@ DEFAULT, ONE_THREAD, SPINNING, PASSIVE = "default", "one thread", "all, spinning
 FIXED = (ONE_THREAD, SPINNING, PASSIVE)
 STATIC = "transformers-static"
 PEERS = (STATIC, OPENVINO)
-SPINS = 300_000  # libgomp's own count while OMP_WAIT_POLICY is unset
+SPINS = 300_000  # libgomp's default count when OMP_WAIT_POLICY is unset
 # output tokens per request: fewer for the larger models, because their steps take far longer
 NUM_TOKENS = {EMBEDDED: 32, RANDOM_20M: 16, RANDOM: 4}
-PROMPT_TOKENS = 8  # less than a block, so that no prompt is cached
+PROMPT_TOKENS = 8  # less than one block, so that no prompt is cached
 SECONDS = 0.5  # a turn repeats short rounds until this time has passed
 
 
@@ -45,7 +45,8 @@ class BusyPlan:
 
 
 def settings_of_sides(settings: BackendSettings, peers: Sequence[str]) -> dict[str, tuple[str, BackendSettings]]:
-    """Return the backend and settings of each side. Peers compute on all CPUs, and wait as they do by default."""
+    """Return the backend and settings of each side. Peers compute on all CPUs, and their threads wait the way they do
+    by default."""
     everything = replace(settings, num_threads=os.cpu_count() or 1)
     return {
         DEFAULT: (OURS, replace(settings, num_threads=0)),
@@ -119,5 +120,5 @@ def take_turn(side: PeerProcess, make: Callable[[str], list[TimedRequest]], size
 
 
 def best_of_fixed(case: Case) -> str:
-    """Return the fixed choice of threads with the highest median."""
+    """Return the fixed thread setting with the highest median."""
     return max(FIXED, key=lambda name: case.sides[name].median)

@@ -59,7 +59,7 @@ def in_turns(
     title: str = "",
     drop: Callable[[str, RuntimeError], None] | None = None,
 ) -> dict[str, list[Measured]]:
-    """Run the sides in turns, so that a slow moment of the machine affects all; warm-ups do not count.
+    """Run the sides in turn, so that a slow moment affects all of them; warm-ups do not count.
 
     Each run receives the number of its round, which is negative in a warm-up. If a side raises `RuntimeError`, `drop`
     is called and the side is left out. The error propagates if `drop` is None or raises it.
@@ -114,7 +114,7 @@ class Case:
 
     @classmethod
     def of(cls, title: str, unit: str, base: str, rounds: Rounds, **more: Any) -> "Case":
-        """Build the case of these rounds; answers are compared with the base's in the same round."""
+        """Build a case from these rounds; answers are compared with the base's in the same round."""
         sides = {}
         for name, found in rounds.items():
             figures = {
@@ -146,7 +146,7 @@ class Case:
         return all(equal == compared for equal, compared in (side.equal for side in self.sides.values()))
 
     def ratios(self, name: str, base: str = "") -> list[float]:
-        """Return the ratio of the side and the base in each round."""
+        """Return the ratio between the side and the base in each round."""
         pairs = zip(self.sides[name].values, self.sides[base or self.base].values, strict=False)
         return [theirs / mine if self.base_over_side else mine / theirs for mine, theirs in pairs]
 
@@ -161,7 +161,7 @@ class Case:
         return f"{self.title}, in {self.unit}" if is_named else self.title
 
     def spread(self, name: str) -> str:
-        """Return the median of a side, and also the lowest and highest values if there are several."""
+        """Return a side's median, followed by its lowest and highest values if they differ."""
         values = self.sides[name].values
         middle, low, high = (
             str(Quantity(value, self.unit)).removesuffix(f" {self.unit}")
@@ -171,7 +171,7 @@ class Case:
 
 
 def pairs_of_answers(mine: Measured, theirs: Measured) -> Iterable[tuple[object, object]]:
-    """Pair the answers of two sides to each request; a slow side may have served only the first few."""
+    """Pair two sides' answers to each request; a slow side may have served only the first few."""
     if mine.answers is None or theirs.answers is None:
         return []
     return zip(mine.answers, theirs.answers, strict=False)

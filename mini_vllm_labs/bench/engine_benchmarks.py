@@ -34,9 +34,9 @@ AT_A_TEMPERATURE = {
     "temperature 0.8": {"temperature": 0.8},
     "temperature 0.8 with two cuts": {"temperature": 0.8, "top_k": 50, "top_p": 0.9},
 }
-NUM_TOKENS = {EMBEDDED: 96, LARGER: 16, WIDE: 8}  # a step of the larger models takes far longer
+NUM_TOKENS = {EMBEDDED: 96, LARGER: 16, WIDE: 8}  # a step of the larger models takes much longer
 QUICK = {"batch_sizes": (1, 4), "models": (EMBEDDED,)}
-# Greedy decoding, with every row masked. The text must end in "#", which the model does not write, so texts do not end
+# Greedy decoding, with every row masked. The text must end in "#", which the model never writes, so texts do not end
 # early.
 REGEX = r"[A-Za-z ,.!?\n]*#"
 JSON_ARRAY = {"type": "array", "items": {"type": "string", "maxLength": 20}, "minItems": 100}
@@ -54,7 +54,7 @@ def questions(work: Work) -> list[TimedRequest]:
 
 
 def documents_among_chats(work: Work) -> list[TimedRequest]:
-    """Return chats with long outputs, and equally many documents of 1,536 tokens that arrive one by one meanwhile."""
+    """Return chats with long outputs, and the same number of 1,536-token documents that arrive one by one meanwhile."""
     rng, half = Random(f"chunked {work.round_number}"), work.size // 2
     length, output = round(1536 * work.scale), max(8, round(256 * work.scale))
     chats = [TimedRequest(0.0, f"chat {n}", rng.choices(VOCAB, k=16), output) for n in range(half)]
@@ -65,7 +65,9 @@ def documents_among_chats(work: Work) -> list[TimedRequest]:
 def unknown_lengths(work: Work) -> list[TimedRequest]:
     """Return requests with a limit of 512 output tokens, most of which finish much earlier."""
     rng, limit = Random("preemption"), max(16, round(512 * work.scale))
-    lengths = [min(limit, round(limit * rng.random() ** 3) + 4) for _ in range(work.size)]  # cubed: most end early
+    lengths = [
+        min(limit, round(limit * rng.random() ** 3) + 4) for _ in range(work.size)
+    ]  # cubed, so that most end early
     prompts = Random(f"preemption {work.round_number}")
     return [
         TimedRequest(0.0, str(n), prompts.choices(VOCAB, k=32), limit, output_len=length)
@@ -80,7 +82,7 @@ def batch(work: Work) -> list[TimedRequest]:
 
 
 def latencies(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound) -> Figures:
-    """Return the times to the first token and between tokens, and the step sizes that explain them."""
+    """Return the times to the first token and between tokens, and the step sizes that explain these times."""
     return figures_of(requests, served) | {
         "tokens computed": Quantity(sum(step["num_tokens"] for step in served.steps)),
         "largest step": Quantity(max(step["num_tokens"] for step in served.steps)),
@@ -107,7 +109,7 @@ def own_gains(case: Case) -> list[str]:
 
 
 def gaps(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound) -> Figures:
-    """Return the number of forward passes, the time between two of them, and the share of time outside them."""
+    """Return the number of forward passes, the time between two passes, and the share of time outside them."""
     span = side.clock.ended - side.clock.began
     between = span - side.clock.seconds
     gap = Quantity(between / max(1, side.clock.num_passes - 1), "s")
@@ -115,7 +117,7 @@ def gaps(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound
 
 
 def masks(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound) -> Figures:
-    """Return the share of time spent on grammar masks if there are any."""
+    """Return the share of time spent on grammar masks, if there are any."""
     return {MASKS: Quantity(side.mask_seconds / served.seconds, "share")} if side.mask_seconds else {}
 
 

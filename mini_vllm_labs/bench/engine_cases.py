@@ -1,4 +1,4 @@
-"""Benchmarks the engine in this process: sides with different settings serve the same requests in turns."""
+"""Benchmarks the engine in this process: sides with different settings take turns at serving the same requests."""
 
 import os
 import tempfile
@@ -30,7 +30,7 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 Part = Literal["kv_cache", "preemption", "prefix_cache", "chunking", "runner", "speculation", "async_scheduling"]
 EMBEDDED, LARGER, WIDE = "embedded model", "150 M model, random weights", "Qwen3-0.6B's shape, 2 layers, random weights"
-END_OF_TEXT = 2  # an id of the course's tokenizer, because grammars need an end token
+END_OF_TEXT = 2  # an id from the course's tokenizer, because grammars need an end token
 SHAPES = {LARGER: RANDOM_MODEL | {"eos_token_id": END_OF_TEXT}, WIDE: LARGE_VOCABULARY}
 BATCH_SIZES = (1, 4, 16, 64)
 MIN_ROOM = 1024
@@ -116,7 +116,8 @@ class EngineBenchmark:
 def measure(
     one: EngineBenchmark, lineup: Lineup, num_rounds: int, threads: int | None, report: ProgressReport
 ) -> Iterator[Case]:
-    """Measure every case, after a warm-up of each side. With `threads=None` the engine chooses the number."""
+    """Measure every case, after a warm-up of each side. With `threads=None`, the engine chooses the number of
+    threads."""
     peers = one.peers()
     with tempfile.TemporaryDirectory() as folder:
         for model in one.models:
@@ -136,7 +137,7 @@ def measure(
                     for name, side in sides.items()
                     if one.applies(name, side, model)
                 }
-                asked |= peers if size == 1 else {}  # transformers drafts for one request at a time
+                asked |= peers if size == 1 else {}  # transformers uses drafts for one request at a time
                 runs = {name: partial(in_round, make, work, ask) for name, ask in asked.items()}
                 rounds = in_turns(runs, num_rounds, num_warm_ups=1, report=report, title=title)
                 case = Case.of(title, "tokens/s", one.base, rounds)
@@ -154,7 +155,7 @@ def in_round(make: Callable[[Work], list[TimedRequest]], work: Work, ask: Peer, 
 
 
 def answer(one: EngineBenchmark, name: str, side: EngineSide, requests: list[TimedRequest]) -> Measured:
-    """Serve requests with a side's setting."""
+    """Serve requests with a side's settings."""
     served = side.serve(requests, {**one.params, **one.settings[name].params})
     token_ids = served.token_ids if one.same_tokens else None
     return Measured(served.tokens_per_second, one.figures(side, requests, served), token_ids)

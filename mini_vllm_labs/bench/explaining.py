@@ -1,4 +1,4 @@
-"""Measures how much longer a step of the fake model takes if it reports why requests wait."""
+"""Measures how much longer a step of the fake model takes when it also reports why requests wait."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,8 +15,8 @@ from mini_vllm.sampling_params import SamplingParams
 from mini_vllm_labs.bench.case import Measured
 from mini_vllm_labs.bench.scheduling import BLOCK_SIZE, clock, decode_prompt, per_request
 
-NUM_REQUESTS = 64  # this many requests run, and as many wait
-NUM_STEPS = 8  # few requests, because the fake model reads the whole context in each step
+NUM_REQUESTS = 64  # this many requests run, and the same number wait
+NUM_STEPS = 8  # only a few, because the fake model reads the whole context in each step
 
 
 class Explainer(StepObserver):
@@ -30,7 +30,7 @@ class Explainer(StepObserver):
 
 
 def explaining(lineup: Lineup, num_rounds: int) -> Mapping[str, Callable[[int], Measured]]:
-    """Return the CPU microseconds of whole steps of the fake model by round, without and with reasons."""
+    """Return the CPU microseconds that whole steps of the fake model take in each round, without and with reasons."""
     engines = {name: crowded(lineup, num_rounds) for name in ("not explained", "explained")}
     engine = engines["explained"]
     engine.add_observer(Explainer(StepReasons(engine.scheduler, engine.config)))

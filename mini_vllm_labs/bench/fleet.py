@@ -64,10 +64,10 @@ def simulate_fleet(
     """Send each request on arrival to the replica that the router chooses. Raises the same errors as `simulate`."""
     fleet = [Simulation(requests, build_scheduler(config, lineup), cost) for _ in range(num_replicas)]
     num_sent, replicas = [0] * num_replicas, []
-    fleet[0].require_servable()  # all replicas have equal speed
+    fleet[0].require_servable()  # all replicas are equally fast
     for index, request in enumerate(requests):
         for simulation in fleet:
-            # the same for all replicas: the router sees their current loads
+            # the same for all replicas, because the router sees their current loads
             simulation.serve_until(request.arrival_time)
         loads = {replica: num_sent[replica] - one.num_finished for replica, one in enumerate(fleet)}
         replica = router.choose(prefix_of(request, config.block_size), loads)

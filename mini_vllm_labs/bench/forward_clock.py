@@ -20,7 +20,7 @@ def num_replays(runner: ModelRunner) -> int:
 
 
 def paged_model(engine: LLMEngine) -> PagedModel:
-    """Return the model of an engine with phase 6, unwrapped from drafting and CUDA graphs."""
+    """Return the model of an engine that has phase 6, without the wrappers for drafting and CUDA graphs."""
     runner = engine.runner.inner if isinstance(engine.runner, DraftingRunner) else engine.runner
     assert isinstance(runner, PagedModelRunner)
     model = runner.model
@@ -33,7 +33,7 @@ def paged_model(engine: LLMEngine) -> PagedModel:
 class ForwardClock:
     """Measures forward passes: their total seconds, their number, the start of the first and the end of the last.
 
-    `began` and `ended` are seconds of `time.perf_counter`.
+    `began` and `ended` are `time.perf_counter` readings, in seconds.
     """
 
     def __init__(self, model: PagedModel) -> None:

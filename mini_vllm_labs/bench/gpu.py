@@ -15,7 +15,7 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 LIMIT_SECONDS = 480
 AIM = 0.7  # share of the memory bandwidth that a decode kernel must reach on large inputs
-# difference of two bfloat16 logits, relative to the largest: products of different shapes round differently
+# difference between two bfloat16 logits, relative to the largest: products of different shapes round differently
 MAX_DIFFERENCE = 0.05
 PARTS = {
     "equal": "20 greedy texts in float32, here and on the CPU",
@@ -25,29 +25,29 @@ PARTS = {
     "in-flight": "the same requests with a step in flight, which needs phase 8",
     "peer": "the same requests on transformers' continuous batching",
 }
-Row = tuple[str, str, bool]  # the quantity, its figure, and whether the figure is acceptable
+Row = tuple[str, str, bool]  # the quantity, its figure, and whether that figure is acceptable
 
 
 def workload() -> list[TimedRequest]:
-    """Draw the requests of nano-vLLM's benchmark in the same way as nano-vLLM."""
+    """Draw the requests of nano-vLLM's benchmark the way nano-vLLM does."""
     rng = Random(0)
     prompts = [[rng.randint(0, 10_000) for _ in range(rng.randint(100, 1024))] for _ in range(256)]
     return [TimedRequest(0.0, str(n), prompt, rng.randint(100, 1024)) for n, prompt in enumerate(prompts)]
 
 
 def chosen_parts(names: Sequence[str], folder: Path) -> list[str]:
-    """Return the named parts, or all of them without figures if none is named.
+    """Return the named parts; if none is named, return all parts that have no figures yet.
 
     Raises `ValueError` for unknown names.
     """
     for name in names:
         if name not in PARTS:
-            raise ValueError(f"there is no part {name!r}: choose from {', '.join(PARTS)}")
+            raise ValueError(f"unknown part {name!r}: choose from {', '.join(PARTS)}")
     return [name for name in PARTS if name in names] or [name for name in PARTS if "figures" not in read(folder, name)]
 
 
 def read(folder: Path, name: str) -> dict[str, Any]:
-    """Return the record of a part; empty if it has not run."""
+    """Return a part's record, which is empty if the part has not run."""
     path = folder / f"{name}.json"
     record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return record
@@ -56,7 +56,7 @@ def read(folder: Path, name: str) -> dict[str, Any]:
 def run_part(
     name: str, folder: Path, lineup: str, limit: float = LIMIT_SECONDS, module: str = "mini_vllm_labs.bench.gpu_parts"
 ) -> None:
-    """Run a part in a process and record its figures or its error. After `limit` seconds kill its process group."""
+    """Run a part in a process and record its figures or its error. After `limit` seconds, kill its process group."""
     process = subprocess.Popen(
         [sys.executable, "-m", module, name, lineup],
         cwd=CHECKOUT,
@@ -71,7 +71,7 @@ def run_part(
         record = {"error": why} if process.returncode else json.loads(shown.splitlines()[-1])
     except subprocess.TimeoutExpired:
         record = {"error": f"not done after {limit:g} seconds"}
-    finally:  # also after Ctrl-C
+    finally:  # also runs after Ctrl-C
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
@@ -94,7 +94,7 @@ def rows(folder: Path) -> Iterable[Row]:
 def rows_of(name: str, figures: dict[str, Any], ours: dict[str, Any]) -> Iterable[Row]:
     """Yield the rows of one part.
 
-    `ours` contains the figures of the part `workload`, empty if it has not run.
+    `ours` contains the figures of the part `workload`, and is empty if that part has not run.
     """
     rate = figures.get("output_tokens_per_second", 0.0)
     if name == "equal":

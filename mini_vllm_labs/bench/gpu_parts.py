@@ -69,7 +69,7 @@ def graphs(lineup: str) -> dict[str, Any]:
 
 
 def random_qwen3(folder: str) -> str:
-    with pick_device():  # drawing 600 million numbers takes a CPU half a minute
+    with pick_device():  # drawing 600 million numbers on a CPU takes half a minute
         return str(save_random_model(Path(folder), QWEN3_SHAPE, "qwen3", "bfloat16"))
 
 
@@ -87,9 +87,9 @@ def decodes(contexts: Sequence[int], device: torch.device) -> FlatBatch:
 
 
 def bandwidth(lineup: str) -> dict[str, Any]:
-    """Measure bytes per second of copying, and of decode attention at each batch size and context."""
+    """Measure the bytes per second of copying, and of decode attention at each batch size and context length."""
     halves = torch.zeros(2, COPIED_BYTES // 4, device="cuda")
-    # Copies with a kernel: the driver's memory copy in a graph reached only two thirds of the attention kernel's rate.
+    # Copy with a kernel: the driver's memory copy in a graph reached only two thirds of the attention kernel's rate.
     copied = 2 * COPIED_BYTES / gpu_seconds(lambda: torch.neg(halves[1], out=halves[0]))
     attention, device = runner_steps_on(parse_lineup(lineup).runner, "cuda").paged_attention, halves.device
     sizes = [(batch_size, context) for batch_size in BATCH_SIZES for context in CONTEXTS]

@@ -1,4 +1,4 @@
-"""Compares weights in int8 with float32: decoding speed, memory and quality, and the speed of peers in int8."""
+"""Compares int8 weights with float32 in decoding speed, memory and quality, and measures the speed of int8 peers."""
 
 import random
 from collections.abc import Iterator, Sequence

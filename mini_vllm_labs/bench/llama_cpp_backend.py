@@ -1,4 +1,4 @@
-"""Runs llama.cpp as a backend through its Python bindings, in `.venv-llama-cpp` without torch and transformers."""
+"""Runs llama.cpp as a backend through its Python bindings, in `.venv-llama-cpp`, which lacks torch and transformers."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from typing import Any
 from mini_vllm_labs.bench.backend import Arrivals, BackendSettings, Load, OnProgress, ServedRound
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
-TYPES = {"float32": ("F32", 0), "bfloat16": ("BF16", 30), "int8": ("Q8_0", 8)}  # name and number in GGML
+TYPES = {"float32": ("F32", 0), "bfloat16": ("BF16", 30), "int8": ("Q8_0", 8)}  # name and number of the type in GGML
 
 
 def read_weights(path: Path) -> Iterator[tuple[str, Any]]:
@@ -39,7 +39,7 @@ def write_gguf(model: Path, path: Path, dtype: str, *, has_tokens: bool = False)
 
     config: dict[str, Any] = json.loads((model / "config.json").read_text())
     if config["model_type"] != "llama":
-        raise ValueError(f"llama.cpp is only measured with models of type llama, not {config['model_type']}")
+        raise ValueError(f"llama.cpp is measured only with models of type llama, not {config['model_type']}")
     layers = config["num_hidden_layers"]
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(config["max_position_embeddings"])
@@ -58,12 +58,16 @@ def write_gguf(model: Path, path: Path, dtype: str, *, has_tokens: bool = False)
     if has_tokens:
         writer.add_token_list([f"<0x{i:02X}>" if i < 256 else f"t{i}" for i in range(config["vocab_size"])])
         writer.add_token_scores([0.0] * config["vocab_size"])
-        writer.add_token_types([6 if i < 256 else 1 for i in range(config["vocab_size"])])  # bytes, then tokens
+        writer.add_token_types(
+            [6 if i < 256 else 1 for i in range(config["vocab_size"])]
+        )  # types of the byte tokens, then of the other tokens
         writer.add_add_bos_token(False)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, layers)
     matrices = gguf.GGMLQuantizationType[TYPES[dtype][0]]
     for name, weight in read_weights(model / "model.safetensors"):
-        if ".q_proj." in name or ".k_proj." in name:  # llama.cpp rotates adjacent pairs, transformers pairs of halves
+        if (
+            ".q_proj." in name or ".k_proj." in name
+        ):  # llama.cpp rotates adjacent pairs, but transformers rotates pairs of halves
             halves = weight.reshape(-1, 2, config["head_dim"] // 2, weight.shape[-1])
             weight = halves.swapaxes(1, 2).reshape(weight.shape)
         kind = matrices if weight.ndim > 1 else gguf.GGMLQuantizationType.F32
@@ -136,11 +140,11 @@ class LlamaCpp:
         return arrivals.served()
 
     def _compute(self, slots: dict[int, Slot]) -> dict[int, int]:
-        """Compute one step; return the row of logits of each slot whose tokens are all computed."""
+        """Compute one step; return a row of logits for each slot whose tokens are all computed."""
         batch, rows = self.batch, dict[int, int]()
         batch.n_tokens = 0
         for seq, slot in sorted(slots.items(), key=lambda one: (len(one[1].waiting), one[0])):
-            # Sort by slot, because llama.cpp computes each slot separately if they are out of order.
+            # Sort by slot, because llama.cpp computes each slot separately if the slots are out of order.
             taken = slot.waiting[: self.budget - batch.n_tokens]
             del slot.waiting[: len(taken)]
             for token in taken:

@@ -41,7 +41,7 @@ class StepTimes:
     """One step: its size, and the seconds of the whole step, the runner and the forward pass.
 
     `num_attended` counts (token, attended token) pairs; `num_context` counts tokens whose K and V are read.
-    `is_replayed` means that the forward pass was a CUDA graph, which `forward_seconds` does not include.
+    `is_replayed` means that the forward pass was replayed from a CUDA graph, which `forward_seconds` does not include.
     """
 
     num_requests: int = 0
@@ -120,7 +120,7 @@ class MiniVllmBackend:
         return replace(arrivals.served(), steps=steps)
 
     def add(self, request_id: str, request: TimedRequest, temperature: float) -> None:
-        """Add a request. If its output length is set, it ends there with an end token, as real text does."""
+        """Add a request. If its output length is set, the request ends there with an end token, as real text does."""
         self.lengths[request_id] = request.output_len or 0
         ignore_eos = request.output_len is None
         settings = {"temperature": temperature, "ignore_eos": ignore_eos, **self.params}
@@ -136,7 +136,7 @@ def weight_bytes(model: Any) -> int:
 
 
 class OperatorStopwatch(TorchDispatchMode):
-    """As a context manager, adds up the seconds that each operator takes on the CPU."""
+    """A context manager that adds up the seconds that each operator takes on the CPU."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -199,7 +199,7 @@ class ProfiledBackend:
 
 
 def by_kind(operators: Iterable[tuple[str, float]], all_seconds: float) -> dict[str, float]:
-    """Add up (operator, seconds) by kind and drop empty kinds; `REST` is the rest of `all_seconds`."""
+    """Add up (operator, seconds) pairs by kind and drop empty kinds; `REST` is what remains of `all_seconds`."""
     seconds = dict.fromkeys(KINDS, 0.0)
     for name, spent in operators:
         for kind, parts in KINDS.items():

@@ -1,6 +1,6 @@
 """Provides the benchmark models as directories that every backend can load.
 
-Functions import torch themselves, because the client of a server must stay small.
+Each function imports torch itself, because a server's client must stay small.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ RANDOM_MODEL: dict[str, Any] = {
     "max_position_embeddings": 2048,
     "tie_word_embeddings": True,
     "bos_token_id": None,
-    "eos_token_id": None,  # with random weights, texts would end by chance
+    "eos_token_id": None,  # with random weights, texts would end at random
     "pad_token_id": 0,
 }
 SMALLER_MODEL = RANDOM_MODEL | {
@@ -35,7 +35,7 @@ SMALLER_MODEL = RANDOM_MODEL | {
     "intermediate_size": 1152,
 }
 RANDOM_MODELS = {RANDOM: RANDOM_MODEL, RANDOM_20M: SMALLER_MODEL}
-LARGE_VOCABULARY = RANDOM_MODEL | {  # the shape of Qwen3-0.6B, with 2 of its 28 layers
+LARGE_VOCABULARY = RANDOM_MODEL | {  # the shape of Qwen3-0.6B, but with 2 of its 28 layers
     "vocab_size": 151_936,
     "num_hidden_layers": 2,
     "num_key_value_heads": 8,
@@ -53,7 +53,7 @@ class ModelSize:
     layer_weights: int  # weights of the linear layers that every token passes through
     head_weights: int  # weights of the output layer, which only tokens that sample pass through
     kv_numbers_per_token: int
-    attention_width: int  # layers times heads times head size: each token attended to costs 4 operations per unit
+    attention_width: int  # layers times heads times head size: each attended token costs 4 operations per unit
 
 
 QWEN3_SHAPE = LARGE_VOCABULARY | {"num_hidden_layers": 28, "max_position_embeddings": 40_960}  # Qwen3-0.6B's
@@ -74,7 +74,8 @@ def model_directory(model: str, folder: Path) -> Path:
             raise PeerError(f"{model} could not be made: exit code {making.exitcode}")
     if not (directory / "config.json").exists():
         raise ValueError(
-            f"--model {model}: there is no config.json in {directory}; or use {', '.join((EMBEDDED, *RANDOM_MODELS))}"
+            f"--model {model}: there is no config.json in {directory}; name a different folder, or use "
+            f"{', '.join((EMBEDDED, *RANDOM_MODELS))}"
         )
     return directory.resolve()
 
@@ -105,7 +106,7 @@ def model_size(directory: str | Path) -> ModelSize:
     from mini_vllm.runner.model_folder import open_config
 
     config = open_config(Path(directory))[1]
-    with torch.device("meta"):  # only shapes: weights take no memory
+    with torch.device("meta"):  # only shapes, so the weights take no memory
         model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     linear = {name: m.weight.numel() for name, m in model.named_modules() if isinstance(m, nn.Linear)}
     head = linear.pop("lm_head", 0)

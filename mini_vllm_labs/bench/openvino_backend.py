@@ -17,13 +17,15 @@ BLOCK_SIZE = 32  # in tokens; OpenVINO GenAI fixes it on CPUs
 
 
 def open_pipeline(settings: BackendSettings, folder: str) -> Any:
-    """Convert a transformers model into `folder`, and load it with the same KV cache size as every backend."""
+    """Convert a transformers model into `folder`, and load it with the same KV cache size as every other backend."""
     import openvino_genai
 
     tool = Path(sys.executable).with_name("optimum-cli")
     command = [str(tool), "export", "openvino", "--model", settings.model, "--task", "text-generation-with-past"]
     command += ["--weight-format", settings.quantization or "fp32", folder]
-    subprocess.run(command, check=True, stdout=sys.stderr)  # the tool's output must not mix with the messages on stdout
+    subprocess.run(
+        command, check=True, stdout=sys.stderr
+    )  # the tool's output must not get mixed up with the messages on stdout
     scheduler = openvino_genai.SchedulerConfig()
     scheduler.max_num_batched_tokens = settings.max_num_batched_tokens
     scheduler.max_num_seqs = settings.max_num_seqs
@@ -31,7 +33,7 @@ def open_pipeline(settings: BackendSettings, folder: str) -> Any:
     scheduler.dynamic_split_fuse = scheduler.enable_prefix_caching = True
     precision = PRECISIONS[settings.dtype]
     properties: dict[str, Any] = {"INFERENCE_NUM_THREADS": settings.num_threads}
-    if settings.quantization is None:  # otherwise OpenVINO chooses: bf16 and an int8 KV cache on fast processors
+    if settings.quantization is None:  # otherwise, OpenVINO chooses: bf16 and an int8 KV cache on fast processors
         properties |= {"INFERENCE_PRECISION_HINT": precision, "KV_CACHE_PRECISION": precision}
     return openvino_genai.ContinuousBatchingPipeline(folder, scheduler, "CPU", properties)
 

@@ -1,4 +1,4 @@
-"""Measures the delay from a slider or knob to its picture in a headless Chromium, and the page's size.
+"""Measures the delay between moving a slider or knob and seeing its picture in headless Chromium, and the page's size.
 
 It steps through the time machine with pools of two sizes, and through the live page's replay. It also drags the knobs
 of the notebooks' panels, and the chunking dial's knob with each workload.
@@ -112,7 +112,7 @@ def step_through(browser: Any, name: str, film: Film, num_moves: int) -> Case:
         times.append(float(page.evaluate("delayOfStep", step)))
         shown = page.locator(".mvw-picture svg").get_attribute("aria-label")
         if not shown.startswith(film[step].title):
-            raise RuntimeError(f"the slider is at step {step}, but the picture is {shown!r}")
+            raise RuntimeError(f"the slider is at step {step}, but the picture shows {shown!r}")
     page.close()
     return delays(name, times, None, FIRST_MS, size_of(widget))
 
@@ -130,7 +130,7 @@ def replay(browser: Any, num_moves: int) -> Case:
         urlopen(ask).close()
         page.wait_for_function("() => document.getElementById('at').max >= 50")
         page.evaluate(MEASURING)
-        page.evaluate("delayOfReplay", 1)  # the page stops following the engine
+        page.evaluate("delayOfReplay", 1)  # the page no longer follows the engine
         times = [float(page.evaluate("delayOfReplay", 2 + 7 * number % 45)) for number in range(num_moves)]
         page.close()
     return delays("live page, replay", times, None, REPLAY_MS, sum(sizes))
@@ -167,7 +167,9 @@ def wait_for(page: Any, count: int) -> None:
     try:
         page.wait_for_function("(count) => painted.length >= count", arg=count, timeout=1e3 * SECONDS)
     except NotPaintedError as error:
-        raise RuntimeError(f"the page did not answer move {count} of the knob within {SECONDS} seconds") from error
+        raise RuntimeError(
+            f"the page did not respond to move {count} of the slider within {SECONDS} seconds"
+        ) from error
 
 
 def settled(page: Any) -> float:

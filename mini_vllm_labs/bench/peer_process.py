@@ -31,7 +31,7 @@ PEERS = "python -m mini_vllm_labs.upkeep"
 
 
 def vllm_python(release: str = RELEASES[0]) -> Path:
-    """Return the Python of the environment with this release of vLLM, which may not exist yet."""
+    """Return the path of Python in this vLLM release's environment, which may not exist yet."""
     return VLLM_PYTHON if release == RELEASES[0] else CHECKOUT / f".venv-vllm-{release}" / BINARIES / "python"
 
 
@@ -59,7 +59,7 @@ def chosen_peers(text: str, known: Sequence[str]) -> list[str]:
 
 
 class JsonLines:
-    """Runs a Python module in a different environment; it writes JSON lines to stdout, and may read some."""
+    """Runs a Python module in a different environment; the module writes JSON lines to stdout, and may read some."""
 
     def __init__(self, name: str, python: Path | str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         self.name = name

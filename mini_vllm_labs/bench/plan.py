@@ -15,10 +15,10 @@ BLOCK_TOKENS = 32  # unit of `room_needed`: a multiple of every backend's block 
 OURS = "mini-vllm"
 PROFILED = "mini-vllm-profiled"
 SLOW = "transformers-one-by-one"
-NUM_SLOW = 8  # number of requests for `SLOW`, which would need minutes for all of them
+NUM_SLOW = 8  # number of requests for `SLOW`, which would need minutes for all requests
 WORKLOADS = ALL_AT_ONCE, STREAM, SHARED_PREFIX = "all at once", "stream", "shared prefix"
 NUM_QUESTIONS = 32
-MIN_BATCHED = 8  # number of requests of a round, because a single one takes only a few milliseconds
+MIN_BATCHED = 8  # number of requests in a round, because a single request takes only a few milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def questions_about_one_document(
 
 
 def even_requests(count: int, vocab_size: int, seed: str, sizes: Sizes = FULL) -> list[TimedRequest]:
-    """Draw requests with equal prompt and output lengths: the best case of `generate`, which then needs no padding."""
+    """Draw requests with equal prompt and output lengths: the best case for `generate`, which then needs no padding."""
     vocab, rng = range(4, vocab_size), random.Random(seed)
     prompts = (rng.choices(vocab, k=sizes.even_prompt) for _ in range(count))
     return [TimedRequest(0.0, str(number), prompt, sizes.even_output) for number, prompt in enumerate(prompts)]
@@ -84,7 +84,7 @@ def _draw(rng: random.Random, ends: tuple[int, int]) -> int:
 
 
 def poisson_stream(requests: Sequence[TimedRequest], requests_per_second: float) -> list[TimedRequest]:
-    """Give the requests arrival times of a Poisson process; the first arrives at 0."""
+    """Give the requests the arrival times of a Poisson process; the first request arrives at 0."""
     rng, now, stream = random.Random("arrivals"), 0.0, []
     for request in requests:
         stream.append(replace(request, arrival_time=now))
@@ -98,7 +98,7 @@ def longest(requests: Sequence[TimedRequest]) -> int:
 
 
 def room_needed(requests: Sequence[TimedRequest]) -> int:
-    """Return how many tokens of KV cache hold all requests at once, each in whole blocks."""
+    """Return how many KV cache tokens hold all requests at once, with each request rounded up to whole blocks."""
     return sum(
         cdiv(request.num_prompt_tokens + request.num_output_tokens, BLOCK_TOKENS) * BLOCK_TOKENS for request in requests
     )
@@ -180,7 +180,7 @@ class ThroughputPlan:
     def settings(self) -> BackendSettings:
         """Return the settings of every backend. The KV cache holds all requests of a round without sharing.
 
-        Without phase 5 the budget of every backend holds the longest request.
+        Without phase 5, every backend's budget is large enough for the longest request.
         """
         rounds = [requests for workload in self.workloads(lambda: 1.0) for requests in workload.rounds]
         settings = BackendSettings(

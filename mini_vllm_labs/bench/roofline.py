@@ -1,6 +1,6 @@
 """Computes the minimum time of a step on this machine (Williams and others, 2009).
 
-It is the longer of two times: reading its bytes at the measured rate, and computing its products at the measured rate.
+It is the longer of two times: for reading the step's bytes and for computing its products, both at measured rates.
 """
 
 import time
@@ -21,7 +21,7 @@ READ_NUMBERS = 64 << 20  # 256 MiB: far larger than any cache, so the reads reac
 MATRIX = 1024
 NUM_TRIES = 5
 COMPONENTS = ("forward pass", "batch and sampling", "scheduling and outputs")
-LARGE_BATCH = 32  # in smaller batches overhead hides the cost of the products
+LARGE_BATCH = 32  # in smaller batches, overhead hides the cost of the products
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,9 @@ def machine_rates(dtype_name: str, num_threads: int) -> MachineRates:
     layer = nn.Linear(MATRIX, MATRIX, bias=False, dtype=dtype)
     products = [layer, PackedLinear([layer])] if can_pack(torch.device("cpu"), dtype) else [layer]
     inputs = torch.ones(1, MATRIX, MATRIX, dtype=dtype)
-    multiplying = min(_best_seconds(partial(product, inputs)) for product in products)  # the faster kernel is the limit
+    multiplying = min(
+        _best_seconds(partial(product, inputs)) for product in products
+    )  # the faster kernel sets the limit
     return MachineRates(READ_NUMBERS * 4 / _best_seconds(buffer.sum), 2 * MATRIX**3 / multiplying)
 
 

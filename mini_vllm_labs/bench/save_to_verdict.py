@@ -1,6 +1,6 @@
-"""Seconds from a save to the verdict on a phase's first task.
+"""Measures the seconds from a save to the verdict on a phase's first task.
 
-`python -m mini_vllm_labs.bench.save_to_verdict PHASE ROUNDS` measures the starter of the folder in which it runs.
+`python -m mini_vllm_labs.bench.save_to_verdict PHASE ROUNDS` measures the starter in the folder where it runs.
 """
 
 import json
@@ -35,7 +35,7 @@ def verdict_cases(numbers: Sequence[int], num_rounds: int, report: ProgressRepor
     """Yield a case for each phase, measured on a copy of the course.
 
     Its starters are the solutions where they exist, and otherwise the learner's. Raises `ValueError` for an unwritten
-    phase, `PeerError` if a first task does not pass.
+    phase, and `PeerError` if a first task does not pass.
     """
     with TemporaryDirectory() as folder:
         for name in COPIED:
@@ -46,7 +46,9 @@ def verdict_cases(numbers: Sequence[int], num_rounds: int, report: ProgressRepor
                 solution = CHECKOUT / "solutions" / f"{lab_folder(number)}.py"
                 shutil.copy(solution, Path(folder, "labs", lab_folder(number), "starter.py"))
             elif unwritten_tasks(number):
-                raise ValueError(f"--phase {number}: write its starter first, because an unwritten one has no verdict")
+                raise ValueError(
+                    f"--phase {number}: write its starter first, because an unwritten starter has no verdict"
+                )
             report(f"phase {number}")
             program = [sys.executable, "-m", __name__, str(number), str(num_rounds)]
             done = subprocess.run(program, cwd=folder, capture_output=True, text=True, check=False)
@@ -89,7 +91,7 @@ def measured(phase: PlannedPhase, num_rounds: int) -> dict[str, list[float]]:
 
 
 def wait_until_idle(spare: SpareWorker) -> None:
-    """Wait until the waiting worker uses no CPU time, as while a learner types."""
+    """Wait until the waiting worker stops using CPU time, as it does while a learner types."""
     process, spent = psutil.Process(spare.waiting_pid), None
     while (now := process.cpu_times()[:2]) != spent or sum(now) == 0:
         spent = now

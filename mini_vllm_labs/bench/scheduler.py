@@ -1,4 +1,4 @@
-"""Measures the cost of our scheduler by number of running requests, pool size, queue length and prefix lookup."""
+"""Measures how our scheduler's cost depends on the running requests, pool size, queue length and prefix lookups."""
 
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,15 +65,15 @@ def scheduler_cases(lineup: Lineup, report: ProgressReport = unreported) -> Iter
 
 
 def case(title: str, runs: Runs, report: ProgressReport) -> Case:
-    """Measure the cost of each side in turns; the first side is the base."""
+    """Measure the cost of each side in turn; the first side is the base."""
     freeze()
     return Case.of(title, "us", next(iter(runs)), in_turns(runs, NUM_ROUNDS, report=report, title=title))
 
 
 def bookkeeping(num_requests: int, number: int) -> Measured:
-    """Measure the minimum cost per request of any Python scheduler: a loop with plan, counter and token.
+    """Measure the minimum cost per request of any Python scheduler: a loop that plans, counts and appends a token.
 
-    The same run measures it, so that costs can be expressed as multiples of it.
+    It is measured in the same run, so that costs can be expressed as multiples of it.
     """
     requests = [Request(f"r{index}", [0]) for index in range(num_requests)]
     num_steps = steps_per_round(num_requests)
@@ -88,7 +88,7 @@ def bookkeeping(num_requests: int, number: int) -> Measured:
 
 
 def queue_case(maker: Maker, report: ProgressReport, policy: Policy = "fcfs") -> Case:
-    """Measure a decode with an empty and with a long waiting queue, and the cost of joining the long queue.
+    """Measure a decode with an empty and with a long waiting queue, and the cost of joining the long one.
 
     Raises `RuntimeError` if a waiting request was admitted.
     """
@@ -108,14 +108,17 @@ def queue_case(maker: Maker, report: ProgressReport, policy: Policy = "fcfs") ->
     runs = {"none wait": empty.round, f"{NUM_QUEUED:,} wait": full.round}
     rounds = in_turns(runs, NUM_ROUNDS, report=report, title=title)
     if len(full.scheduler.waiting) != NUM_QUEUED:
-        raise RuntimeError(f"{len(full.scheduler.waiting)} of {NUM_QUEUED} requests still wait: some were admitted")
+        raise RuntimeError(
+            f"only {len(full.scheduler.waiting)} of {NUM_QUEUED} requests are still waiting: some were admitted"
+        )
     return Case.of(title, "us", "none wait", {**rounds, "to join, once": [joining]})
 
 
 def look_ups(lineup: Lineup) -> Runs:
     """Return rounds that look up a long cached prompt, without and with sliding windows.
 
-    A lineup without phase 12 uses the reference's. The result is empty without phase 12 or without a prefix cache.
+    A lineup without phase 12 uses the reference's windows. The result is empty if there is no phase 12 at all, or no
+    prefix cache.
     """
     grouped = replace(lineup, windows="solution") if lineup.windows == "absent" and solutions_exist() else lineup
     if grouped.windows == "absent" or lineup.prefix_cache == "absent":
@@ -135,7 +138,7 @@ def look_up(lineup: Lineup, windows: Sequence[int | None]) -> Callable[[int], Me
     take_step(ours(lineup), scheduler)
     asking = Request("asking", prompt, params)
     if len(scheduler.kv.get_computed_blocks(asking)) != (LOOKED_UP_TOKENS - 1) // BLOCK_SIZE:
-        raise RuntimeError(f"a lookup of {LOOKED_UP_TOKENS:,} cached tokens did not find all their blocks")
+        raise RuntimeError(f"a lookup of {LOOKED_UP_TOKENS:,} cached tokens did not find all of their blocks")
 
     def measured(number: int) -> Measured:
         start = clock()

@@ -71,7 +71,7 @@ def beside(makers: Mapping[str, Maker], num_rounds: int, num_admissions: int) ->
         rounds = in_turns({name: one.round for name, one in made.items()}, num_rounds)
         free = [one.maker.num_free_blocks(one.scheduler) for one in made.values()]
         if len(set(free)) > 1:
-            raise RuntimeError(f"our pool has {free[0]} free blocks after the same steps, {base} {free[1]}")
+            raise RuntimeError(f"our pool has {free[0]} free blocks after the same steps, but {base} has {free[1]}")
         yield Case.of(title, "us", base, rounds)
     found = admissions(makers, num_admissions, num_rounds)
     for part in ("arrival", "admission"):
@@ -106,7 +106,7 @@ def steps_per_round(num_requests: int) -> int:
 
 
 def decode_prompt(index: int) -> list[int]:
-    """Return a prompt. 16 consecutive ones end at different places in a block, so some fill one per step."""
+    """Return a prompt; 16 consecutive prompts end at different positions in a block, so some fill one each step."""
     return [7 * index + place for place in range(PROMPT_LEN + index % BLOCK_SIZE)]
 
 
@@ -120,7 +120,7 @@ def take_step(maker: Maker, scheduler: Any, num_requests: int | None = None) -> 
     planned = clock()
     num_scheduled = len(step.num_scheduled_tokens)
     if num_requests is not None and num_scheduled != num_requests:
-        raise RuntimeError(f"a step has {num_scheduled} requests, not {num_requests}")
+        raise RuntimeError(f"a step has {num_scheduled} requests instead of {num_requests}")
     output, before_update = maker.output(step), clock()
     scheduler.update_from_output(step, output)
     return planned - start, clock() - before_update
@@ -129,7 +129,8 @@ def take_step(maker: Maker, scheduler: Any, num_requests: int | None = None) -> 
 def admissions(makers: Mapping[str, Maker], count: int, num_rounds: int) -> dict[str, list[Measured]]:
     """Measure the cost of requests that share a cached prefix and are all admitted in one step.
 
-    On arrival, a request is created, hashed and queued. An admission schedules it for its only step, which ends it.
+    On arrival, a request is created, hashed and queued. An admission schedules the request for its only step, which
+    finishes it.
     """
     rounds = in_turns({name: partial(admit, maker, count) for name, maker in makers.items()}, num_rounds)
     parts = ("arrival", "schedule()", "update")
@@ -147,7 +148,7 @@ def admit(maker: Maker, count: int, number: int) -> Measured:
     """Return the CPU microseconds of an admission, of its parts and of an arrival."""
     scheduler = maker.scheduler(count, 2 * count * (SHARED_TOKENS + OWN_TOKENS))
     shared, params = list(range(1000, 1000 + SHARED_TOKENS)), maker.params(max_tokens=1)
-    scheduler.add_request(maker.request("first", [*shared, 1], params))  # caches the shared prefix
+    scheduler.add_request(maker.request("first", [*shared, 1], params))  # adds the shared prefix to the cache
     take_step(maker, scheduler, 1)
     prompts = {f"r{index}": [*shared, *range(index, index + OWN_TOKENS)] for index in range(count)}
     freeze()

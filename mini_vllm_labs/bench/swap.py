@@ -14,8 +14,8 @@ from mini_vllm_labs.simulation.model_shapes import find_model_shape
 
 SIMULATED_LENGTHS = (16, 64, 256, 1024, 4096, 16384, 65536)
 MEASURED_LENGTHS = (64, 128, 256, 512, 1024, 1984)
-# Assumed, not measured: bytes per second between a GPU and the host, and the seconds to launch one copy. V0 copied
-# each block of one layer's K or V separately.
+# Assumed, not measured: bytes per second between a GPU and the host, and seconds to launch one copy. V0 copied each
+# block of one layer's K or V separately.
 HOST_BANDWIDTH = {"L4": 20e9, "A100-80GB": 24e9, "H100": 50e9}
 SECONDS_PER_COPY = 5e-6
 BLOCK_SIZE = 16
@@ -26,7 +26,7 @@ Seconds = dict[int, tuple[float, float]]  # maps computed tokens to (seconds to 
 
 
 def crossing(seconds: Seconds) -> str:
-    """Describe at which lengths the other method becomes the faster one."""
+    """Describe at which lengths the other method becomes faster."""
     faster = {length: "swapping" if swap < again else "computing again" for length, (again, swap) in seconds.items()}
     changes = [(before, length) for before, length in pairwise(faster) if faster[before] != faster[length]]
     parts = [f"at {length:,} tokens {faster[length]} is faster, at {before:,} not yet" for before, length in changes]
@@ -45,7 +45,7 @@ def swap_cases(lineup: Lineup, num_rounds: int, threads: int | None, *, quick: b
 
 
 def case_of(where: str, seconds: Seconds) -> Case:
-    """Build the case whose sides are the ratios of recomputing to swapping, by length."""
+    """Build a case of the ratios of recomputing to swapping, with one side per length."""
     sides = {}
     for length, (again, swap) in seconds.items():
         figures = {"computed again": Quantity(again, "s"), "swapped": Quantity(swap, "s")}
@@ -54,7 +54,7 @@ def case_of(where: str, seconds: Seconds) -> Case:
 
 
 def simulate(gpu: str, model: str) -> Seconds:
-    """Compute how much recomputing and swapping each add to a step of 32 decodes, from cost model and bus bandwidth."""
+    """Compute how much recomputing and swapping add to a step of 32 decodes, from the cost model and bus bandwidth."""
     shape = find_model_shape(model)
     cost, seconds = gpu_cost_model(find_gpu(gpu), shape), Seconds()
     for length in SIMULATED_LENGTHS:

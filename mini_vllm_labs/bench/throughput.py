@@ -1,4 +1,4 @@
-"""Serves whole workloads on mini-vLLM and other backends in turns, each in its own process."""
+"""Serves whole workloads on mini-vLLM and other backends in turn, each in its own process."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -13,7 +13,7 @@ from mini_vllm_labs.bench.peer_process import PeerProcess, why_missing
 from mini_vllm_labs.bench.plan import NUM_SLOW, OURS, PROFILED, SLOW, STREAM, WORKLOADS, ThroughputPlan, Workload
 from mini_vllm_labs.pictures.terminal.progress import ProgressReport, unreported
 
-LOAD = 0.5  # share of mini-vLLM's requests per second with all at once, so that it can keep up with the stream
+LOAD = 0.5  # share of mini-vLLM's requests per second when all arrive at once, so that it can keep up with the stream
 STREAM_RATE = 0.98
 """No backend can serve a stream faster than it arrives: tokens/s within 2% count as equal, and latencies decide."""
 RATE, BETWEEN = "tokens/s", "between tokens"
@@ -93,7 +93,7 @@ class Backends:
         served = self.peers[name].serve(requests, lambda done: self.report(text, done, count), workload.load)
         if name == OURS:
             self.ours.append(served)
-        # Above temperature 0 every backend draws different tokens.
+        # Above temperature 0, every backend draws different tokens.
         token_ids = None if workload.load.temperature else served.token_ids
         return Measured(served.tokens_per_second, figures_of(requests, served), token_ids)
 
@@ -131,9 +131,9 @@ class Versus(NamedTuple):
 
 
 def versus(case: Case, peer: str) -> list[Versus]:
-    """Compare ours with a peer by tokens/s, and by three median latencies in a stream or one in a batch.
+    """Compare ours with a peer by tokens/s, and by three median latencies for a stream or one for a batch.
 
-    With all requests at once backends compute batches of different sizes, so latencies mean little there.
+    When all requests arrive at once, backends compute batches of different sizes, so latencies mean little there.
     """
     in_stream = case.title.startswith(STREAM)
     latencies = MEDIANS if in_stream else () if case.title in WORKLOADS else (BETWEEN,)

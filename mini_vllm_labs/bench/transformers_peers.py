@@ -1,4 +1,4 @@
-"""Runs the alternatives of a transformers user as backends: `generate` on padded batches, and continuous batching."""
+"""Runs a transformers user's alternatives as backends: `generate` on padded batches, and continuous batching."""
 
 import inspect
 from collections.abc import Sequence
@@ -93,7 +93,7 @@ class Continuous:
         self.model = load(settings)
         self.temperature = 0.0
         known = inspect.signature(ContinuousBatchingConfig).parameters
-        name = "page_size" if "page_size" in known else "block_size"  # the latter exists since transformers 5.17
+        name = "page_size" if "page_size" in known else "block_size"  # the latter was added in transformers 5.17
         page_size: dict[str, Any] = {name: PAGE_SIZE}
         self.batching = ContinuousBatchingConfig(
             num_blocks=settings.kv_cache_tokens // PAGE_SIZE + 4,
@@ -103,10 +103,10 @@ class Continuous:
         self.facts: dict[str, Any] = {"page_size": PAGE_SIZE}
 
     def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
-        """Serve a round. The manager records the times of the tokens."""
+        """Serve a round. The manager records when each token is generated."""
         index_of: dict[str, int] = {}
         if load.temperature != self.temperature:
-            self.model.destroy_cached_continuous_batching_manager()  # a cached manager keeps the old temperature
+            self.model.destroy_cached_continuous_batching_manager()  # a cached manager would keep the old temperature
             self.temperature = load.temperature
         # -1 is not a token id, so every request runs to its full length.
         generation = GenerationConfig(  # type: ignore[no-untyped-call]
@@ -117,7 +117,7 @@ class Continuous:
             continuous_batching_config=self.batching,
             block=True,
             timeout=5,
-            persistent_manager=True,  # otherwise every round would allocate a new cache
+            persistent_manager=True,  # otherwise, every round would allocate a new cache
             warmup=False,
         ) as manager:
             arrivals = Arrivals(requests, load.batch_size, on_progress)

@@ -1,4 +1,4 @@
-"""Compares our scheduler with a vLLM release's stock scheduler in one process, in turns.
+"""Compares our scheduler with a vLLM release's stock scheduler, alternately in one process.
 
 `python -m mini_vllm_labs.bench.vllm_scheduler LINEUP ROUNDS ADMISSIONS` runs in an environment with vLLM and writes a
 JSON line per comparison. vLLM's scheduler runs unmodified, and ours under the rules of the same release.
@@ -31,7 +31,7 @@ def vllms() -> tuple[str, Maker]:
     """Return vLLM's release and a function that makes its scheduler, with prefix caching and full attention."""
     from mini_vllm_labs.inside_vllm import stock_scheduler as stock
 
-    # must run before the import of vLLM here, because `stock` keeps vLLM's log off stdout
+    # must run before vLLM is imported here, because `stock` keeps vLLM's log off stdout
     make_scheduler = stock.make_scheduler
     from vllm import sampling_params
     from vllm.v1 import outputs, request

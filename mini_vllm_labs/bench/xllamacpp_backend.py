@@ -1,4 +1,5 @@
-"""Runs llama.cpp's own server as a backend through a wheel, in `.venv-xllamacpp` without torch and transformers."""
+"""Runs llama.cpp's own server as a backend through a wheel, in `.venv-xllamacpp`, which lacks torch and
+transformers."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 
 class LlamaCppServer:
-    """Greedy only. The server returns text, so tokens are only counted, and all of them are 0."""
+    """Greedy only. The server returns text, so tokens are only counted, and each is stored as 0."""
 
     def __init__(self, settings: BackendSettings) -> None:
         import xllamacpp

@@ -1,1 +1,1 @@
-"""Tools for teachers: the judge of a class, and the student edition."""
+"""Tools for teachers: the judge that grades a class, and the student edition."""

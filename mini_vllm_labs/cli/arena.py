@@ -63,7 +63,7 @@ class ArenaOptions:
         return names
 
     def loads(self, experiment: Experiment) -> dict[str, ArenaLoad | TraceLoad]:
-        """Return each load by its title."""
+        """Return the loads, keyed by title."""
         if self.trace is not None:
             return {Path(self.trace).name: TraceLoad(self.trace, self.requests, self.speed)}
         try:
@@ -75,7 +75,7 @@ class ArenaOptions:
         found: dict[str, ArenaLoad | TraceLoad] = {}
         for percent in percents:
             if not percent > 0:
-                raise ValueError(f"load must be over 0%, got {percent:g}")
+                raise ValueError(f"load must be greater than 0%, got {percent:g}")
             rate = float(f"{capacity * percent / 100:.3g}")
             title = f"{self.workload} at {percent:g}% of capacity: {rate:g} requests a second"
             found[title] = ArenaLoad(self.workload, self.requests, rate, self.tenants)
@@ -89,7 +89,8 @@ def arena(
 ) -> None:
     """Run scheduling policies on the same requests and show which requests lose.
 
-    Goodput counts requests for which every promise of their class was kept. Intervals cover 95% over the seeds.
+    Goodput counts requests for which every promise of their class was kept. Intervals are 95% confidence intervals over
+    the seeds.
     """
     names = options.chosen()
     experiment = Experiment(
@@ -174,7 +175,7 @@ def claims(
 
 
 def _measured(claim: PolicyClaim, lineup: Lineup) -> tuple[str, bool | None]:
-    """Return the result of a claim, and whether it holds; None if it needs unwritten code."""
+    """Return a claim's result and whether it holds, or None if it needs unwritten code."""
     try:
         return claim.measure(lineup)
     except NotImplementedError as error:

@@ -21,7 +21,7 @@ def bring(
 ) -> None:
     """Put the starters of a zip from the browser's lab into this checkout.
 
-    A replaced starter moves to kept/, and both places are printed. Nothing is written unless every starter is readable.
+    A replaced starter moves to kept/, and both paths are printed. Nothing is written unless every starter is readable.
     """
     for line in bring_into(CHECKOUT, work):
         make_console().print(line, markup=False, soft_wrap=True)
@@ -45,7 +45,7 @@ def bring_into(checkout: Path, work: Path) -> list[str]:
 
 
 def starters_in(work: Path) -> dict[int, bytes]:
-    """Return starters by phase. Raises `ValueError` unless `work` is an undamaged zip of the lab."""
+    """Return the starters, keyed by phase. Raises `ValueError` unless `work` is an undamaged zip of the lab."""
     names = {starter_path(phase).relative_to(CHECKOUT).as_posix(): phase for phase in LABS}
     try:
         with zipfile.ZipFile(work) as archive:
@@ -55,7 +55,7 @@ def starters_in(work: Path) -> dict[int, bytes]:
             starters = {phase: archive.read(entry) for phase, entry in sorted(found.items())}
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         # RuntimeError means an unsupported format
-        raise ValueError(f"{work} is not a zip of the lab, or is damaged: {error}") from None
+        raise ValueError(f"{work} is not a zip exported from the lab, or it is damaged: {error}") from None
     if not starters:
-        raise ValueError(f"{work} is not an export of the lab: it has no starter in a folder of labs/")
+        raise ValueError(f"{work} is not an export of the lab: it has no starter in a folder inside labs/")
     return starters

@@ -84,7 +84,7 @@ def chat(
 
 
 class Conversation:
-    """A conversation and its forks, of which one continues, and the questions in all of them."""
+    """A conversation and its forks, one of which continues, and the questions in all of them."""
 
     def __init__(
         self, llm: LLM, console: Console, params: SamplingParams, *, show: bool, session: Session | None = None
@@ -115,7 +115,8 @@ class Conversation:
                         self.console.print(str(error), markup=False, highlight=False)
 
     def obey(self, command: str, argument: str | None) -> None:
-        """Run a line that begins with a slash, and print what it did. Raises `ValueError` if it is impossible."""
+        """Run a line that begins with a slash, and print what it did. Raises `ValueError` if the command is
+        impossible."""
         match command:
             case "new":
                 self._start(Session(self.llm), "A new conversation")
@@ -130,7 +131,7 @@ class Conversation:
             case "save":
                 self._save(argument)
             case _:
-                raise ValueError(f"there is no /{command}. {COMMANDS}")
+                raise ValueError(f"unknown command /{command}. {COMMANDS}")
 
     def _start(self, session: Session, what: str) -> None:
         self.session = session
@@ -140,7 +141,7 @@ class Conversation:
     def _save(self, argument: str | None) -> None:
         path = argument or self.session.path
         if path is None:
-            raise ValueError("/save needs the name of a file")
+            raise ValueError("/save needs a file name")
         self.session.save(path)
         transfer = self.llm.engine.config.kv_transfer_config
         folder = None if transfer is None else transfer.shared_storage_path
@@ -202,7 +203,7 @@ class Conversation:
 
 
 def count_of(session: Session) -> str:
-    """Describe how long a conversation is."""
+    """Describe the length of a conversation."""
     return f"{len(session.turns)} turn{'s' * (len(session.turns) != 1)}, {len(session.token_ids)} tokens"
 
 

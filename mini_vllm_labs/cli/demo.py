@@ -66,7 +66,7 @@ def plan_demo(lineup: Lineup, *, dense: bool = False) -> DemoPlan:
     """Return the demo for a lineup, with settings adjusted to absent phases; `dense` is the argument of `LLM`."""
     config, remarks = SMALL_POOL, []
     if lineup.runner == "absent" and not dense:
-        # The fake model's tokens are bytes, so a text has about four times as many.
+        # The fake model's tokens are bytes, so a text has about four times as many tokens.
         config = replace(
             config, max_num_batched_tokens=192, long_prefill_token_threshold=128, max_model_len=1024, num_gpu_blocks=57
         )
@@ -101,7 +101,7 @@ class EngineClock:
         return time.monotonic() - self._stopped_for
 
     def stop(self) -> None:
-        """Stop the clock until `go`."""
+        """Stop the clock until `go` is called."""
         self._stopped_at = time.monotonic()
 
     def go(self) -> None:

@@ -78,13 +78,13 @@ def generate(
     """
     params, adapters = sampling.params(), adapters_of([adapter] if adapter else [])
     if system is not None and not chat:
-        raise ValueError("--system needs --chat: only a chat template has a place for a system prompt")
+        raise ValueError("--system needs --chat: only a chat template has a slot for a system prompt")
     team = lineup_to_run(lineup, make_console(stderr=True), WHOLE_REFERENCE)
     config = engine_config(EngineConfig(), engine, runner)
     dense = stands_in_for_phase_6(team, model, fake_model=fake_model)
     if remark := remark_on_phase_6(team, dense=dense):
         make_console(stderr=True).print(remark)
-    if team.runner == "starter" and not is_begun(6):  # must precede the import of torch, which is slow
+    if team.runner == "starter" and not is_begun(6):  # must come before importing torch, which is slow
         raise NotImplementedError(unwritten_tasks(6)[0])
     with reported("Loading torch and the model"):
         llm = open_llm(model, config, team, dense=dense, adapters=adapters)

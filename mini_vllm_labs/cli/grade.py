@@ -39,7 +39,7 @@ def grade(
 
     It prints points per task, alone and together.
 
-    Exit code 0: grading finished, whatever the points. 1: a phase could not be graded, or fewer points than
+    Exit code 0: grading finished, whatever the points. 1: a phase could not be graded, or the points are below
     --min-points. 2: bad usage.
     """
     plan = load_whole_plan()
@@ -49,7 +49,7 @@ def grade(
         fail(f"grading needs pytest: {install_command('test')}", 1)
     for name, file in (("--junit", junit), ("--markdown", markdown)):
         if file is not None and not file.parent.is_dir():
-            raise ValueError(f"{name} {file}: there is no folder {file.parent}")
+            raise ValueError(f"{name} {file}: the folder {file.parent} does not exist")
     console = make_console()
     with progress(make_console(stderr=True), [phase for phase in plan if phase.number in numbers]) as say:
         found = Grader(say).grade(numbers)

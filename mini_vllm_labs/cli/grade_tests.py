@@ -26,19 +26,19 @@ def grade_tests(
         typer.Option(metavar="FILE.json", help="Add the points to this file, for `mini-vllm judge --tests`."),
     ] = None,
 ) -> None:
-    """Grade a test file of yours on known mistakes of a phase.
+    """Grade your test file on known mistakes in a phase.
 
     Your tests take the fixture `phaseN`, or import the phase's starter. They run on known mistakes, whose code is not
     shown, and on other right ways to write the phase. The points are ten times the share of mistakes that a test
     catches, times the share of right ways that all tests accept. The phase itself must be right first.
 
-    Exit code 1: a rule has no test, or a right way is rejected.
+    Exit code 1: a rule has no test, or a right way to write the phase is rejected.
     """
     console = make_console()
     if sheet is not None and (sheet.suffix != ".json" or not sheet.resolve().parent.is_dir()):
-        raise ValueError(f"--sheet {sheet}: name a file that ends in .json, in a folder that exists")
+        raise ValueError(f"--sheet {sheet}: name a .json file in an existing folder")
     if sheet is not None and sheet.exists():
-        read_points(sheet)  # checked before the work, in case it is a different file
+        read_points(sheet)  # read before the work starts, in case it is a different kind of file
     with reported(f"Running your tests on mistakes of phase {phase}"):
         grade = graded(file, phase)
     show(console, grade)

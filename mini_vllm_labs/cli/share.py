@@ -35,7 +35,7 @@ def share(
     """
     console = make_console()
     if file.exists() and not overwrite:
-        raise ValueError(f"{file} exists and was left alone: name another file, or add --overwrite")
+        raise ValueError(f"{file} exists and was not changed: name a different file, or add --overwrite")
     try:
         run = observed_run() if recorded else shown_run(lineup_to_run(lineup, console), seed, requests)
     except FreshError as error:
@@ -43,7 +43,8 @@ def share(
     content = page_of(run).encode()
     if len(content) > MAX_BYTES:
         raise ValueError(
-            f"the page would have {len(content):,} bytes, but at most {MAX_BYTES:,} can be shared: use fewer --requests"
+            f"the page would have {len(content):,} bytes, but at most {MAX_BYTES:,} bytes can be shared: use fewer "
+            "--requests"
         )
     write_page(file, content, overwrite=overwrite)
     console.print("\n".join([run.whose, *run.remarks]), markup=False)
@@ -52,7 +53,7 @@ def share(
 
 
 def write_page(file: Path, content: bytes, *, overwrite: bool = False) -> None:
-    """Write a page; keep an existing file unless it is to be replaced, which happens atomically.
+    """Write a page; an existing file is kept, or replaced atomically on request.
 
     Raises `FileExistsError`.
     """
@@ -72,7 +73,7 @@ def free_name(file: Path) -> Path:
 
 
 def page_of(run: ShownRun) -> str:
-    """Return the page of a run, worded for other readers: the film of its steps, and the same as text."""
+    """Return a run's page, worded for other readers: the film of its steps, and the same content as text."""
     from mini_vllm_labs.pictures.page import Page
     from mini_vllm_labs.pictures.time_machine import time_machine
 

@@ -84,7 +84,7 @@ def simulate(
     setting, values = parse_sweep(sweep) if sweep is not None else ("", [""])
     experiments = [base.with_setting(setting, value) if setting else base for value in values]
     if why and setting:
-        raise ValueError("--why explains one run: leave out --sweep")
+        raise ValueError("--why explains a single run: leave out --sweep")
     for each in experiments:
         each.require_legal()
     console = make_console(stderr=as_json)
@@ -108,7 +108,7 @@ def simulate(
 
 
 def show_waits(console: Console, result: SimulationResult, lineup: Lineup, slo: Slo) -> None:
-    """Print the reasons for which requests waited, and the effect of the setting that would help."""
+    """Print why requests waited, and the effect of the setting that would help."""
     assert result.waited is not None
     console.print(f"\nWhat bound this load: {waits_sentence(result.waited)}", style=STRONG)
     if (change := relieved(result.experiment, result.waited)) is None:

@@ -38,7 +38,7 @@ def run_all(
             on_progress = partial(_report_finished, report, num_before, total)
             started = time.perf_counter()
             waits = WaitingTimes() if explained else None
-            gc.freeze()  # keeps the garbage collector from searching existing objects
+            gc.freeze()  # keeps the garbage collector from traversing existing objects
             try:
                 summary = summarize(experiment.run(lineup, on_progress, waits), slo)
             finally:

@@ -154,7 +154,7 @@ def as_record(found: list[LineupResult], next_task: str | None, whole: Lineup, s
 
 
 def stage_record(stage: LineupResult) -> dict[str, Any]:
-    """Return one stage. After a stall the latencies cover only the tokens before it."""
+    """Return one stage. After a stall, the latencies cover only the tokens before it."""
     ttft, itl = stage.first_token_latencies, stage.inter_token_latencies
     counters = (
         *("num_requests", "num_stalled", "num_steps", "most_running", "peak_held", "mean_empty", "num_preemptions"),

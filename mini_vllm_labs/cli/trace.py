@@ -104,7 +104,7 @@ def run_to_the_end(run: Run) -> tuple[list[StepRecord], StalledError | Invariant
 
 
 def step_range(text: str | None, num_steps: int) -> tuple[int, int]:
-    """Parse `A-B`, `A-`, `-B` or `A`. Raises `ValueError` if that is not a range of the trace's steps."""
+    """Parse `A-B`, `A-`, `-B` or `A`. Raises `ValueError` if the text is not a range of the trace's steps."""
     if text is None:
         return 0, num_steps - 1
     start, dash, end = text.partition("-")

@@ -1,4 +1,4 @@
-"""`mini-vllm tutor` is an MCP server that gives a learner's assistant the course's own texts, and no solution.
+"""`mini-vllm tutor` is an MCP server that gives a learner's assistant the course's own texts, but no solution.
 
 It communicates over stdio and opens no connection. It returns rules, failing cases, hints and reasons, so that the
 assistant can explain them.
@@ -40,7 +40,7 @@ MAX_CHARACTERS = 20_000
 
 @friendly
 def tutor() -> None:
-    """Give your assistant failing cases, rules, hints and reasons, and no answer.
+    """Give your assistant failing cases, rules, hints and reasons, but no answers.
 
     It is an MCP server on stdio: configure it in your assistant as the command `mini-vllm tutor`, run in this folder.
     """
@@ -78,7 +78,7 @@ def make_server(tutor: "Tutor") -> "MCPServer":
 class Tutor:
     """The information that an assistant may get about the starters of one folder.
 
-    Every method raises `ValueError` with a message for people.
+    Every method raises `ValueError` with a message written for people.
     """
 
     def __init__(self, folder: Path = CHECKOUT) -> None:
@@ -86,7 +86,7 @@ class Tutor:
         self._tried: dict[str, str] = {}
 
     def failing_case(self, task: str) -> str:
-        """Grade a task such as "1.2", and return its first failing case: the rule, the situation, both answers."""
+        """Grade a task such as "1.2", and return its first failing case: the rule, the situation and both answers."""
         phase, number = task_named(task)
         grade = grade_tests(replace(phase, tasks=[phase.tasks[number - 1]]), threading.Event())
         note_grades([grade])
@@ -140,7 +140,7 @@ class Tutor:
                 [sys.executable, "-m", "mini_vllm_labs.cli", "trace", *options],
                 cwd=self._folder,
                 env=os.environ | {"HF_HUB_OFFLINE": "1", "NO_COLOR": "1"},
-                stdin=subprocess.DEVNULL,  # otherwise it could read the protocol's messages
+                stdin=subprocess.DEVNULL,  # otherwise, it could read the protocol's messages
                 capture_output=True,
                 text=True,
                 timeout=TRACE_SECONDS,

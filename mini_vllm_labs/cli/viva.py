@@ -43,13 +43,13 @@ def viva(
 
     Type a number; an empty line skips a question, /quit ends the viva. The same files and seed give the same questions.
 
-    Exit code 1: with --check, if the sheet belongs to other files or has other answers.
+    Exit code 1: with --check, the sheet belongs to different files or has different answers.
     """
     console = make_console()
     if (blank and sheet is None) or (blank and practice):
-        raise ValueError("--blank only writes a sheet: add --sheet FILE.json, and leave out --practice")
+        raise ValueError("--blank only writes an empty sheet: add --sheet FILE.json, and leave out --practice")
     if sheet is not None and (sheet.suffix != ".json" or not sheet.resolve().parent.is_dir()):
-        raise ValueError(f"--sheet {sheet}: name a file that ends in .json, in a folder that exists")
+        raise ValueError(f"--sheet {sheet}: name a .json file in an existing folder")
     old = None if check is None else Sheet.from_json(check.read_text(encoding="utf-8"))
     files = read_files(folder or CHECKOUT)
     if folder is None:

@@ -1,4 +1,4 @@
-"""`python -m` of this package runs the suite without the rest of the course. Standard library only."""
+"""`python -m` of this package runs the suite without the rest of the course. It uses only the standard library."""
 
 import argparse
 import json

@@ -1,7 +1,7 @@
-"""Compares the times of admissions and tokens of an engine that cannot be stepped, for a whole scenario.
+"""Compares an engine's admission and token times over a whole scenario, for engines that cannot be stepped.
 
-A pass that computes a prompt token takes `PREFILL`, and a pass that computes a later token `DECODE`. A pass that does
-both takes the sum, and an idle pass takes no time.
+A pass that computes a prompt token takes `PREFILL`, and a pass that computes a later token takes `DECODE`. A pass that
+does both takes the sum, and an idle pass takes no time.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ TELLABLE = frozenset({*PLAIN, "options"} - {"abort", "abort_before_update"})
 
 @dataclass
 class RecordedTimes:
-    """The recorded decisions as times: of each step, and of each request's admissions and tokens."""
+    """The recorded decisions as the times of each step, and of each request's admissions and tokens."""
 
     scenario: RecordedScenario
     starts: list[float] = field(default_factory=list)
@@ -54,7 +54,7 @@ class RecordedTimes:
         return self.scenario.begin() | {"op": "play", "times": [PREFILL, DECODE], "requests": self.asked}
 
     def first_differences(self, answer: Message, offers: list[str]) -> dict[str, FieldDifference]:
-        """Return the earliest difference. Null, for a time that the engine does not know, matches every time."""
+        """Return the earliest difference. Null means that the engine does not know a time, and matches every time."""
         names = ["admitted", "tokens", *(["hits"] if "computed" in offers else [])]
         found = [one for name in names for one in self._differences(name, answer.get(name))]
         first = min(found, key=lambda one: one.step, default=None)
@@ -63,7 +63,7 @@ class RecordedTimes:
     def _differences(self, name: str, given: Any) -> list[FieldDifference]:
         expected: dict[str, list[float]] = getattr(self, name)
         if not isinstance(given, dict) or not all(isinstance(one, list) for one in given.values()):
-            raise BrokenEngineError(f"{name!r} must hold a list for each request")
+            raise BrokenEngineError(f"{name!r} must contain a list for each request")
         found = []
         for request_id in sorted(expected.keys() | given.keys()):
             ours, theirs = expected.get(request_id, []), given.get(request_id, [])

@@ -1,4 +1,4 @@
-"""Compares an engine's answers with a recording, and reports what differs first."""
+"""Compares an engine's answers with a recording, and reports the first difference."""
 
 import json
 from collections.abc import Iterator
@@ -120,7 +120,9 @@ def _tokens(answer: Message) -> dict[str, int]:
     for one in scheduled:
         request_id, n = (one.get("id"), one.get("n")) if isinstance(one, dict) else (None, None)
         if not isinstance(request_id, str) or type(n) is not int:
-            raise BrokenEngineError(f"'scheduled' needs a string 'id' and a whole number 'n', got {short(one)}")
+            raise BrokenEngineError(
+                f"each entry of 'scheduled' needs a string 'id' and a whole number 'n', got {short(one)}"
+            )
         if request_id in tokens:
             raise BrokenEngineError(f"'scheduled' names {request_id!r} twice")
         tokens[request_id] = n
@@ -133,7 +135,7 @@ def _victims(answer: Message) -> list[str]:
         raise BrokenEngineError(f"'preempted' must be a list, got {short(preempted)}")
     victims = [one[0] if isinstance(one, list) and one else one for one in preempted]
     if not all(isinstance(one, str) for one in victims):
-        raise BrokenEngineError(f"'preempted' must hold ids, or lists [victim, cause, n], got {short(preempted)}")
+        raise BrokenEngineError(f"'preempted' must contain ids, or lists [victim, cause, n], got {short(preempted)}")
     return victims
 
 

@@ -1,4 +1,4 @@
-"""Plays scenarios to an engine, each to its end or to the first step in which the decisions differ."""
+"""Plays scenarios on an engine, each to its end or to the first step in which the decisions differ."""
 
 import threading
 from collections import ChainMap
@@ -19,7 +19,7 @@ class ScenarioOutcome:
     """How a scenario ended: `same`, `differs`, `broken` or `skipped`; the last two have a reason.
 
     `apart` names defects of the recorded system that the engine does not declare; a difference is then not a failure.
-    `missing` names the capabilities that the engine lacks if the scenario was skipped for that.
+    `missing` names the capabilities that the engine lacks if the scenario was skipped for that reason.
     """
 
     scenario: RecordedScenario
@@ -108,7 +108,7 @@ def judge_all(
 ) -> list[ScenarioOutcome]:
     """Play scenarios on several processes of the same engine; return their outcomes in the scenarios' order.
 
-    After `MAX_BROKEN` broken scenarios in a row the remaining ones count as broken without being played.
+    After `MAX_BROKEN` broken scenarios in a row, the remaining scenarios count as broken without being played.
     """
     idle, lock, in_a_row = list(engines), threading.Lock(), 0
     given_up = f"not played: the engine broke in {MAX_BROKEN} scenarios in a row"

@@ -14,7 +14,7 @@ from typing import IO, Any
 from mini_vllm_labs.conformance.scenarios import CAPABILITIES, FILES, SHORT, Message
 
 PROTOCOL = 1
-LONGEST_LINE = 4 << 20  # bytes; the longest right answer of the suite has about 20 KB
+LONGEST_LINE = 4 << 20  # bytes; the longest correct answer in the suite has about 20 KB
 MAX_SHOWN = 120
 
 
@@ -38,7 +38,7 @@ class EngineClient:
     def greet(self) -> Message:
         """Start the engine and return its greeting.
 
-        Raises `ValueError` if the command cannot start or the greeting is wrong, `BrokenEngineError` if no greeting
+        Raises `ValueError` if the command cannot start or the greeting is wrong, and `BrokenEngineError` if no greeting
         arrives.
         """
         try:
@@ -65,7 +65,7 @@ class EngineClient:
         self._to_write.put(None)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(patience)
-        with contextlib.suppress(OSError):  # on POSIX this includes the processes that it started
+        with contextlib.suppress(OSError):  # on POSIX, this includes the processes that it started
             os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
         process.wait()
 
@@ -84,7 +84,9 @@ class EngineClient:
     def _exchange(self, messages: Sequence[Message]) -> list[Message]:
         assert self._process is not None
         if self._rest:
-            raise BrokenEngineError(f"the engine wrote more than one line for a message: {_shown(self._rest)}")
+            raise BrokenEngineError(
+                f"the engine wrote more than one line in response to a message: {_shown(self._rest)}"
+            )
         self._to_write.put("".join(json.dumps(one, separators=(",", ":")) + "\n" for one in messages).encode())
         limit = self.timeout * (2 if messages[0]["op"] == "hello" else 1)  # a program may start slowly
         answers: list[Message] = []
@@ -109,7 +111,7 @@ class EngineClient:
         if not isinstance(answer, dict):
             raise BrokenEngineError(f"the answer to {message['op']!r} is not a JSON object: {_shown(line)}")
         if "error" in answer:
-            raise BrokenEngineError(f"the engine says: {str(answer['error'])[:MAX_SHOWN]}")
+            raise BrokenEngineError(f"the engine reports an error: {str(answer['error'])[:MAX_SHOWN]}")
         if "unsupported" in answer:
             raise RefusedError(f"the engine says that it does not support {str(answer['unsupported'])[:MAX_SHOWN]}")
         if "step" in message and answer.get("step") != message["step"]:
@@ -121,14 +123,14 @@ class EngineClient:
         while (end := self._rest.find(b"\n", searched)) < 0:
             searched = len(self._rest)
             if searched > LONGEST_LINE:
-                raise BrokenEngineError(f"the answer to {op!r} exceeds {LONGEST_LINE >> 20} MB without an end of line")
+                raise BrokenEngineError(f"the answer to {op!r} exceeds {LONGEST_LINE >> 20} MB without a newline")
             try:
                 read = self._have_read.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
                 half = f", only {_shown(self._rest)} without an end of line" if self._rest else ""
                 raise BrokenEngineError(f"no answer to {op!r} within {limit:g} s{half}") from None
             if not read:
-                raise BrokenEngineError(f"the engine ended before it answered {op!r}{self._code()}")
+                raise BrokenEngineError(f"the engine exited before it answered {op!r}{self._code()}")
             self._rest += read
         line = bytes(self._rest[:end])
         del self._rest[: end + 1]
@@ -179,7 +181,7 @@ def _greeting(hello: Message) -> Message:
         legal = ", ".join((*SHORT, *CAPABILITIES))
         raise ValueError(f"the engine declares the unknown capability {unknown[0]!r}: choose from {legal}")
     if hello.get("answers", "steps") not in ("steps", "times"):
-        raise ValueError(f"'answers' in the greeting must be steps or times, got {hello['answers']!r}")
+        raise ValueError(f"'answers' in the greeting must be 'steps' or 'times', got {hello['answers']!r}")
     if hello.get("follows") not in (None, *FILES):
-        raise ValueError(f"the engine follows {hello['follows']!r}; the releases here are {', '.join(FILES)}")
+        raise ValueError(f"the engine follows {hello['follows']!r}, but the releases here are {', '.join(FILES)}")
     return hello

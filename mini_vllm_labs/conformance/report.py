@@ -89,7 +89,8 @@ def failure(verdict: ScenarioOutcome, rules: Rules) -> Iterator[str]:
 
 
 def in_common(verdicts: Sequence[ScenarioOutcome], rules: Rules) -> Iterator[str]:
-    """Yield the fields in which failures differ first, the capabilities that all need, and scenarios for a rule."""
+    """Yield the fields in which failures differ first, the capabilities that they all need, and scenarios for a
+    rule."""
     failures = [one for one in verdicts if one.failed]
     fields = Counter(one.difference.words if one.difference else "a broken answer" for one in failures)
     listed = ", ".join(f"{words} ({n})" for words, n in fields.most_common())

@@ -11,7 +11,7 @@ from typing import Any
 
 Message = dict[str, Any]
 HERE = Path(__file__).parent
-FOLDER = HERE if (HERE / "traces").is_dir() else HERE.parent / "runs" / "parity"  # the wheel has its own copy
+FOLDER = HERE if (HERE / "traces").is_dir() else HERE.parent / "runs" / "parity"  # the wheel contains a separate copy
 FILES = {
     "0.13.0": ("traces/named.jsonl", "traces/random.jsonl.gz", "traces/random2.jsonl.gz", "traces/gates.jsonl.gz"),
     "0.33.0": ("traces33/named33.jsonl", "traces33/random33.jsonl.gz", "traces33/gates33.jsonl.gz"),
@@ -21,7 +21,10 @@ GATES = ("grammar", "lora", "encoder", "remote", "window", "hybrid")
 CAPABILITIES = (*PLAIN, "options", "pause", "reset", "spec", "async", *GATES)
 SHORT = {"plain": PLAIN, "gates": GATES}
 KINDS = ("plain", "spec", "async", "async_spec", *GATES, "gates")
-DRAWN = ("small", "mixed")  # the course's engine decides these, and they run only if they are named
+DRAWN = (
+    "small",
+    "mixed",
+)  # the course's engine determines these decisions, and these scenarios run only if they are named
 OPTIONS = {
     "scheduler_reserve_full_isl": True,
     "watermark": 0,
@@ -151,13 +154,13 @@ def read(path: Path) -> Iterator[RecordedScenario]:
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
     except KeyError as error:
-        raise ValueError(f"{path}, line {last}: not a trace: {error} is missing") from error
+        raise ValueError(f"{path}, line {last} is not a trace: {error} is missing") from error
     except (EOFError, zlib.error, ValueError, TypeError, AttributeError, StopIteration, RecursionError) as error:
-        raise ValueError(f"{path}, line {last or 1}: not a trace: {error}") from error
+        raise ValueError(f"{path}, line {last or 1} is not a trace: {error}") from error
 
 
 def _checked(line: Any) -> RecordedScenario:
-    """Return the line's scenario after reading every part that a run needs once."""
+    """Return the line's scenario, after checking that every part that a run needs can be read."""
     scenario = RecordedScenario(line)
     if scenario.release not in FILES:
         raise ValueError(f"config.version is {scenario.release!r}, but the known releases are {', '.join(FILES)}")

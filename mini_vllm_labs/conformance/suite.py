@@ -18,7 +18,8 @@ Draw = Callable[[Sequence[str], Sequence[str]], Iterable[Message]]
 class Options:
     """The selection of scenarios.
 
-    Without `releases` it is the release that the engine follows, or all; without `kinds`, all recorded ones.
+    Without `releases`, it covers the release that the engine follows, or all releases; without `kinds`, all recorded
+    kinds.
 
     `draw` yields the lines of drawn scenarios for releases and kinds.
     """
@@ -46,7 +47,7 @@ def run(
     `draw` shows the first failure as a picture. Raises `ValueError` for a bad option, trace or greeting.
     """
     if not 0 < options.timeout <= 3600:
-        raise ValueError(f"--timeout must be over 0 and at most 3600 seconds, got {options.timeout:g}")
+        raise ValueError(f"--timeout must be greater than 0 and at most 3600 seconds, got {options.timeout:g}")
     if not 1 <= options.jobs <= 64:
         raise ValueError(f"--jobs must be from 1 to 64, got {options.jobs}")
     if not command:
@@ -89,7 +90,7 @@ def _wanted(options: Options, releases: Sequence[str]) -> list[RecordedScenario]
     known = [one.name for one in found]
     if unknown := [name for name in options.names if name not in known]:
         raise ValueError(
-            f"no scenario {unknown[0]!r} is among the {len(found)} chosen ones, such as {', '.join(known[:5])}"
+            f"no scenario {unknown[0]!r} is among the {len(found)} chosen scenarios, such as {', '.join(known[:5])}"
         )
     if not found:
         asked_for = ", ".join(options.kinds) or "any"

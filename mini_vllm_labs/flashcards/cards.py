@@ -26,7 +26,7 @@ class Flashcard:
 
 
 def all_cards() -> list[Flashcard]:
-    """Return all cards by phase. Raises `KeyError` for a check without a recorded figure."""
+    """Return all cards, in order of phase. Raises `KeyError` for a check without a recorded figure."""
     figures = json.loads(FIGURES.read_text(encoding="utf-8"))
     return [
         Flashcard(topic_of(key), card["question"], answer_of(card, figures[figure_of(key, card)]))
@@ -35,7 +35,7 @@ def all_cards() -> list[Flashcard]:
 
 
 def answer_of(card: dict[str, str], figure: Any) -> str:
-    """Return a card's answer, and below it the change of the rule that the card names as `newer`."""
+    """Return a card's answer, followed by the rule change that the card names as `newer`."""
     answer = card["answer"].format(it=figure)
     return f"{answer}\n{change(card['newer'])}" if "newer" in card else answer
 

@@ -1,6 +1,6 @@
 """Runs the new process of `process.py`, or the server of `forks.py`.
 
-While it waits, it imports the modules that calls of panels or of a model need.
+While it waits, it imports the modules that calls for panels or for a model need.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Serves each call in a fork of a process that has already loaded torch, which takes seconds (Linux only).
 
-A fork serves only one call, and the server never loads a starter, so each call loads the learner's saved files anew.
-To its caller a fork is a `WorkerProcess`: its relay owns the pipes and lends them to the fork.
+A fork serves only one call, and the server never loads a starter, so each call loads the learner's saved files anew. To
+its caller, a fork is a `WorkerProcess`: its relay owns the pipes and lends them to the fork.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ PAUSE = 0.005
 
 
 class ForkServer:
-    """Provides forks of a process with torch, which restarts after a file of the course is saved."""
+    """Provides forks of a process with torch, which restarts after one of the course's files is saved."""
 
     def __init__(self) -> None:
         self._server: WorkerProcess | None = None

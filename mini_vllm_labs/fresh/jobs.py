@@ -62,7 +62,7 @@ def play_workload(
 def play_with_lines(
     arrivals: Sequence[TimedRequest], config: EngineConfig, lineup: Lineup, policy: str | None = None
 ) -> WorkloadRun:
-    """Run a workload like `play_workload`, but also record lines and decisions, about five times as slowly."""
+    """Run a workload like `play_workload`, but also record lines and decisions, which is about five times slower."""
     run = Run(arrivals, config, lineup, policy_of(policy, arrivals))
     with LineRecorder() as recorder:
         result = played(run, arrivals, recorder)

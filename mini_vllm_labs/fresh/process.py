@@ -6,8 +6,8 @@ endless call into a starter is stopped and explained there.
 Functions, arguments and results are pickled, because a result may contain any of the course's types.
 A browser has no subprocesses: there, the call runs in the kernel, with the learner's files reloaded.
 
-Unpickling lets the sender run code, so it is safe only if the sender may do so anyway. Here the sender is the
-learner's code on the learner's machine, under the same user as the kernel. The judge, which runs untrusted code,
+Unpickling lets the sender run code, so it is safe only if the sender is allowed to run code anyway. Here the sender is
+the learner's code on the learner's machine, under the same user as the kernel. The judge, which runs untrusted code,
 never unpickles.
 """
 
@@ -40,14 +40,20 @@ SECONDS = 120.0
 OUTPUT_BYTES = 20_000
 MAX_BYTES = 2**30
 MEMORY_BYTES = 4 * 2**30
-COMMAND = (sys.executable, "-X", "faulthandler", "-m", "mini_vllm_labs.fresh")  # so that a crash in C reports its line
+COMMAND = (
+    sys.executable,
+    "-X",
+    "faulthandler",
+    "-m",
+    "mini_vllm_labs.fresh",
+)  # so that a crash in C reports the line where it happened
 WITH_MODEL = "with-model"
 
 
 class FreshError(Exception):
     """Raised with an explanation if the function did not return a value.
 
-    `unwritten` means that it reached an unwritten task.
+    `unwritten` means that the function reached an unwritten task.
     """
 
     def __init__(self, text: str, *, unwritten: bool = False) -> None:
@@ -69,7 +75,7 @@ def interruptible(what: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise Interrupted(f"Interrupted: {what} stopped, without a result.") from None
+        raise Interrupted(f"Interrupted: {what} stopped without a result.") from None
 
 
 @dataclass(frozen=True)
@@ -142,7 +148,7 @@ class ReadyProcess:
     """Provides a process that is already running, and immediately starts the next one.
 
     Each process serves one call. A waiting process is discarded if a file of the course was saved after it started;
-    starters are loaded by the call itself. The waiting process exits with this object and with the kernel.
+    starters are loaded by the call itself. The waiting process ends when this object is deleted or the kernel exits.
     """
 
     def __init__(self, start: Callable[[], WorkerProcess]) -> None:
@@ -167,7 +173,7 @@ class ReadyProcess:
 
 
 def saved_since(moment: float) -> bool:
-    """Return whether any file of the course that this process has loaded was saved after a certain moment."""
+    """Return whether any file of the course that this process has loaded was saved after a given moment."""
     files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     paths = [Path(file) for file in files if file]
     return any(path.is_relative_to(CHECKOUT) and path.exists() and path.stat().st_mtime > moment for path in paths)
@@ -191,10 +197,10 @@ def serve_call() -> None:
 
     def give_up(text: str) -> NoReturn:
         channel.send({"ending": pack(CallResult(problem=f"The run was ended: {text}"))})
-        os._exit(1)  # `sys.exit` would wait for the endless thread
+        os._exit(1)  # `sys.exit` would wait for the thread that never ends
 
     ending = ending_of(function, arguments, give_up)
-    sys.stdout.flush()  # must precede the message, because its receiver kills this process
+    sys.stdout.flush()  # must come before the message, because the receiver kills this process
     channel.send({"ending": pack(ending)})
 
 

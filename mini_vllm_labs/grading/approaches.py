@@ -1,4 +1,4 @@
-"""Other fair ways to write a task, sealed until it passes.
+"""Other fair ways to write a task, sealed until the task passes.
 
 `approaches/phaseN.json` has one text per task, enciphered with a key from the task's tests and the reference's answers.
 Opening or searching the files shows nothing, nor does rotating their letters, and their code cannot be imported. It is
@@ -45,7 +45,7 @@ def unsealed(task: str) -> list[Approach]:
         plain = zlib.decompress(enciphered(base64.b85decode(texts[task]), key_of(task)))
     except zlib.error:
         raise ValueError(
-            f"the approaches of task {task} were sealed for other tests: labs/ or mini_vllm_labs/ changed"
+            f"the approaches of task {task} were sealed for different tests: labs/ or mini_vllm_labs/ changed"
         ) from None
     return [Approach(**one) for one in json.loads(plain)]
 
@@ -70,5 +70,5 @@ def task_named(task: str) -> tuple[PlannedPhase, int]:
     """Return the phase and number of a task such as "1.2". Raises `ValueError` if the task does not exist."""
     tasks = {f"{phase.number}.{one.number}": (phase, one.number) for phase in load_whole_plan() for one in phase.tasks}
     if task not in tasks:
-        raise ValueError(f"there is no task {task}; there are {', '.join(tasks)}")
+        raise ValueError(f"unknown task {task}; the tasks are {', '.join(tasks)}")
     return tasks[task]

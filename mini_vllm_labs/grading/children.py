@@ -5,7 +5,7 @@ import time
 
 from mini_vllm_labs.runs.sandbox.watch import waiting_seconds
 
-GRACE_SECONDS = 2.0  # the test's own limit must apply first, because it can name the line
+GRACE_SECONDS = 2.0  # the test's limit must apply first, because it can name the line
 NUM_TRIES, PAUSE_SECONDS = 20, 0.25  # within five seconds, old processes of the same user may exit
 
 
@@ -23,9 +23,9 @@ def wait(child: int, seconds: float, num_passed: memoryview | None = None) -> in
     """Wait for a child and return its exit status (negative for a signal), or None if it was killed here.
 
     A child that disables its own limit of `seconds` is killed a little later, according to the same two clocks. Each
-    change of `num_passed` starts another test.
+    change of `num_passed` means that another test has started.
     """
-    cpu_clock = ~child << 3 | 2  # computed as clock_getcpuclockid(3) does
+    cpu_clock = ~child << 3 | 2  # computed in the same way as in clock_getcpuclockid(3)
     seen, begun, spent, pause = 0, time.monotonic(), 0.0, 0.0005
     limit = seconds + GRACE_SECONDS
     while time.monotonic() < begun + waiting_seconds(seconds) + GRACE_SECONDS:

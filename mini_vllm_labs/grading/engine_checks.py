@@ -31,7 +31,7 @@ from mini_vllm_labs.runs.workloads.fallbacks import make_possible
 from mini_vllm_labs.runs.workloads.small_workload import Run, make_workload
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
-SEEDS = range(6)  # fewer would skip a setting of `settings_for`
+SEEDS = range(6)  # fewer seeds would skip a setting of `settings_for`
 NUM_REQUESTS = 10
 MAX_STEPS = 1000
 REAL_PROMPTS = ("Tell me a story about Mina and a kite.", "What is the capital of Norway?", "Count from 3 to 9.")
@@ -93,8 +93,8 @@ def check_model(mine: Lineup) -> EngineCheck:
             expected, got = (tokenizer.decode(tokens) for tokens in (truth, yours))
             return EngineCheck(
                 "failed",
-                f"The real model's output differs from transformers' generate for {text!r}:\n"
-                f"  expected  {expected!r}\n  yours     {got!r}",
+                f"The real model's output differs from transformers' generate for {text!r}:\n "
+                f" expected  {expected!r}\n  yours     {got!r}",
             )
     return PASSED
 
@@ -108,7 +108,8 @@ def possible_settings(seed: int, lineup: Lineup) -> EngineConfig:
 
 
 def policies_of(lineup: Lineup) -> Sequence[Callable[[], SchedulingPolicy | None]]:
-    """Return one factory per scheduling policy to check a lineup under: the config's own, or phase 13's two."""
+    """Return a factory for each scheduling policy that a lineup is checked under: the config's own, or phase 13's
+    two."""
     classes = policy_classes_for(lineup.policies)
     return [lambda: None] if classes is None else [classes.virtual_token_counter, classes.least_slack_first]
 
@@ -142,8 +143,8 @@ def output_problem(
         truth = fake_continuation(arrival.prompt_token_ids, arrival.max_tokens, LETTERS)
         if outputs[arrival.request_id] != truth:
             return (
-                f"{arrival.request_id} has the wrong output.\n"
-                f"  expected  {text_of(truth)}\n  yours     {text_of(outputs[arrival.request_id])}"
+                f"{arrival.request_id} has the wrong output.\n "
+                f" expected  {text_of(truth)}\n  yours     {text_of(outputs[arrival.request_id])}"
             )
     return ""
 
@@ -202,11 +203,11 @@ def do(order: dict[str, Any]) -> EngineCheck:
             return check_oracle(mine, reference)
         case "model":
             return check_model(mine)
-    raise ValueError(f"no check is called {order['kind']!r}")
+    raise ValueError(f"unknown check {order['kind']!r}")
 
 
 def not_loaded(channel: Channel, mine: Lineup) -> EngineCheck | None:
-    """Import a lineup's starters; return a check for the first that cannot be loaded, or None.
+    """Import a lineup's starters; return a failed check for the first starter that cannot be loaded, or None.
 
     An event precedes each import, so that the grader knows which file ended the process.
     """

@@ -29,11 +29,11 @@ START_SECONDS = 30.0
 MAX_WAITING = 300.0
 MODEL_FILE = CHECKOUT / "mini_vllm" / "embedded_model" / "model.safetensors"
 RUNNER_PHASE = 6
-DECIDE_NOTHING = (RUNNER_PHASE, 13)  # the runner plans no steps, and the oracle's settings set no policy
+DECIDE_NOTHING = (RUNNER_PHASE, 13)  # the runner plans no steps, and the oracle's settings do not set a policy
 
 
 def oracle_check(phase: int, stop: threading.Event) -> EngineCheck:
-    """Compare an engine with one phase of the learner against the reference. Needs `solutions/`."""
+    """Compare an engine that contains one of the learner's phases with the reference. Needs `solutions/`."""
     if phase in DECIDE_NOTHING or not solutions_exist():
         return NOT_CHECKED
     reference = stack_of("solution", max(phase, RUNNER_PHASE - 1))
@@ -58,7 +58,7 @@ def stack_of(impl: str, phase: int) -> Lineup:
 
 
 def find_culprits(phase: int, stop: threading.Event) -> list[int]:
-    """Replace one phase of a stack at a time with the reference's; return those phases whose replacement fixes it.
+    """Replace one phase of a stack at a time with the reference's; return the phases whose replacement fixes the stack.
 
     Needs `solutions/`.
     """
@@ -72,7 +72,7 @@ def find_culprits(phase: int, stop: threading.Event) -> list[int]:
 
 def check_lineup(mine: Lineup, phase: int, stop: threading.Event) -> EngineCheck:
     if phase == RUNNER_PHASE:
-        # A fault in an earlier phase appears sooner and more clearly without the real model.
+        # A fault in an earlier phase shows up sooner and more clearly without the real model.
         on_fake_model = check_lineup(replace(mine, runner="absent"), phase - 1, stop)
         if on_fake_model.status != "passed":
             return on_fake_model
@@ -118,7 +118,7 @@ class Grader:
         plan = [phase for phase in load_whole_plan() if phase.number in numbers]
         with ThreadPoolExecutor(min(PHASES_AT_ONCE, os.cpu_count() or 1)) as pool:
             try:
-                # The last phase takes longest (torch), so it is started first.
+                # The last phase takes the longest (it uses torch), so it is started first.
                 grades = list(pool.map(self.grade_alone, reversed(plan)))
                 grades = list(pool.map(lambda grade: self.grade_in_stack(grade, grades), grades))[::-1]
                 grades = list(pool.map(lambda grade: self.name_culprits(grade, grades), grades))

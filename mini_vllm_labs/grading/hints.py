@@ -1,4 +1,4 @@
-"""Hints for known mistakes. A mistake is recognised by all its wrong answers to the tests of a task.
+"""Hints for known mistakes. A mistake is recognised by the full set of its wrong answers to a task's tests.
 
 `recorded_hints/phaseN.json` maps the task and the digest of those answers to the hint. It is recorded by running every
 known mistake on the graded tests. If two mistakes give the same answers but have different hints, neither is recorded.
@@ -24,7 +24,7 @@ def answer_of(error: BaseException) -> str:
     parts = getattr(error, "parts", None)
     if parts is not None:
         shown = [*parts.situation, *(text for row in parts.rows for text in row), *parts.calls]
-    elif isinstance(error, AssertionError):  # pytest's options decide how much of the text it writes
+    elif isinstance(error, AssertionError):  # pytest's options determine how much of the text it writes
         shown = ["AssertionError"]
     else:
         notes = "\n".join([str(error), *getattr(error, "__notes__", [])]).partition(HINT)[0].splitlines()
@@ -44,7 +44,7 @@ def digest(text: str) -> str:
 
 @cache
 def recorded(phase: int) -> dict[str, dict[str, str]]:
-    """Return the hints of a phase by task, such as "5.1", then by digest."""
+    """Return a phase's hints, keyed by task, such as "5.1", and then by digest."""
     path = FOLDER / f"phase{phase}.json"
     hints: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return hints

@@ -1,7 +1,7 @@
-"""The known mistakes and the fair ways to write a phase, which only the answers of right code unlock.
+"""The known mistakes and the fair ways to write a phase, unlocked only by the answers of right code.
 
 `known_mistakes/phaseN.json` is enciphered. Its key is derived from the answers to drawn cases of the graded tests'
-tables, and these answers are in no file. So only somebody who has written the phase can open it. `python -m
+tables, and no file contains these answers. So only somebody who has written the phase can open it. `python -m
 tests.mutants.known` locks it.
 """
 
@@ -22,7 +22,7 @@ from mini_vllm_labs.grading.approaches import enciphered
 from mini_vllm_labs.grading.labtest import case_table
 
 FOLDER = Path(__file__).with_name("known_mistakes")
-NUM_LOCKS = 5  # a single task is enough, so that one unusual answer does not lock anybody out
+NUM_LOCKS = 5  # one task is enough, so that a single unusual answer does not lock anybody out
 CASES_PER_TASK = 6
 
 
@@ -58,7 +58,8 @@ def unlocked(phase: int, inner: bytes) -> KnownMistakes:
     """Open the file of a phase. Raises `ValueError` if there is no key, because the answers were wrong."""
     if not inner:
         raise ValueError(
-            f"the known mistakes of phase {phase} open once your phase is right: mini-vllm grade --phase {phase}"
+            f"the known mistakes of phase {phase} can be opened once your phase is right: run mini-vllm grade --phase "
+            f"{phase}"
         )
     known = json.loads(lzma.decompress(enciphered(read(phase)[1], inner)))
     pairs = {name: [(first, text) for first, text in known[name]] for name in ("mistakes", "fair")}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PLAN_FILE = Path(__file__).with_name("plan.json")
 POINTS_PER_TASK = 10
-DUNDERS = ("__init__", "__len__", "__iter__")  # part of the public interface of a class
+DUNDERS = ("__init__", "__len__", "__iter__")  # part of a class's public interface
 
 
 @dataclass(frozen=True)

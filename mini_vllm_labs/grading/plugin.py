@@ -1,8 +1,8 @@
 """A pytest plugin for the worker: imports the learner's file, runs the tests, and sends each result.
 
 Where the system can fork, each test runs in a separate process with a fresh module, so that its side effects end with
-it. Elsewhere the module is reloaded before each test. `spare` gives a waiting learner the verdict sooner. Passing tests
-then share a process, with the module reloaded before each, and a failing test runs again alone.
+it. Elsewhere, the module is reloaded before each test. `spare` gives a waiting learner the verdict sooner. Passing
+tests then share a process, with the module reloaded before each, and a failing test runs again alone.
 """
 
 import gc
@@ -32,8 +32,8 @@ from mini_vllm_labs.runs.sandbox.late_tests import NOT_RUN, LateTests
 from mini_vllm_labs.runs.sandbox.limits import limit_resources
 from mini_vllm_labs.runs.sandbox.watch import Watchdog
 
-SENT, FAILED = 73, 74  # neither a signal nor an exit code of Python or pytest
-MAX_SHARED = 3  # after this many processes that end with a failed test, each test runs alone
+SENT, FAILED = 73, 74  # values that are neither a signal nor an exit code of Python or pytest
+MAX_SHARED = 3  # after this number of processes that ended with a failed test, each test runs alone
 NO_PROCESS = "Not run: this system starts no more processes. Are old ones still running? The limit is `ulimit -u`."
 Failure = tuple[Outcome, str]
 failure_key = pytest.StashKey[Failure]()
@@ -84,7 +84,7 @@ class GradingPlugin:
         elif session.testsfailed:
             send_event(self.channel, NotGradable("the graded tests cannot be collected"))
         elif (module := self.load()) is not None:
-            gc.freeze()  # a forked process then copies less memory
+            gc.freeze()  # so that a forked process copies less memory
             num_run = self.run_together(session.items, module) if self.shares_process else 0
             left = session.items[num_run:]
             for number, item in enumerate(left):
@@ -98,7 +98,7 @@ class GradingPlugin:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if call.excinfo is not None and failure_key not in item.stash:
-            # keep the first failure, which may also fail the teardown
+            # keep the first failure, because it may also make the teardown fail
             item.stash[failure_key] = self.failure(call.excinfo.value)
             item.stash[answer_key] = answer_of(call.excinfo.value)
         if call.when == "call":
@@ -163,7 +163,8 @@ class GradingPlugin:
             os._exit(code)  # skip pytest's shutdown, which is the parent's job
 
     def run_together(self, items: Sequence[pytest.Item], module: ModuleType) -> int:
-        """Run tests in few forked processes; return how many have run. It stops after `MAX_SHARED` failed tests."""
+        """Run tests in a few forked processes; return how many tests have run. It stops after `MAX_SHARED` failed
+        tests."""
         first = 0
         for _ in range(MAX_SHARED):
             if first == len(items):
@@ -188,7 +189,8 @@ class GradingPlugin:
         return first
 
     def run_all_in_child(self, items: Sequence[pytest.Item], module: ModuleType, num_passed: memoryview) -> NoReturn:
-        """Run tests in the forked process, and count and send those that pass; exit with `FAILED` after another."""
+        """Run tests in the forked process; count and send those that pass; exit with `FAILED` at the first other
+        test."""
         code = 1
         try:
             for item in items:
@@ -247,7 +249,7 @@ class GradingPlugin:
 
 
 def has_changed(moment: float) -> bool:
-    """Return whether an imported file of the course was changed after a moment of `time.time`."""
+    """Return whether an imported file of the course was changed after a given `time.time`."""
     files = (getattr(module, "__file__", None) or "" for module in [*sys.modules.values()])
     ours = (Path(file) for file in files if file.startswith(f"{CHECKOUT}{os.sep}") and "site-packages" not in file)
     return any(not path.is_file() or path.stat().st_mtime > moment for path in ours)

@@ -17,7 +17,7 @@ PLACE = re.compile(r"^  labs/\w+/starter\.py:\d+", re.MULTILINE)
 def mistake_in(text: str) -> str:
     """Return a key that is equal for two failures with the same cause.
 
-    The key is the exception and its place, or the exception and the call whose answer stopped the test, or the rule
+    The key is the exception and its location, or the exception and the call whose answer stopped the test, or the rule
     and question.
     """
     if answer := UNUSABLE.search(text):
@@ -131,7 +131,7 @@ class PhaseGrade:
 
     @property
     def alone(self) -> Status:
-        """The status of the phase by its tests and the oracle, without the learner's other phases."""
+        """The status of the phase according to its tests and the oracle, without the learner's other phases."""
         if self.error:
             return "error"
         if self.is_untouched:
@@ -139,7 +139,7 @@ class PhaseGrade:
         return "passed" if self.is_complete and self.oracle.status != "failed" else "failed"
 
     def alike(self, shown: TestResult) -> list[TestResult]:
-        """Return the other tests that fail by the same mistake as `shown`."""
+        """Return the other tests that fail because of the same mistake as `shown`."""
         mistake = mistake_in(shown.message)
         failed = [test for task in self.tasks for test in task.tests if test.outcome not in ("passed", "not started")]
         return [test for test in failed if test is not shown and mistake_in(test.message) == mistake]

@@ -55,7 +55,7 @@ def forgotten_breakpoints(content: bytes) -> str:
 
 
 def modules_without_points(content: bytes, phase: int) -> str:
-    """Return a sentence that names imported engine modules missing in the judge's jail, or an empty string."""
+    """Return a sentence that names imported engine modules missing from the judge's jail, or an empty string."""
     known: dict[str, list[str]] = json.loads(JAIL_MODULES.read_text(encoding="utf-8"))
     allowed = {*known["every phase"], *known.get(str(phase), [])}
     lacking = dict[str, int]()
@@ -101,7 +101,7 @@ def complaint_about_import(error: BaseException, path: Path) -> str:
 
 
 def missing_names(module: ModuleType, names: Sequence[str]) -> list[str]:
-    """Return a sentence for every public name of the phase that is missing in the module."""
+    """Return a sentence for every public name of the phase that is missing from the module."""
     sentences = []
     for name in names:
         owner, _, inner = name.rpartition(".")

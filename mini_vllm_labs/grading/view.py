@@ -101,7 +101,7 @@ def show_grade(console: Console, grade: Grade) -> None:
     show_not_graded(console, grade.phases)
     for phase in grade.phases:
         others = set(phase.stack.culprits) - {phase.plan.number}
-        if not others & shown:  # otherwise the failure of the faulty phase has already been shown
+        if not others & shown:  # otherwise, the failure of the faulty phase has already been shown
             show_failure(console, phase)
     what, command = next_step(grade)
     console.print()
@@ -178,12 +178,12 @@ def show_not_graded(console: Console, phases: Sequence[PhaseGrade]) -> None:
         numbers = [phase.plan.number for phase in waiting]
         names = f"phase{'s' * (len(numbers) > 1)} {enumeration(numbers)}"
         console.print(f"Not graded in the stack: {names}, because {reason}.", style="red", soft_wrap=True)
-        if not set(waiting[0].stack.culprits) & set(reasons):  # otherwise that phase's message is shown later
+        if not set(waiting[0].stack.culprits) & set(reasons):  # otherwise, that phase's message is shown later
             show_text(console, waiting[0].stack.message)
 
 
 def why_not_graded(check: EngineCheck) -> str:
-    """Name the phases that must load, end or be written before this stack can run; empty if none must."""
+    """Name the phases that must load, end or be written before this stack can run; empty if there are none."""
     names = enumeration(check.culprits) if check.culprits else ""
     several = len(check.culprits) > 1
     match check.status:
@@ -246,7 +246,9 @@ def show_check(console: Console, check: EngineCheck) -> None:
     if check.steps is None:
         return
     steps = {side: cast(list[StepRecord], check.steps[side]) for side in ("mine", "reference")}
-    from mini_vllm_labs.runs.oracle.divergence import Divergence  # imports 60 modules, most of them the engine's
+    from mini_vllm_labs.runs.oracle.divergence import (
+        Divergence,
+    )  # this imports 60 modules, most of them from the engine
 
     divergence = Divergence(check.steps["step"], check.steps["field"], steps["mine"], steps["reference"])
     console.print(last_steps("reference", divergence.reference))

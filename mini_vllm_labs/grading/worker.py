@@ -21,10 +21,10 @@ SETTINGS = {
     "PYTHONHASHSEED": "0",  # sets are printed in a fixed order, so equal answers have equal digests
     "PYTHONUTF8": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTHONBREAKPOINT": "0",  # a breakpoint would wait for ever, because no one is there to debug
+    "PYTHONBREAKPOINT": "0",  # a breakpoint would wait forever, because nobody is there to debug
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # other installed plugins must not change a grade
     "OMP_NUM_THREADS": "1",  # two phases are graded in parallel
-    "CUDA_VISIBLE_DEVICES": "",  # the same random numbers on every machine
+    "CUDA_VISIBLE_DEVICES": "",  # gives the same random numbers on every machine
     "HF_HUB_OFFLINE": "1",
 }
 MAX_CHARACTERS = 12_000

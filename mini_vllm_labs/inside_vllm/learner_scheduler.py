@@ -26,8 +26,8 @@ from mini_vllm_labs.inside_vllm.translation import engine_config, reason_to_refu
 from mini_vllm_labs.runs.sandbox.frames import learners_frames, place_of
 from mini_vllm_labs.runs.starter_status import describe
 
-Answers = list[tuple[int, EngineCoreOutput]]  # each with the number of its client
-logger = init_logger("vllm.mini_vllm_labs")  # below vLLM's logger, so that its settings apply
+Answers = list[tuple[int, EngineCoreOutput]]  # each with its client's number
+logger = init_logger("vllm.mini_vllm_labs")  # a child of vLLM's logger, so that its settings apply
 
 
 class LearnerScheduler(interface.SchedulerInterface):
@@ -48,10 +48,12 @@ class LearnerScheduler(interface.SchedulerInterface):
         lineup = replace(lineup_from_env(), runner="absent")
         config = engine_config(vllm_config, kv_cache_config, block_size, lineup)
         if lineup.kv_cache == "absent":
-            raise ValueError(f"LAB_IMPL={lineup}: phase 2 must not be absent, because vLLM's memory comes in blocks")
+            raise ValueError(
+                f"LAB_IMPL={lineup}: phase 2 must not be absent, because vLLM divides its memory into blocks"
+            )
         logger.info("Scheduler: %s", describe(lineup))
         self.lineup, self.policy, self.log_stats = lineup, config.policy, log_stats
-        self.evicted: list[int] = []  # planned in the newest step
+        self.evicted: list[int] = []  # evictions planned in the newest step
         self.scheduler = build_scheduler(config, lineup, self.evicted.append)
         self.requests: dict[str, Request] = {}
         self.finished_req_ids: set[str] = set()
@@ -114,7 +116,9 @@ class LearnerScheduler(interface.SchedulerInterface):
         message = self._workers.message(plan, shares, self.requests)
         message.finished_req_ids, self.finished_req_ids = self.finished_req_ids, set()
         if hasattr(message, "num_spec_tokens_to_schedule") and (drafts := self.vllm_config.speculative_config):
-            message.num_spec_tokens_to_schedule = drafts.num_speculative_tokens  # later releases draft none by default
+            message.num_spec_tokens_to_schedule = (
+                drafts.num_speculative_tokens
+            )  # later releases do not draft any tokens by default
         for share in shares:
             self.requests[share.request.request_id].num_computed_tokens += share.num_scheduled_tokens
         return message
@@ -262,10 +266,10 @@ class LearnerScheduler(interface.SchedulerInterface):
     def shutdown(self) -> None:
         """Do nothing: the scheduler owns nothing except memory."""
 
-    # Later releases require the next four.
+    # Later releases require the next four methods.
 
     def update_draft_token_ids_in_output(self, draft_token_ids: Any, scheduler_output: SchedulerOutput) -> None:
-        raise NotImplementedError("a learner's scheduler does not support drafts under a grammar")
+        raise NotImplementedError("a learner's scheduler does not support drafts with structured output")
 
     def reset_encoder_cache(self) -> None:
         """Do nothing, because requests with images are never accepted."""

@@ -1,4 +1,4 @@
-"""Builds a step's message to vLLM's workers: new requests in full, changes of the others."""
+"""Builds a step's message to vLLM's workers: new requests in full, and changes to the others."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,11 +9,11 @@ from mini_vllm.core import step as own
 
 
 class WorkerState:
-    """Tracks what the workers know of each request. (vLLM: `NewRequestData`, `CachedRequestData`.)"""
+    """Tracks what the workers know about each request. (vLLM: `NewRequestData`, `CachedRequestData`.)"""
 
     def __init__(self) -> None:
         self.in_last_step: set[str] = set()
-        self._num_blocks: dict[str, int] = {}  # by request id; 0 after a preemption
+        self._num_blocks: dict[str, int] = {}  # keyed by request id; 0 after a preemption
 
     def forget(self, name: str) -> None:
         """Forget a finished request."""
@@ -28,7 +28,7 @@ class WorkerState:
     ) -> SchedulerOutput:
         """Return the message for a plan.
 
-        `num_computed_tokens` of the requests must still have the values before the plan.
+        The requests' `num_computed_tokens` must still have the values from before the plan.
         """
         new = [share for share in shares if share.request.request_id not in self._num_blocks]
         old = [share for share in shares if share.request.request_id in self._num_blocks]
@@ -59,7 +59,7 @@ class WorkerState:
             changes.req_ids.append(name)
             changes.new_block_ids.append((list(fresh),) if fresh else None)
             changes.num_computed_tokens.append(share.num_computed_tokens)
-            # We already count a placeholder for the token that this step will sample; vLLM does not yet.
+            # We already count a placeholder for the token that this step will sample; vLLM does not count one yet.
             num_pending = twin.num_output_placeholders - bool(twin.num_output_placeholders and share.needs_token)
             changes.num_output_tokens.append(twin.num_output_tokens + num_pending)
             if name not in self.in_last_step:

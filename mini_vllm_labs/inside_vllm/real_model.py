@@ -26,14 +26,14 @@ from mini_vllm_labs.runs.sandbox.time_limit import limited_calls
 
 MAX_TOKENS = 60
 SETTINGS: dict[str, Any] = {
-    "dtype": "float32",  # in bfloat16 the same text may end differently in a batch of a different size
+    "dtype": "float32",  # in bfloat16, the same text may end differently in a batch of a different size
     "block_size": 32,  # the CPU's attention requires multiples of 32
     "enforce_eager": True,
     "async_scheduling": False,
     "max_model_len": 256,
     "max_num_seqs": 8,
     "max_num_batched_tokens": 64,
-    "disable_log_stats": False,  # preemptions are counted in this object
+    "disable_log_stats": False,  # this object counts preemptions
 }
 SPEED = {"max_num_seqs": 64, "max_num_batched_tokens": 512}
 SPEED_BLOCKS = 257  # room for 64 requests at once
@@ -50,7 +50,8 @@ class Engine:
     def made(cls, model: str, scheduler: str, num_blocks: int, more: dict[str, Any]) -> "Engine":
         own = LEARNERS if scheduler == "yours" else None
         llm = LLM(model=model, scheduler_cls=own, num_gpu_blocks_override=num_blocks, **(SETTINGS | more))
-        # Once is enough: vLLM 0.32.0 registers its kernels for each engine, which fails after one with n-gram drafts.
+        # Call it only once: vLLM 0.32.0 registers its kernels for each engine, which fails after an engine with n-gram
+        # drafts.
         current_platform.register_triton_kernel_overrides = lambda: None
         engine = cls(llm)
         engine.generate(["Hello"], 4)
@@ -98,7 +99,7 @@ def texts(model: str, prompts: list[str], scheduler: str, num_blocks: int, more:
 
 def with_short_names(steps: list[Step]) -> list[Step]:
     """Return the steps with requests called r0, r1, ..., because vLLM adds a random suffix to each id."""
-    steps[0]["finished_sent"] = []  # excludes the request that warmed up the engine
+    steps[0]["finished_sent"] = []  # leaves out the request that warmed up the engine
     text = json.dumps(steps)
     for place, name in enumerate(steps[0]["added"]):
         text = text.replace(json.dumps(name), f'"r{place}"')

@@ -61,9 +61,9 @@ init_none_hash(sha256)
 
 
 class StandInSpeculation:
-    """Answers the scheduler's questions to a `SpeculativeConfig`. A real one needs a draft model on disk.
+    """Answers the scheduler's queries to a `SpeculativeConfig`. A real one needs a draft model on disk.
 
-    Questions that it does not know get the answer False or None.
+    It answers unknown queries with False or None.
     """
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
@@ -96,7 +96,7 @@ class StandInSpeculation:
 
 
 class StandInLoRA:
-    """Answers the scheduler's question to a `LoRAConfig`."""
+    """Answers the scheduler's query to a `LoRAConfig`."""
 
     def __init__(self, max_loras: int) -> None:
         self.max_loras = max_loras
@@ -114,7 +114,7 @@ def make_scheduler(config: Mapping[str, Any]) -> Any:
     vllm_config = VllmConfig(
         scheduler_config=settings, cache_config=cache_config, model_config=_model_config(config["max_model_len"])
     )
-    # Later releases choose it for a plain model on a GPU, but 0.30's VllmConfig rejects it without Triton.
+    # Later releases choose it for a plain model on a GPU, but VllmConfig of 0.30 rejects it without Triton.
     if hasattr(VllmConfig, "use_v2_model_runner"):
         os.environ[NEWER_RUNNER] = "1"
     # The hooks of vLLM's CPU platform change some of these settings.
@@ -157,7 +157,7 @@ def make_request(request_id: str, prompt: list[int], described: Mapping[str, Any
     options: dict[str, Any] = {}
     if "eos_token_id" in inspect.signature(Request.__init__).parameters:
         options["eos_token_id"] = config["eos_token_id"]
-    else:  # later releases have this field in the sampling parameters
+    else:  # later releases moved this field to the sampling parameters
         params._eos_token_id = None if params.ignore_eos else config["eos_token_id"]
     if adapter := described.get("adapter"):
         options["lora_request"] = LoRARequest(f"adapter{adapter}", adapter, f"adapter{adapter}")
@@ -199,14 +199,14 @@ def _changed(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     spec, window = config["spec"] or {}, config.get("window") or {}
     given = {name: config[name] for name in SETTINGS if name in config}
-    # null stands for the rules of the first releases
+    # null means the rules of the first releases
     given["prefix_cache_retention_interval"] = window.get("retention", 0) or 0
     given["num_speculative_tokens_per_batch_size"] = spec.get("per_batch_size")
     given["disable_eagle_block_drop"] = spec.get("last_hit_block") == "kept"
     changed = {name: value for name, value in given.items() if value != SETTINGS[name].default}
     for name in changed:
         if number(SETTINGS[name].since) > number(VERSION):
-            raise ValueError(f"vLLM {VERSION} does not support {name}, which exists since {SETTINGS[name].since}")
+            raise ValueError(f"vLLM {VERSION} does not support {name}, which was added in {SETTINGS[name].since}")
     return {name: value for name, value in changed.items() if name in config}
 
 

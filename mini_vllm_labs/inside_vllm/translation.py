@@ -36,9 +36,9 @@ def engine_config(config: VllmConfig, kv_cache_config: KVCacheConfig, block_size
     layers = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
     if [type(spec) for spec in layers] != [FullAttentionSpec]:
         kinds = ", ".join(type(spec).__name__ for spec in layers) or "no layer"
-        raise ValueError(f"the model must have full attention in each layer, with one KV cache group; got {kinds}")
+        raise ValueError(f"the model must use full attention in every layer, with one KV cache group; got {kinds}")
     if config.model_config.is_encoder_decoder or config.model_config.is_multimodal_model:
-        raise ValueError(f"the model must be a decoder of text, got {config.model_config.model!r}")
+        raise ValueError(f"the model must be a text decoder, got {config.model_config.model!r}")
     scheduler = config.scheduler_config
     return EngineConfig(
         max_num_seqs=scheduler.max_num_seqs,
@@ -61,8 +61,8 @@ def _speculative_config(config: VllmConfig) -> SpeculativeConfig | None:
     if theirs is None:
         return None
     if config.scheduler_config.async_scheduling:
-        raise ValueError("async_scheduling must be off with speculative_config and a learner's scheduler")
-    # Only one property matters here: whether drafts need their own slots.
+        raise ValueError("async_scheduling must be off when speculative_config is used with a learner's scheduler")
+    # Only one property matters here: whether drafts need separate slots.
     method: DraftMethod = "ngram" if theirs.method in DRAFTERS_WITHOUT_BLOCKS else "draft_model"
     return SpeculativeConfig(method, num_speculative_tokens=theirs.num_speculative_tokens)
 
@@ -80,7 +80,7 @@ def reason_to_refuse(request: VllmRequest) -> str | None:
 def twin_of(request: VllmRequest) -> Request:
     """Return our twin of a request that `reason_to_refuse` has accepted."""
     params = request.sampling_params
-    # Later releases have this field in the sampling parameters.
+    # Later releases moved this field to the sampling parameters.
     eos_token_id = request.eos_token_id if hasattr(request, "eos_token_id") else params.eos_token_id
     return Request(
         request.request_id,

@@ -27,7 +27,7 @@ class FolderError(ValueError):
 
 @dataclass(frozen=True)
 class Marker:
-    """The hashes of the files that we wrote, by path, and whether the last call was interrupted."""
+    """The hashes of the files that we wrote, keyed by path, and whether the last call was interrupted."""
 
     ours: Ours
     unfinished: bool
@@ -62,19 +62,19 @@ def start(folder: Path, edition: Mapping[str, bytes]) -> Changes:
     around = course_around(folder.resolve().parent)
     if around is not None:
         raise FolderError(
-            f"{folder} would be inside the course in {around}, so nothing was written: name another folder"
+            f"{folder} would be inside the course in {around}, so nothing was written: name a different folder"
         )
     with held(folder):
         marker = read_marker(folder)
         if marker is None and any(path.name != MARKER + PART for path in folder.iterdir()):
             raise FolderError(
-                f"{folder} exists and is not empty: nothing was written. Name a new folder, or for newer handouts and "
-                f"tests in a folder of the course: mini-vllm start {folder} --update"
+                f"{folder} exists and is not empty: nothing was written. Name a new folder. To get newer handouts and "
+                f"tests into a course folder: mini-vllm start {folder} --update"
             )
         if marker is not None and not marker.unfinished:
             raise FolderError(
-                f"{folder} is a folder of the course already: nothing was written. "
-                f"To update handouts and tests: mini-vllm start {folder} --update"
+                f"{folder} is already a course folder: nothing was written. "
+                f"To update its handouts and tests: mini-vllm start {folder} --update"
             )
         return bring(folder, edition, {} if marker is None else marker.ours)
 
@@ -86,7 +86,7 @@ def update(folder: Path, edition: Mapping[str, bytes]) -> Changes:
     them as FILE.new.
     """
     if not is_course(folder):
-        raise FolderError(f"{folder} is not a folder of the course: mini-vllm start {folder} makes one")
+        raise FolderError(f"{folder} is not a course folder: mini-vllm start {folder} creates one")
     if (folder / "solutions" / "__init__.py").is_file():
         raise FolderError(f"{folder} is a teacher's checkout, with solutions: update it with git")
     with held(folder):
@@ -96,7 +96,7 @@ def update(folder: Path, edition: Mapping[str, bytes]) -> Changes:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Lock the folder, created if missing, for one call; a killed call releases it. Does not lock on Windows.
+    """Lock the folder for one call, creating it if missing; a killed call releases the lock. Does not lock on Windows.
 
     Raises `FolderError` if a different call holds the lock or a file cannot be written.
     """
@@ -114,11 +114,13 @@ def held(folder: Path) -> Iterator[None]:
         finally:
             os.close(handle)
     except BlockingIOError as error:
-        raise FolderError(f"another `mini-vllm start` is writing to {folder}: wait until it has finished") from error
+        raise FolderError(
+            f"a different `mini-vllm start` is writing to {folder}: wait until it has finished"
+        ) from error
     except OSError as error:
         raise FolderError(
-            f"{folder} is unfinished: {error.strerror or error} ({error.filename}). Nothing of yours was changed; "
-            "fix that and run the command again to continue"
+            f"{folder} is unfinished: {error.strerror or error} ({error.filename}). None of your files was changed; fix"
+            " that and run the command again to continue"
         ) from error
 
 
@@ -184,7 +186,7 @@ def write_whole(target: Path, content: bytes) -> None:
 
 
 def digest(content: bytes) -> str:
-    """Return the SHA-256 of a file, ignoring the line ends that Git on Windows may have changed."""
+    """Return the SHA-256 of a file, ignoring the line endings that Git on Windows may have changed."""
     return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
 
 
@@ -194,7 +196,7 @@ def write_marker(folder: Path, ours: Ours, *, unfinished: bool) -> None:
 
 
 def read_marker(folder: Path) -> Marker | None:
-    """Return the folder's marker, or None without one. Raises `FolderError` if it cannot be read."""
+    """Return the folder's marker, or None if it has none. Raises `FolderError` if it cannot be read."""
     path = folder / MARKER
     if not path.is_file():
         return None
@@ -204,5 +206,5 @@ def read_marker(folder: Path) -> Marker | None:
         return Marker(ours, bool(found["unfinished"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FolderError(
-            f"{path} cannot be read: delete it, and `--update` then treats every changed file as yours"
+            f"{path} cannot be read: delete it, and `--update` will treat every changed file as yours"
         ) from error

@@ -40,19 +40,17 @@ def run() -> None:
     """Run a command with the code of the course folder that contains the current one."""
     folder = course_around(Path.cwd())
     if folder is None:
-        if COMPLETION in os.environ:  # a shell requests Tab completions, and would show the message
+        if COMPLETION in os.environ:  # a shell is requesting Tab completions, and would show the message
             sys.exit()
         raise FolderError(OUTSIDE)
     if not (folder / COMMANDS).is_file():
         if (folder / COMMANDS_OF_0_2).is_file():
-            raise FolderError(
-                f"{folder} is from an older release. To bring it up to date: mini-vllm start {folder} --update"
-            )
+            raise FolderError(f"{folder} is from an older release. To update it: mini-vllm start {folder} --update")
         raise FolderError(f"{folder} is unfinished: mini-vllm start {folder} continues it")
     path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), path]))
     command = [sys.executable, "-P", "-m", "mini_vllm_labs.cli", *sys.argv[1:]]
-    if sys.platform == "win32":  # there, a process that replaces itself returns to the shell immediately
+    if sys.platform == "win32":  # on Windows, a process that replaces itself returns to the shell immediately
         sys.exit(subprocess.call(command))
     os.execv(sys.executable, command)
 
@@ -80,11 +78,12 @@ def start_command(arguments: Sequence[str]) -> None:
 
 
 def edition() -> dict[str, bytes]:
-    """Return the files of the course, by path. Raises `FolderError` if the package was not built from an edition."""
+    """Return the files of the course, keyed by path. Raises `FolderError` if the package was not built from an
+    edition."""
     if not ARCHIVE.is_file():
         raise FolderError(
             "this installation is a checkout of the course and contains no archive to unpack: work in the checkout, or "
-            "make the package with `mini-vllm release --wheel DIR`"
+            "build the package with `mini-vllm release --wheel DIR`"
         )
     with ZipFile(ARCHIVE) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
@@ -103,7 +102,7 @@ def told(folder: Path, changes: Changes, *, is_update: bool) -> list[str]:
 
 
 def by_folder(paths: Sequence[str]) -> list[str]:
-    """Return the paths, or, if there are many, the number in each top folder, such as `cli/ (29)`."""
+    """Return the paths or, if there are many, the number in each top folder, such as `cli/ (29)`."""
     if len(paths) <= MAX_PATHS:
         return list(paths)
     counts = Counter(path.partition("/")[0] + "/" if "/" in path else path for path in paths)

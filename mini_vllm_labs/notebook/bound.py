@@ -27,7 +27,7 @@ class BoundRun(NamedTuple):
     num_requests: int
 
     def share(self, mark: str) -> float:
-        """Return the share of all requests' time that was spent waiting for a reason; for "" the share with tokens."""
+        """Return the share of all requests' time that was spent waiting for a reason; for "", the share with tokens."""
         total, waits = self.summary.e2e_latency.mean * self.num_requests, by_mark(self.waited)
         return (waits.get(mark, 0.0) if mark else total - sum(waits.values())) / total
 

@@ -25,7 +25,7 @@ SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:4px 8px;max-width:1100px"
 class Charts:
     """Small pictures, as many in a row as fit, with texts `below`; `recorded` as in `WorkloadRun`.
 
-    `rows` contains the figures of each run by heading.
+    `rows` contains the figures of each run, keyed by heading.
     """
 
     pictures: Sequence[Picture]
@@ -55,7 +55,7 @@ class Measure(Generic[T]):
 
 
 def count(value: float) -> str:
-    """Format a number without decimals but with separators."""
+    """Format a number without decimals, but with thousands separators."""
     return f"{value:,.0f}"
 
 
@@ -102,7 +102,7 @@ def chart(known: Mapping[str, T], reference: Mapping[str, T], measure: Measure[T
 
 
 def texts_of(measure: Measure[T], known: Mapping[str, T]) -> dict[str, str]:
-    """Return a measure of each result as text, or a dash without a value."""
+    """Return a measure of each result as text, or a dash if it has no value."""
     values = {name: measure.value(result) for name, result in known.items()}
     return {name: "-" if value is None else measure.as_text(value) for name, value in values.items()}
 

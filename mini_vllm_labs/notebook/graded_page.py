@@ -148,7 +148,8 @@ def dot(test: Result) -> str:
 
 
 def failure(test: Result, phase: int, *, is_open: bool) -> str:
-    """Render a failure: the rule, expected next to yours, the hint. Only the first failure is unfolded."""
+    """Render a failure: the rule, the expected values next to yours, and the hint. Only the first failure is
+    unfolded."""
     parts = test["parts"]
     rule = str(parts["rule"] if parts else test["rule"])
     body = comparison(parts) if parts else f'<pre tabindex="0">{escape(test["text"])}</pre>'
@@ -203,7 +204,7 @@ def link(phase: int, line: int | None) -> str:
     """Return a link that opens the learner's file in JupyterLab at the line."""
     path = starter_path(phase)
     shown = f"labs/{path.parent.name}/starter.py"
-    # RFC 5147 counts the gaps between lines, and 0 is before the first line
+    # RFC 5147 counts the gaps between lines, and 0 is the gap before the first line
     place = f"#line={line - 1}" if line else ""
     where = f", line {line}" if line else ""
     # Relative to the notebook, because JupyterLab resolves a cell's links from there. In a browser, the notebook is on
@@ -234,7 +235,7 @@ def step_bars(expected: Mapping[str, int], yours: Mapping[str, int], budget: int
     """Render the expected plan above the learner's, to the same scale, with differing shares framed."""
     names = list(dict.fromkeys([*expected, *yours]))
     totals = [sum(max(0, amount) for amount in plan.values()) for plan in (expected, yours)]
-    # In a mostly unused budget, all shares would be too thin to see.
+    # In a mostly unused budget, all shares would be too narrow to see.
     scale = max([min(budget, 2 * max(totals)), *totals, 1])
     return "".join(bar(side, plan, other, names, scale) for side, plan, other in (
         ("expected", expected, expected), ("yours", yours, expected),

@@ -35,7 +35,7 @@ def run_incidents(seed: int, lineup: Lineup) -> list[tuple[list[Summary], dict[s
 
 
 def card_of(runs: Runs) -> Card:
-    """Build an incident's card; its picture shows the figure that paged, before and after each knob."""
+    """Build an incident's card; its picture shows the figure that triggered the page, before and after each knob."""
     incident, figure = runs.incident, runs.figure
     options = tuple(f"{number}: {knob}" for number, knob in enumerate(incident.knobs, start=1))
     names = ["as it was", *(f"knob {number}" for number in range(1, len(options) + 1))]
@@ -47,7 +47,7 @@ def card_of(runs: Runs) -> Card:
         incident.title,
         runs.symptom(),
         "; ".join(f"{name} {text}" for name, text in runs.figures().items()) + ".",
-        # Answers are saved by the question's text, and a different seed has different answers.
+        # Answers are stored under the question's text, because they depend on the seed.
         Question(f"Which knob (seed {incident.experiment.seed})?", "which knob", "choice", options),
         options[runs.best],
         runs.lesson(),

@@ -49,7 +49,7 @@ class Lab:
 
     def __init__(self, phase: int, lineup: str | None = None) -> None:
         if not 1 <= phase <= len(ALL_NAMES):
-            raise ValueError(f"phase must be 1 to {len(ALL_NAMES)}, got {phase}")
+            raise ValueError(f"phase must be from 1 to {len(ALL_NAMES)}, got {phase}")
         self.code = PhaseCode(phase, whole_lineup(lineup or LAB_IMPL.get() or "starter", phase))
         self._printed: set[str] = set()
         self._marks = CellMarks()
@@ -110,7 +110,7 @@ class Lab:
         if missing:
             return Remark("Nothing of yours to compare yet", f"It appears here when phase {missing} is written.")
         theirs = Lab(self.code.phase, "solution")
-        theirs.code.models = self.code.models  # torch need not be loaded twice
+        theirs.code.models = self.code.models  # so that torch need not be loaded twice
         return theirs
 
     def chat(
@@ -138,7 +138,7 @@ class Lab:
         run = self.code.call(lineup, talk, questions, config, SamplingParams(max_tokens=max_tokens), lineup)
         if not isinstance(run, Notice):
             self._print_once(remarks)
-            say("" if IN_BROWSER else str(run))  # a browser has already shown the output
+            say("" if IN_BROWSER else str(run))  # in a browser, the output has already been shown
             if not run.recording.steps:
                 return Notice("No step was taken", run.problem)
         return watch(run)

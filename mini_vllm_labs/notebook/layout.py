@@ -78,7 +78,7 @@ def lay_out(chats: ChatRun, step: int, lineup: Lineup) -> Layout:
 
 
 def number_batch(chats: ChatRun, step: int, lineup: Lineup) -> FlatStep:
-    """Compute the arrays of a step with the lineup's phase 6. Raises like `lay_out`."""
+    """Compute the arrays of a step with the lineup's phase 6. Raises the same errors as `lay_out`."""
     return by_functions(batch_of(chats, step), chats.recording.info.block_size, runner_steps_for(lineup.runner))
 
 
@@ -107,9 +107,9 @@ class ReplayedPhase6:
 
 
 def batch_of(chats: ChatRun, step: int) -> list[ScheduledRequest]:
-    """Rebuild the runner's input of a step from the recording. Raises `ValueError` without such a step."""
+    """Rebuild the runner's input of a step from the recording. Raises `ValueError` if the run has no such step."""
     if not 0 <= step < len(chats.recording.steps):
-        raise ValueError(f"step must be 0 to {len(chats.recording.steps) - 1}, got {step}")
+        raise ValueError(f"step must be from 0 to {len(chats.recording.steps) - 1}, got {step}")
     outputs = {output.request_id: output for output in chats.outputs.values()}
     record = chats.recording.steps[step]
     batch = []

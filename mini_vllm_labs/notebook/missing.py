@@ -48,7 +48,7 @@ def broken_starter(lineup: Lineup) -> Notice | None:
 
 
 def broken_line(error: SyntaxError) -> str:
-    """Return the line with a caret under the error's place, and Python's message."""
+    """Return the line with a caret under the position of the error, and Python's message."""
     message = f"{type(error).__name__}: {error.msg}"
     if error.text is None or error.offset is None:
         return message

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mini_vllm_labs.pictures.panels import FilmPanel, Panel
 
 T = TypeVar("T")
-MAX_REMEMBERED = 64  # dragging a knob returns to earlier values
+MAX_REMEMBERED = 64  # dragging a knob often returns to earlier values
 
 
 def engine_knobs(config: EngineConfig) -> list[Knob]:
@@ -55,7 +55,7 @@ def engine_panel(
     first = lab.play(arrivals, config)
     if isinstance(first, Notice):
         return first
-    start, ready = first, lab.kept_ready()  # in a closure, mypy no longer knows that `first` is a run
+    start, ready = first, lab.kept_ready()  # inside a closure, mypy no longer knows that `first` is a run
 
     @lru_cache(MAX_REMEMBERED)
     def play(chosen: EngineConfig, code: object) -> ComparedRun:

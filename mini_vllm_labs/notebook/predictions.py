@@ -41,7 +41,8 @@ def question_of(text: str, asked: Mapping[str, Any]) -> tuple[Question, str]:
 
 
 class Prediction:
-    """A group of questions. A cell shows them if they are its last expression; `reveal` shows the answering run."""
+    """A group of questions. A cell shows them if they are its last expression; `reveal` shows the run that answers
+    them."""
 
     def __init__(self, title: str, asked: Mapping[str, Mapping[str, Any]], kept: "Kept") -> None:
         self.title, self.kept, self.recall = title, kept, Recall(kept.path.parent)
@@ -98,7 +99,7 @@ class Prediction:
         )
 
     def _before(self, question: Question) -> list[str]:
-        """Return the questions before a question, because "And its third?" makes no sense alone."""
+        """Return the questions that precede a question, because "And its third?" makes no sense alone."""
         texts = [each.text for each in self.questions[: self.questions.index(question)]]
         return ["Asked before it:", *texts] if texts else []
 
@@ -122,7 +123,7 @@ class Revealed:
         from mini_vllm_labs.pictures.prediction.widgets import Reveal
 
         guess = self.prediction
-        film = getattr(self.shown, "film", {})  # a player already has one
+        film = getattr(self.shown, "film", {})  # a player already has a film
         widget = Reveal(guess.group, guess.questions, guess.answers, self.truths, film)
         display(widget)  # type: ignore[no-untyped-call]
         display(self.shown)  # type: ignore[no-untyped-call]
@@ -148,9 +149,10 @@ class Predictions:
         self.groups = {title: Prediction(title, asked, self.kept) for title, asked in questions.items()}
 
     def ask(self, title: str) -> Prediction:
-        """Return a group's questions, which are answered and locked together. Raises `ValueError` if unknown."""
+        """Return a group's questions, which are answered and locked together. Raises `ValueError` if the group is
+        unknown."""
         if title not in self.groups:
-            raise ValueError(f"there is no set of questions {title!r}; choose from {', '.join(self.groups) or 'none'}")
+            raise ValueError(f"unknown question set {title!r}; choose from {', '.join(self.groups) or 'none'}")
         return self.groups[title]
 
     def reveal(self, title: str, shown: Any, *runs: Any) -> "Revealed | Notice":
@@ -173,7 +175,7 @@ class Predictions:
 
 
 class Kept:
-    """Stores answers in a small file, by title and question text; a changed question has no answer."""
+    """Stores answers in a small file, keyed by title and question text; a changed question has no answer."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

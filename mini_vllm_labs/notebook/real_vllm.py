@@ -37,7 +37,7 @@ class Pair:
         """The first step in which the schedules differ. Raises `LookupError` if they are equal."""
         found = first_difference(self.stock.recording.steps, self.yours.recording.steps)
         if found is None:
-            raise LookupError("both schedules are the same in every step")
+            raise LookupError("both schedules are identical in every step")
         return found.step
 
     @property
@@ -48,7 +48,7 @@ class Pair:
 def in_vllm(lab: Lab, num_blocks: int) -> tuple[VllmRun | Notice, VllmRun | Notice]:
     """Run the prompts with stock vLLM's scheduler and with the lab's; return both runs.
 
-    If a phase or the environment is missing, they are recorded runs of the reference, marked as such.
+    If a phase or the environment is missing, both are recorded runs of the reference, marked as such.
     """
     lineup = replace(lab.lineup(), runner="absent")
     if broken := broken_starter(lineup):

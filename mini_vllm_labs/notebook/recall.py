@@ -173,7 +173,7 @@ def words_before(notebook: Path, title: str) -> str:
 
 
 def memory_of(kept: Any) -> Memory:
-    """Decode the content of a file. Raises `ValueError` if it is damaged or of another version."""
+    """Decode the content of a file. Raises `ValueError` if it is damaged or has a different version."""
     version = kept.get("version") if isinstance(kept, dict) else None
     if version != VERSION:
         raise ValueError(f"its version is {version}, but it must be {VERSION}")
@@ -181,7 +181,7 @@ def memory_of(kept: Any) -> Memory:
         missed = [missed_of(one) for one in kept["missed"]]
         return Memory(int(kept["num_started"]), str(kept["last"]), missed)
     except (KeyError, TypeError) as error:
-        raise ValueError(f"a part is missing or of the wrong kind ({error})") from error
+        raise ValueError(f"a part is missing or has the wrong type ({error})") from error
 
 
 def missed_of(kept: dict[str, Any]) -> Missed:

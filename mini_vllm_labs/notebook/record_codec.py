@@ -48,18 +48,19 @@ def to_json(value: object) -> Any:
             return {TAG: "dict", "items": [[to_json(key), to_json(item)] for key, item in value.items()]}
     name, value = type(value).__name__, lean(value)
     if name not in BY_NAME or not is_dataclass(value):
-        raise TypeError(f"a {name} is not recorded; recorded are {', '.join(BY_NAME)} and plain values")
+        raise TypeError(f"cannot record a {name}; only {', '.join(BY_NAME)} and plain values can be recorded")
     return {TAG: name} | {field: to_json(item) for field, item in chosen_fields(value).items()}
 
 
 def chosen_fields(value: Any) -> dict[str, Any]:
-    """Return a dataclass's fields by name, except fields at their default, so that new fields change no record."""
+    """Return a dataclass's fields, keyed by name, except fields at their default, so that new fields change no
+    record."""
     found = {field.name: (getattr(value, field.name), field.default) for field in fields(value)}
     return {name: now for name, (now, default) in found.items() if now != default}
 
 
 def lean(value: object) -> object:
-    """Remove data that pictures do not need: prompts of simulated requests, all decisions of a stage, times."""
+    """Remove data that pictures do not need: prompts of simulated requests, all decisions of a stage, and times."""
     match value:
         case TimedRequest():
             return replace(value, prompt_token_ids=range(value.num_prompt_tokens))

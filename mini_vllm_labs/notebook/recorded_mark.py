@@ -1,4 +1,4 @@
-"""Marks a recorded run: a band above its picture, paler colours, a first line in its text."""
+"""Marks a recorded run: a band above its picture, paler colours, and a first line in its text."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ PALE = "filter:saturate(.3);opacity:.9"
 
 def mark_of(phase: int) -> str:
     """Return the line above a recorded run when the learner's `phase` is the first unwritten one."""
-    place = "in a local installation" if IN_BROWSER and phase == 6 else "here"  # a browser lacks PyTorch
+    place = "in a local installation" if IN_BROWSER and phase == 6 else "here"  # PyTorch is not available in a browser
     return f"Recorded with the reference. Yours appears {place} when phase {phase} is written."
 
 
@@ -26,7 +26,7 @@ def first_mark(results: Iterable[object]) -> str:
 
 
 def marked_picture(picture: Picture, mark: str) -> Picture:
-    """Return the picture in pale colours below a band with the mark, or unchanged without a mark."""
+    """Return the picture in pale colours below a band with the mark, or unchanged if there is no mark."""
     if not mark:
         return picture
     drawn, high = band(picture.width, mark)
@@ -54,7 +54,7 @@ def marked_film(film: Film, mark: str) -> Film:
 
 
 def marked_html(page: str, mark: str) -> str:
-    """Return the HTML in pale colours below the mark, or unchanged without a mark."""
+    """Return the HTML in pale colours below the mark, or unchanged if there is no mark."""
     if not mark:
         return page
     frame = "border:1px dashed currentColor;border-radius:4px;padding:2px 8px;margin:0 0 6px;max-width:720px"

@@ -53,8 +53,10 @@ def _plain(value: object) -> str:
 
 
 def find_record(key: str) -> Any:
-    """Return the result of a recorded run, a `Refusal` if it was rejected, or None without a record."""
-    for path in sorted(FOLDER.glob("*.xz"), key=lambda path: path.stat().st_size):  # the tour's knobs come last
+    """Return the result of a recorded run, a `Refusal` if it was rejected, or None if there is no record."""
+    for path in sorted(
+        FOLDER.glob("*.xz"), key=lambda path: path.stat().st_size
+    ):  # the file with the tour's knobs comes last
         line = read_lines(path).get(key)
         if line is not None:
             return result_in(json.loads(line))
@@ -69,7 +71,7 @@ def result_in(encoded: Any) -> Any:
 
 
 def recorded_result(phase: int, function: Callable[..., object], arguments: tuple[object, ...]) -> Any:
-    """Return the recorded result of a call while `phase` is unwritten, or a `Notice` without a record."""
+    """Return the recorded result of a call while `phase` is unwritten, or a `Notice` if there is no record."""
     found = find_record(key_of(function, arguments))
     if found is None:
         appears = f"this one appears here when phase {phase} is written"
@@ -81,7 +83,7 @@ def recorded_result(phase: int, function: Callable[..., object], arguments: tupl
 
 @cache
 def read_lines(path: Path) -> dict[str, str]:
-    """Return the lines of a file of records by key."""
+    """Return the lines of a file of records, each under its key."""
     lines = lzma.decompress(path.read_bytes()).decode().splitlines()
     return {key: line for key, _, line in (line.partition(" ") for line in lines)}
 

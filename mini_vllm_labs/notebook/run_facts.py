@@ -1,4 +1,4 @@
-"""Computes facts for questions about a run: steps, numbers of tokens, requests."""
+"""Computes facts for questions about a run: steps, token counts and requests."""
 
 from collections.abc import Iterable
 from functools import cached_property, reduce
@@ -60,7 +60,7 @@ class RunFacts:
 
     @property
     def num_drafts(self) -> int:
-        """The number of verified drafts, including places for drafts in plans made ahead."""
+        """The number of verified drafts, including placeholders for drafts in plans made ahead."""
         return sum(self.drafts.proposed)
 
     @property

@@ -18,7 +18,7 @@ NUMBER = re.compile(r"-?\d+")
 
 
 def movement(now: float, before: float) -> int:
-    """Return 0 for a decrease, 1 for a change of at most 2%, 2 for an increase."""
+    """Return 0 for a decrease, 1 for a change of at most 2%, and 2 for an increase."""
     return 1 if abs(now - before) <= NEAR * abs(before) else 2 * (now > before)
 
 
@@ -35,10 +35,10 @@ OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 def fact(line: str, runs: Sequence[Any]) -> Any:
     """Evaluate a line on the runs.
 
-    `tokens 0` is that fact of the first run, `1:tokens 0` of the second run, and `1:` the second run itself. A bar
-    takes a part of the value before it, as in `verdicts 5 | 0 | kept`. `most ...` is the index of the run with the
-    largest such fact, and `any ...` whether the runs differ in it. A list counts as its length. Raises `LookupError`
-    for an event that did not happen.
+    `tokens 0` is that fact of the first run, `1:tokens 0` is that of the second run, and `1:` is the second run itself.
+    A vertical bar takes a part of the value before it, as in `verdicts 5 | 0 | kept`. `most ...` is the index of the
+    run in which the fact is largest, and `any ...` is whether the runs differ in it. A list counts as its length.
+    Raises `LookupError` for an event that did not happen.
     """
     for sign, operate in OPERATORS.items():
         left, found, right = line.rpartition(f" {sign} ")
@@ -72,7 +72,7 @@ def counted(value: Any) -> Any:
 
 
 def true_answer(question: Question, line: str, runs: Sequence[Any]) -> Answer | None:
-    """Return the true answer by its line, or None if the runs do not show it.
+    """Return the true answer that the line gives, or None if the runs do not show it.
 
     If the answer is an index, it stands for the option at that position.
     """

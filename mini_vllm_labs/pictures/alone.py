@@ -10,8 +10,8 @@ from mini_vllm_labs.pictures.picture import read_asset
 
 PLAYER = "".join(map(read_asset, ("controls.js", "motion.js", "following.js", "player.js")))
 WITH_LINES = read_asset("lines.js") + PLAYER
-# When the still comes into view, the widget replaces it. In an open notebook, it first waits two seconds for the live
-# widget to appear and hide the still image.
+# When the still image comes into view, the widget replaces it. In an open notebook, the still image first waits two
+# seconds for the live widget to appear and hide it.
 START = (
     "((still,data)=>new IntersectionObserver((seen,watch)=>{if(!seen.some(one=>one.isIntersecting))return;"
     "watch.disconnect();setTimeout(async()=>{if(!still.offsetParent)return;"

@@ -36,7 +36,7 @@ WORK: list[tuple[str, str, bool, Read]] = [
     ("hits", "%", True, lambda run: 100 * run.hit_rate),
     ("output\ntok/s", "", True, lambda run: run.tokens_per_second),
 ]
-Place = tuple[Estimate, Estimate]  # mean seconds of a whole request, and Jain's index
+Place = tuple[Estimate, Estimate]  # mean seconds for a whole request, and Jain's index
 LEFT, TOP, HEIGHT, RADIUS = 52, 30, 260, 5
 LABEL, LABEL_HEIGHT = 12, 15
 
@@ -86,7 +86,7 @@ def goodput_table(results: Mapping[str, Sequence[Figures]]) -> Table:
 
 def plain_table(first: str, *headings: str) -> Table:
     """Return an empty table with right-aligned figures."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)  # all policies in 80 columns
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)  # makes all policies fit into 80 columns
     table.add_column(first, no_wrap=True)
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "class" else "right")
@@ -142,13 +142,13 @@ def pareto_picture(places: Mapping[str, Place], conditions: str, width: float = 
 def labels(
     points: Mapping[str, tuple[float, float]], best: Sequence[str], width: float, bottom: float
 ) -> list[svg.Markup]:
-    """Draw the names next to their points, moved where they would overlap; names at the same place share lines."""
-    # A line of text reaches from 8 above its y to 7 below, a point from RADIUS above to RADIUS below.
+    """Draw the names next to their points, moved where they would overlap; names at the same position share lines."""
+    # A line of text extends from 8 above its y to 7 below; a point extends from RADIUS above to RADIUS below.
     dots = [(x - RADIUS, x + RADIUS, y + 8 - RADIUS, y + 8 + RADIUS) for x, y in points.values()]
     taken: list[tuple[float, float, float, float]] = []
     drawn = []
     for names in sorted(together(points, best), key=lambda names: names[0] not in best):
-        # the front of the queue keeps its place
+        # the front of the queue keeps its position
         x, y = points[names[0]]
         is_right = x < width * 0.7
         beside = x + RADIUS + 5 if is_right else x - RADIUS - 5

@@ -19,7 +19,7 @@ def automaton(regex: str, dfa: Dfa, state: int, allowed: Collection[str], num_to
     Raises `ValueError` for more than `MAX_STATES` states.
     """
     if len(dfa.transitions) > MAX_STATES:
-        raise ValueError(f"a picture holds at most {MAX_STATES} states, got {len(dfa.transitions)}")
+        raise ValueError(f"a picture can show at most {MAX_STATES} states, got {len(dfa.transitions)}")
     xs = [WIDTH * (2 * number + 1) / (2 * len(dfa.transitions)) for number in range(len(dfa.transitions))]
     edges = {(at, to): read_by(row, to) for at, row in enumerate(dfa.transitions) for to in sorted({*row.values()})}
     nodes = [_node(x, number, number in dfa.accepting, number == state) for number, x in enumerate(xs)]

@@ -1,4 +1,4 @@
-"""Draws a small bar chart: one measure of several runs. Three charts fit side by side in a wide page."""
+"""Draws a small bar chart: one measure of several runs. Three charts fit side by side on a wide page."""
 
 import math
 import re
@@ -13,7 +13,7 @@ from mini_vllm_labs.runs.palette import color
 SMALL_WIDTH = 260
 TITLE, LINE_HEIGHT, ROW, BAR, MAX_NAME, GAP, MARGIN = 13, 17, 20, 12, 128, 6, 10
 MAX_LINES = 2
-MAX_RATIO = 30  # limits how short a bar may be on a linear axis: at 31, the shortest is only as long as a letter
+MAX_RATIO = 30  # limits how short a bar may be on a linear axis: at 31, the shortest bar is only as long as a letter
 AXIS_HEIGHT = 18
 SHARE = (0.0, 1.0)  # the axis of a share
 COLOUR = "#8E7CC3"  # not the colour of any request
@@ -63,7 +63,7 @@ def bars(
 
 
 def log_scale(values: Collection[float], start: float, room: float) -> LogScale | None:
-    """Return a logarithmic scale that begins below the smallest value over 0, or None if a linear scale suffices.
+    """Return a logarithmic scale that begins below the smallest positive value, or None if a linear scale suffices.
 
     The largest value is `room` px from `start`. The scale continues under the texts, so that two labels fit below it.
     """

@@ -1,4 +1,4 @@
-"""Draws static above continuous batching on one step axis, with a row per seat and the idle share."""
+"""Draws static batching above continuous batching on one step axis, with a row per seat and the idle share."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -85,8 +85,8 @@ def batching(
 ) -> Picture:
     """Draw requests that arrive together and take `lengths` steps each, in both kinds of batches.
 
-    The axis covers at least `horizon` steps, so that a bar does not shrink under the mouse.
-    Raises `ValueError` without a request, for a length below 1, or without a seat.
+    The axis covers at least `horizon` steps, so that a bar does not shrink under the mouse. Raises `ValueError` if
+    there is no request or no seat, or for a length below 1.
     """
     if not lengths or min(lengths) < 1 or num_seats < 1:
         raise ValueError(f"lengths and num_seats must be at least 1, got {list(lengths)} and {num_seats}")

@@ -11,13 +11,13 @@ from mini_vllm_labs.pictures.typeset import text_width, wrap
 Point = tuple[float, float]
 LABEL, TITLE = 12, 15
 TICK_GAP = 6
-SHORT = 150  # a scale whose ends differ by at most this factor has more ticks than the powers of ten
-NEARLY = 1e-9  # tolerance, because powers of ten below 1 are not exact
+SHORT = 150  # a scale whose ends differ by at most this factor has more ticks than just the powers of ten
+NEARLY = 1e-9  # a tolerance, because powers of ten below 1 are not exact
 MARGIN, LINE_HEIGHT, MAX_LINES = 10, 16, 6
 
 
 def round_values(direction: int, near: float) -> list[float]:
-    """Return 1, 2 and 5 times the power of ten near `near`, and those of the power above or below."""
+    """Return 1, 2 and 5 times the power of ten near `near`, and the same for an adjacent power."""
     power = math.floor(math.log10(near))
     return [step * 10.0**k for k in (power, power + direction) for step in (1, 2, 5)]
 
@@ -33,10 +33,10 @@ class LogScale:
 
     @classmethod
     def around(cls, values: Iterable[float], start: float, end: float) -> "LogScale":
-        """Return a scale for values over 0 whose ends are 1, 2 or 5 times a power of ten."""
+        """Return a scale for positive values whose ends are 1, 2 or 5 times a power of ten."""
         known = list(values)
         low = max(value for value in round_values(-1, min(known)) if value <= min(known))
-        # Strictly above the largest value, because a scale needs a length.
+        # Strictly greater than the largest value, because a scale must have a length.
         return cls(low, min(value for value in round_values(1, max(known)) if value > max(known)), start, end)
 
     def __call__(self, value: float) -> float:
@@ -45,7 +45,7 @@ class LogScale:
         return self.start + share * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        """Return the powers of ten on the scale; on a short scale also 2 and 5 times each."""
+        """Return the powers of ten on the scale; on a short scale, also return 2 and 5 times each."""
         steps = (1, 2, 5) if self.high <= SHORT * self.low else (1,)
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         ticks = [step * 10.0**k for k in range(first, last + 1) for step in steps]
@@ -88,7 +88,7 @@ def x_axis(scale: LogScale, top: float, bottom: float, as_text: Callable[[float]
 
 
 def y_axis(places: Iterable[tuple[float, str]], left: float, right: float) -> svg.Markup:
-    """Draw horizontal rules at the (y, label) places, labelled on the left."""
+    """Draw horizontal rules at the (y, label) positions, labelled on the left."""
     return svg.joined(
         svg.group(
             svg.line(left, y, right, y, class_="mv-rule", stroke_opacity=0.6),
@@ -117,7 +117,7 @@ def dot(point: Point, color: str, radius: float = 4) -> svg.Markup:
 
 
 def beside(point: Point, other: float, content: str, left: float, right: float) -> svg.Markup:
-    """Draw text at a point of a rising curve, clear of this curve and a second at x = `other`.
+    """Draw text at a rising curve's point, clear of this curve and a second curve at x = `other`.
 
     The area below and to the right of both curves is free, and so is the area above and to the left. The text goes to
     the side nearer to the point if it fits between `left` and `right`.

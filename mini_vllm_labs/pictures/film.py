@@ -1,4 +1,4 @@
-"""Encodes a sequence of pictures of one shape so that unchanged layers are stored once."""
+"""Encodes a sequence of pictures of the same shape so that unchanged layers are stored once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,14 +11,14 @@ from mini_vllm_labs.runs.traces.run_state import RunInfo
 
 @dataclass(frozen=True)
 class Film:
-    """Pictures with the same layers in the same positions, one per step; `also` has those for other page widths.
+    """Pictures with the same layers in the same positions, one per step; `also` contains those for other page widths.
 
     `follow` lists what a reader can follow, as (key, name): the key is `request:0` for the elements with
-    `data-request="0"`, `block:17` for `data-block="17"`. `events` names the events in each picture at which play can
+    `data-request="0"`, `block:17` for `data-block="17"`. `events` names the events in each picture at which playing can
     stop, such as `("preemption",)`. With `has_time`, the scale `time` is also available. `word` names the unit of a
-    picture: a step, or a row of a batch. A player opens at picture `first`. `lines` are the lines of code that decided
-    each step, as `Lines.encode` returns them. Raises `ValueError` if the pictures differ in shape, or if the number of
-    `events` differs from that of pictures.
+    picture: a step, or a row of a batch. A player opens at picture `first`. `lines` contains the lines of code that
+    decided each step, as `Lines.encode` returns them. Raises `ValueError` if the pictures differ in shape, or if the
+    number of `events` differs from the number of pictures.
     """
 
     pictures: Sequence[Picture]
@@ -32,7 +32,7 @@ class Film:
 
     @classmethod
     def of(cls, drawn: Mapping[Any, Sequence[Picture]], follow: Sequence[tuple[str, str]] = (), **shown: Any) -> Self:
-        """Build a film from pictures, given by the page width in px for which they are drawn."""
+        """Build a film from pictures, keyed by the page width in px for which they are drawn."""
         also = [pictures for width, pictures in drawn.items() if width != WIDTH]
         return cls(drawn[WIDTH], also, follow, **shown)
 
@@ -43,7 +43,9 @@ class Film:
             first = shape(pictures[0])
             for number, picture in enumerate(pictures):
                 if shape(picture) != first:
-                    raise ValueError(f"picture {number} differs from picture 0 in its size, its layers or their places")
+                    raise ValueError(
+                        f"picture {number} differs from picture 0 in size, in its layers or in their positions"
+                    )
         if self.events and len(self.events) != len(self.pictures):
             raise ValueError(f"there are {len(self.pictures)} pictures, but {len(self.events)} lists of events")
 
@@ -51,13 +53,13 @@ class Film:
         return len(self.pictures)
 
     def __getitem__(self, step: int) -> Picture:
-        """Return one picture. Raises `ValueError` for a step outside the film."""
+        """Return a single picture. Raises `ValueError` for a step outside the film."""
         if not 0 <= step < len(self.pictures):
-            raise ValueError(f"step is {step}, but the steps are 0 to {len(self.pictures) - 1}")
+            raise ValueError(f"step is {step}, but it must be from 0 to {len(self.pictures) - 1}")
         return self.pictures[step]
 
     def still(self, step: int) -> Picture:
-        """Return one picture for a page of any width. Raises `ValueError` for a step outside the film."""
+        """Return a single picture for a page of any width. Raises `ValueError` for a step outside the film."""
         first = self[step]
         narrow = min((pictures[step] for pictures in self.also), key=lambda picture: picture.width, default=None)
         return replace(first, narrow=narrow)
@@ -69,9 +71,9 @@ class Film:
     def encode(self) -> dict[str, Any]:
         """Encode the film for the player.
 
-        `fragments` are the distinct contents of layers and text alternatives. The `stop` of a frame names the events at
-        which play can stop. Each width has a view: `svg` contains its empty layers, and `changes` contains, per step,
-        a flat list with the layer number and fragment number of each changed layer.
+        `fragments` contains the distinct contents of layers and text alternatives. A frame's `stop` names the events at
+        which playing can stop. Each width has a view: `svg` contains its empty layers, and `changes` contains, for each
+        step, a flat list with the layer number and fragment number of each changed layer.
         """
         events = self.events or [()] * len(self.pictures)
         numbers: dict[str, int] = {}
@@ -100,7 +102,7 @@ def requests_of(info: RunInfo) -> list[tuple[str, str]]:
 
 
 def view_of(pictures: Sequence[Picture], numbers: dict[str, int]) -> dict[str, Any]:
-    """Encode the pictures of one width; add new fragments to `numbers`."""
+    """Encode the pictures for one width, and add new fragments to `numbers`."""
     changes, before = [], list[int]()
     for picture in pictures:
         now = [numbers.setdefault(layer.content, len(numbers)) for layer in picture.layers]

@@ -26,7 +26,7 @@ PREEMPTED = (svg.rect(2, 3, 10, MARK, class_="mv-alert"), "preempted")
 
 @dataclass(frozen=True)
 class TokenCounts:
-    """The counts of a step. `decode` tokens follow computed prompts; `cut` tokens belong to a final partial chunk."""
+    """The counts of one step. `decode` tokens follow computed prompts; `cut` tokens belong to a final partial chunk."""
 
     total: int
     decode: int
@@ -43,7 +43,7 @@ class TokenCounts:
         decode = sum(one["n"] == 1 and one["computed"] >= lengths[one["id"]] for one in shares)
         cut = shares[-1]["n"] if shares and shares[-1]["computed"] + shares[-1]["n"] < lengths[shares[-1]["id"]] else 0
         running, waiting, preempted = (len(record[key]) for key in ("running_after", "waiting_after", "preempted"))
-        seated = running + len(record["finished"])  # when the step was planned
+        seated = running + len(record["finished"])  # as of when the step was planned
         gate = gate_of(record["total"], seated, waiting, preempted, info)
         return cls(record["total"], decode, cut, record["free_after_schedule"], running, waiting, preempted, gate)
 
@@ -69,7 +69,7 @@ def gate_of(total: int, seated: int, waiting: int, preempted: int, info: RunInfo
 
 
 def gates(recording: Recording) -> Film:
-    """Return a film whose pictures show the whole run in four strips. It opens where memory is the limit."""
+    """Return a film whose pictures show the whole run in four strips. The film opens where memory is the limit."""
     info, counts = recording.info, [TokenCounts.of(record, recording.info) for record in recording.steps]
     named = [one.gate for one in counts]
     events = [(f"{now or 'no'} gate",) * (now != before) for before, now in zip(["", *named], named, strict=False)]
@@ -138,7 +138,7 @@ def unchanging(info: RunInfo, counts: Sequence[TokenCounts], axis: StepAxis) -> 
 
 
 def strip(shares: Sequence[tuple[float, float]], axis: StepAxis, y: float) -> svg.Markup:
-    """Draw a column per step, solid up to the first share of the height and hatched up to the second."""
+    """Draw one column per step, solid up to the first share of the height and hatched up to the second."""
     drawn, roof = [svg.rect(0, y, axis.x(len(shares)), HIGH, class_="mv-panel")], f"M0 {y + HIGH}"
     for step, (solid, hatched) in enumerate(shares):
         x, wide, low, top = axis.x(step), axis.width(step), y + HIGH * (1 - solid), y + HIGH * (1 - hatched)

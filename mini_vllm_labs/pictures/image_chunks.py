@@ -1,4 +1,4 @@
-"""Draws a prompt with images step by step: its chunks, the encoded images and the encoder cache."""
+"""Draws a prompt with images step by step: its chunks, the encoded images, and the encoder cache."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ ROW, CELL, NOTES = 40, 20, 490
 
 @dataclass(frozen=True)
 class ImageStep:
-    """One step of the request: its chunk, the encoded and evicted contents, and the cached contents afterwards."""
+    """One step of the request: its chunk, the encoded and evicted contents, and the contents cached afterwards."""
 
     num_computed_tokens: int
     num_new_tokens: int
@@ -38,9 +38,11 @@ class ImageStep:
 def image_chunks(
     num_prompt_tokens: int, images: Sequence[MultiModalFeatureSpec], steps: Sequence[ImageStep], budget: int
 ) -> Picture:
-    """Draw a line for each step. Raises `ValueError` for a prompt that is too long to draw in cells."""
+    """Draw one line per step. Raises `ValueError` for a prompt that is too long to draw in cells."""
     if not 1 <= num_prompt_tokens * CELL <= NOTES - 2 * MARGIN:
-        raise ValueError(f"a picture holds a prompt of 1 to {(NOTES - 2 * MARGIN) // CELL}, got {num_prompt_tokens}")
+        raise ValueError(
+            f"a picture can show a prompt of 1 to {(NOTES - 2 * MARGIN) // CELL} tokens, got {num_prompt_tokens}"
+        )
     contents = list(dict.fromkeys(image.identifier for image in images))
     rows = [_row(k, num_prompt_tokens, images, contents, step) for k, step in enumerate(steps)]
     lines = [

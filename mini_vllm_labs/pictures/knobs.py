@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True)
 class Knob:
-    """A control of a panel; `value` is its initial value."""
+    """A control on a panel; `value` is its initial value."""
 
     name: str
     label: str
@@ -18,7 +18,7 @@ class Knob:
         return asdict(self) | {"kind": self.kind}
 
     def checked(self, value: Any) -> Any:
-        """Return the value if it is legal. Raises `ValueError` with the legal values."""
+        """Return the value if it is legal. Raises a `ValueError` that lists the legal values."""
         raise NotImplementedError
 
 
@@ -41,7 +41,7 @@ class Slider(Knob):
 
 @dataclass(frozen=True)
 class Menu(Knob):
-    """A choice of one of a few values, such as powers of two."""
+    """A choice from a few values, such as powers of two."""
 
     options: Sequence[Any]
     kind = "choice"
@@ -65,7 +65,7 @@ class Switch(Knob):
 
 
 def checked(knobs: Mapping[str, Knob], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values if all are legal. Raises `ValueError` that names the knob and its range."""
+    """Return the values if all are legal. Raises a `ValueError` that names the knob and its range."""
     if unknown := values.keys() - knobs.keys():
-        raise ValueError(f"there is no knob {', '.join(sorted(unknown))}; the knobs are {', '.join(knobs)}")
+        raise ValueError(f"unknown knob {', '.join(sorted(unknown))}; the knobs are {', '.join(knobs)}")
     return {name: knobs[name].checked(value) for name, value in values.items()}

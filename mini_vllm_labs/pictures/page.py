@@ -1,4 +1,4 @@
-"""Writes a film as one HTML page that needs neither network nor kernel and can be embedded in a frame."""
+"""Writes a film as a single HTML page that needs neither network nor kernel and can be embedded in a frame."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,8 @@ from mini_vllm_labs.pictures.picture import read_asset
 
 @dataclass(frozen=True)
 class Page:
-    """The texts of a page: title, owner of the code, description of the run, text alternative, answers by question."""
+    """A page's texts: title, owner of the code, description of the run, text alternative, and answers keyed by
+    question."""
 
     title: str
     whose: str
@@ -21,7 +22,7 @@ class Page:
     texts: Mapping[str, str] = field(default_factory=dict)
 
     def html(self, film: Film, first: int = 0) -> str:
-        """Return the page. Without scripts, it shows the picture of step `first` and the text."""
+        """Return the page. Without scripts, the page shows the picture of step `first` and the text."""
         state = {"film": film.encode(), "step": first, "follow": "", "speed": 1.0, "scale": "steps", "place": ""}
         answers = "".join(f"<dt>{escape(asked)}</dt><dd>{escape(said)}</dd>" for asked, said in self.texts.items())
         words = {name: escape(value) for name, value in vars(self).items() if isinstance(value, str)}

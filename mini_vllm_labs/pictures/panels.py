@@ -1,4 +1,4 @@
-"""Builds panels: knobs over a picture that Python or the page draws, or over a film."""
+"""Builds panels: knobs over a picture drawn by Python or by the page, or over a film."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -38,10 +38,10 @@ BrowserDrawing = tuple[str, Mapping[str, Any]]
 class Panel(PictureWidget):
     """Knobs over a picture that Python draws: `draw` receives the knobs' values by name and returns a `Picture`.
 
-    It is called while a knob moves. While it runs, newer calls replace older ones, so that the next answer is for the
-    last one. If it raises `ValueError`, the message is shown and the picture does not change. With `reflows`, `draw`
-    also receives the `width` in px of the picture in the page, and the values `before` the knob was turned. With
-    `in_browser`, the page draws, and Python receives a value only when its knob is released.
+    `draw` is called while a knob moves. While it runs, newer calls replace older ones, so that the next answer is for
+    the latest call. If `draw` raises `ValueError`, the message is shown and the picture does not change. With
+    `reflows`, `draw` also receives the picture's `width` in px in the page, and the values `before` the knob was
+    turned. With `in_browser`, the page draws, and Python receives a value only when its knob is released.
     """
 
     _esm = read_asset("controls.js") + read_asset("panel.js")
@@ -113,7 +113,7 @@ class Panel(PictureWidget):
 class FilmPanel(Panel, Player):
     """Knobs over a player: `run` receives the knobs' values by name and returns a `Filmed` run.
 
-    While a knob moves, only the shown step is drawn; the film follows when the knob rests.
+    While a knob moves, only the shown step is drawn; the film follows when the knob stops.
     """
 
     player = traitlets.Unicode(PLAYER).tag(sync=True)
@@ -138,7 +138,7 @@ class FilmPanel(Panel, Player):
             picture = replace(run.picture(min(self.step, run.num_steps - 1), question["width"]), scale=self.scale)
             return as_answer(question["ticket"], replace(picture, legend={})) | about(run) | {"has_more": True}
         self.pictures = run.film()
-        with self.hold_sync():  # one message, so that the page never has a step without its picture
+        with self.hold_sync():  # sent as one message, so that the page never has a step without its picture
             self.step = min(self.step, run.num_steps - 1)
             self.film = self.pictures.encode()
         return {"ticket": question["ticket"], "text_alternative": "", **about(run)}

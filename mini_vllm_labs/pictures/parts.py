@@ -1,4 +1,4 @@
-"""Stacks parts into a picture: layers with a height, headings, and the sentence at the foot."""
+"""Stacks parts into a picture: layers with a height, headings, and the sentence at the bottom."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from mini_vllm_labs.pictures import svg
 from mini_vllm_labs.pictures.picture import WIDTH, Layer, Legend, Picture, Samples
 from mini_vllm_labs.pictures.typeset import wrap
 
-WIDTHS = (460, WIDTH, 1000)  # the widths in px for which a film is drawn; a page shows the widest that fits
+WIDTHS = (460, WIDTH, 1000)  # the widths in px for which a film is drawn; a page shows the widest film that fits
 LEFT = 112
 MARGIN = 12
 SENTENCE_SIZE = 13
@@ -23,7 +23,7 @@ def span_of(width: float) -> float:
 
 @dataclass(frozen=True)
 class Part:
-    """Layers, positioned as if the part were alone at the top, their height, and the legend of their signs."""
+    """Layers positioned as if the part were alone at the top, with their height and the legend of their signs."""
 
     layers: Sequence[Layer]
     height: float
@@ -51,7 +51,7 @@ def side_by_side(parts: Sequence[Part], width: float) -> Part:
 def page(
     title: str, parts: Iterable[Part], sentence: str, text: str, width: float = WIDTH, num_lines: int | None = None
 ) -> Picture:
-    """Return the picture of the stacked parts with the sentence below, in a space of `num_lines` lines."""
+    """Return the picture of the stacked parts with the sentence below, which has room for `num_lines` lines."""
     lines = sentence_lines(sentence, width)
     rule = svg.line(MARGIN, 2, width - MARGIN, 2, class_="mv-rule")
     drawn = [svg.text(MARGIN, 20 + LINE_HEIGHT * n, line, font_size=SENTENCE_SIZE) for n, line in enumerate(lines)]
@@ -70,9 +70,9 @@ def heading(name: str, title: str, y: float, *captions: str) -> Layer:
 
 
 def headline_part(title: str, figures: str, width: float) -> Part:
-    """Draw the top line: a title on the left, figures on the right.
+    """Draw the top line: a title on the left, and figures on the right.
 
-    In a narrow picture the figures are below the title.
+    In a narrow picture, the figures are below the title.
     """
     named = svg.text(MARGIN, 20, title, class_="mv-title")
     if width >= NARROW:

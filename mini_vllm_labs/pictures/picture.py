@@ -15,13 +15,13 @@ from mini_vllm_labs.pictures.svg import Markup, element, group, joined, number, 
 from mini_vllm_labs.pictures.typeset import text_width
 
 Samples = Sequence[tuple[Markup, str]]
-Legend = Mapping[str, Samples]  # maps a part of a picture to samples of at most 14 x 10 px with their names
+Legend = Mapping[str, Samples]  # maps part of a picture to samples of at most 14 x 10 px and their names
 
 SIZE, ROW, INDENT, MARGIN = 12, 18, 112, 12
 
 
 def drawn(legend: Legend, width: float) -> tuple[Markup, float]:
-    """Draw a legend in lines as wide as a picture; also return its height."""
+    """Draw a legend in lines as wide as a picture, and return its height."""
     parts, y = list[Markup](), 6.0
     for title, samples in legend.items():
         parts.append(svg.text(MARGIN, y + 10, title, class_="mv-faint"))
@@ -56,7 +56,7 @@ PAGE_MARGIN = 80
 LIGHT = ' style="color-scheme:light"'
 FOLDER = Path(__file__).parent
 
-# If scripts run, the picture moves out of its `<img>` into the page, where tooltips and the notebook's theme work.
+# If scripts run, the picture is moved out of its `<img>` into the page, where tooltips and the notebook's theme work.
 INLINE = (
     "(me=>{const box=me.parentNode,image=box.querySelector('img'),narrow=box.querySelector('source');"
     "const src=narrow&&box.clientWidth&&box.clientWidth<+image.dataset.width?narrow.srcset:image.src;"
@@ -65,7 +65,7 @@ INLINE = (
 )
 
 
-@cache  # each picture of a film reads its own style
+@cache  # each picture of a film reads the style separately
 def read_asset(name: str) -> str:
     """Return the text of a file in this module's folder."""
     return (FOLDER / name).read_text(encoding="utf-8")
@@ -110,13 +110,13 @@ class Picture:
 
     def __post_init__(self) -> None:
         if self.width > MAX_WIDTH:
-            raise ValueError(f"width is {self.width}, but a picture is at most {MAX_WIDTH} px wide")
+            raise ValueError(f"width is {self.width}, but a picture can be at most {MAX_WIDTH} px wide")
         names = Counter(layer.name for layer in self.layers)
         if twice := {name for name, count in names.items() if count > 1}:
             raise ValueError(f"layers must have different names, but these are used twice: {', '.join(sorted(twice))}")
 
     def svg(self, *, with_legend: bool = True) -> Markup:
-        """Return the whole picture as one element, for use alone or in a page."""
+        """Return the whole picture as one element, for use on its own or in a page."""
         below, more = drawn(self.legend if with_legend else {}, self.width)
         height = self.height + more
         return element(
@@ -137,7 +137,7 @@ class Picture:
         )
 
     def image(self) -> str:
-        """Return the picture as an HTML `<img>` with its data, which works even without trust in scripts and SVG.
+        """Return the picture as an HTML `<img>` with its data, which works even if scripts and SVG are not trusted.
 
         If the page declares no colour scheme, the background is white, even on a dark system. JupyterLab drops the
         style of untrusted output, so there the picture follows JupyterLab's theme.
@@ -160,7 +160,7 @@ class Picture:
         return f"<details><summary>As text</summary><pre>{escape(self.text_alternative)}</pre></details>"
 
     def bundle(self) -> dict[str, Any]:
-        """Return the picture in the formats that every notebook front end knows."""
+        """Return the picture in the formats that every notebook front end supports."""
         return {"image/svg+xml": str(self.svg()), "text/html": self.html(), "text/plain": self.text_alternative}
 
     def __repr__(self) -> str:

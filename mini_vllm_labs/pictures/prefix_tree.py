@@ -56,9 +56,10 @@ class Tree:
 
 
 def prefix_tree(recording: Recording) -> Film:
-    """Return a film of the tree: each block's holders, blocks kept without holders, and blocks found.
+    """Return a film of the tree: each block's holders, blocks kept without holders, and blocks hit.
 
-    The layout is that of the whole run, so a block stays where it appeared. Raises `ValueError` without steps.
+    The layout is for the whole run, so a block stays where it first appeared. Raises `ValueError` if the run has no
+    steps.
     """
     whole, told = Tree(), list[str]()
     for state in states(recording):
@@ -79,7 +80,7 @@ def pictures(recording: Recording, whole: Tree, told: Sequence[str], width: floa
         kept = state.holders().keys() | state.cached()
         alive = [tree.now[block] for block in sorted(kept) if block in tree.now]
         inner = {whole.parents[node] for node in alive}
-        # Draw the deepest first, because a block covers the ends of the lines to its children.
+        # Draw the deepest blocks first, because a block covers the ends of the lines to its children.
         in_order = sorted(alive, key=lambda node: -whole.depths[node])
         drawn = (draw_node(state, whole, node, places, wide, node in inner, node in new) for node in in_order)
         layers = [start, Layer("tree", svg.joined(drawn), MARGIN)]
@@ -100,7 +101,7 @@ def draw_node(
     is_inner: bool,
     is_new: bool,
 ) -> svg.Markup:
-    """Draw a block and the line from its parent: striped in its holders' colours, or dashed without holders."""
+    """Draw a block and the line from its parent, striped in its holders' colours, or dashed without holders."""
     (x, y), (left, above), info = places[node], places[whole.parents[node]], state.info
     holders = [info.index(i) for i in state.holders().get(node[0], [])]
     ends = [info.label(i) for i, table in state.tables.items() if table[-1:] == [node[0]]]
@@ -132,7 +133,7 @@ LEGEND = [
 
 
 def sentence(state: RunState) -> str:
-    """Describe the blocks that each admitted request found and added, and the lost blocks."""
+    """Describe the blocks that each admitted request hit and added, and the blocks that were lost."""
     told = []
     for share in record_of(state)["scheduled"]:
         name, size = state.info.label(share["id"]), state.info.block_size

@@ -21,10 +21,10 @@ from mini_vllm_labs.runs.traces.run_state import RunInfo, RunState
 
 ZONES = ("waiting", "running", "answered")
 HIGH, MIDDLE, LANE, GAP, LEAST, MORE = 28, 14, 64, 3, 32, 32
-MAX_ROWS, ROWS_HIGH = 8, 64  # rows and height in px of a lane's timeline
+MAX_ROWS, ROWS_HIGH = 8, 64  # number of rows and height in px of a lane's timeline
 
 
-# The value that each of these policies of `mini_vllm_labs/policies` compares; the smallest goes first.
+# The value that each of these policies from `mini_vllm_labs/policies` compares; the smallest goes first.
 KEYS = {"fcfs": "arrival", "priority": "priority", "sjf": "tokens left", "srtf": "tokens left"}
 OVERTAKES = "\N{LEFTWARDS ARROW}"
 LEGEND = {"race": [(svg.text(7, 10, OVERTAKES, class_="mv-middle mv-strong"), "served before an earlier arrival")]}
@@ -34,8 +34,8 @@ LEGEND = {"race": [(svg.text(7, 10, OVERTAKES, class_="mv-middle mv-strong"), "s
 class Lane:
     """One run in one step: each zone's requests, their generated tokens, and the mean wait in steps.
 
-    `rows` is the timeline of the whole run for each width, and `computed` the same as text. `keys` contains the values
-    that the policy compares, and `starts` the steps of arrival.
+    `rows` is the timeline of the whole run for each width, and `computed` is the same as text. `keys` contains the
+    values that the policy compares, and `starts` contains the arrival steps.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Lane:
         return KEYS.get(self.name.lower(), "")
 
     def with_keys(self, lengths: Mapping[str, int]) -> "Lane":
-        """Return the lane with the keys of its policy, if known, and the waiting requests in their order."""
+        """Return the lane with its policy's keys, if known, and the waiting requests in order."""
         left = {i: length - self.done.get(i, 0) for i, length in lengths.items()}
         of = {"arrival": self.starts, "priority": self.info.priorities, "tokens left": left}
         keys = of.get(self.compares, {})
@@ -68,7 +68,7 @@ class Lane:
 
 
 def race(runs: Mapping[str, Recording]) -> Film:
-    """Return a film with a picture per step of the longest run. Raises `ValueError` without a run."""
+    """Return a film with one picture per step of the longest run. Raises `ValueError` without a run."""
     if not runs:
         raise ValueError("a race needs at least one run")
     num_steps, last = max(len(run.steps) for run in runs.values()), [*runs][-1]
@@ -172,7 +172,7 @@ def key_text(lane: Lane, request_id: str) -> str:
 
 
 def sentence(step: int, lanes: Sequence[Lane]) -> str:
-    """Describe each run's number of answered requests, and the runs with the shortest mean wait."""
+    """Describe each run's number of answered requests, and name the runs with the shortest mean wait."""
     least = min(lane.mean for lane in lanes)
     best = [lane.name for lane in lanes if lane.mean == least]
     answered = ", ".join(f"{lane.name} {len(lane.zones['answered'])}" for lane in lanes)

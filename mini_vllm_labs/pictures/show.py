@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 def player(film: Film, step: int | None = None, speed: float = 1, scale: str = "steps") -> "Player":
     """Return the film as a widget whose `step`, `follow`, `speed` and `scale` Python can set and watch.
 
-    Without `step`, it opens at the film's `first` picture. Speed 1 is slow enough for reading. On the scale `time`, a
-    step's width is proportional to its tokens.
+    Without `step`, the widget opens at the film's `first` picture. Speed 1 is slow enough to read along. On the scale
+    `time`, a step's width is proportional to its tokens.
     """
     from mini_vllm_labs.pictures.widgets import Player
 

@@ -18,20 +18,20 @@ INTERVALS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**9)
 
 @dataclass(frozen=True)
 class TimeScale:
-    """The width in px of a step: proportional to its tokens, but at least `least`."""
+    """The width of a step in px: proportional to its tokens, but at least `least`."""
 
     per_token: float
     least: float
 
     @classmethod
     def fitting(cls, runs: Sequence[Sequence[int]], room: float) -> Self:
-        """Return the largest scale on which each run fits; a run is given as its steps' numbers of tokens."""
+        """Return the largest scale at which every run fits; a run is given as its steps' numbers of tokens."""
         least = min(MIN_STEP_WIDTH, room / max(1, *map(len, runs)))
         return cls(min(cls._per_token(sorted(num_tokens), least, room) for num_tokens in runs), least)
 
     @staticmethod
     def _per_token(ascending: Sequence[int], least: float, room: float) -> float:
-        scale = room / max(1, sum(ascending))  # set aside steps that would be too narrow, narrowest first
+        scale = room / max(1, sum(ascending))  # set aside steps that would be too narrow, starting with the narrowest
         for place, tokens in enumerate(ascending):
             if tokens * scale >= least:
                 break
@@ -44,9 +44,9 @@ class TimeScale:
 
 @dataclass(frozen=True)
 class StepAxis:
-    """The positions of the steps from `first` on, in px: step `first + k` reaches from `edges[k]` to `edges[k + 1]`.
+    """The positions of the steps from `first` on, in px: step `first + k` extends from `edges[k]` to `edges[k + 1]`.
 
-    Earlier and later steps are at the ends of the axis and have zero width.
+    Earlier and later steps have zero width at the ends of the axis.
     """
 
     edges: Sequence[float]
@@ -60,7 +60,7 @@ class StepAxis:
 
     @classmethod
     def in_time(cls, num_tokens: Sequence[int], scale: TimeScale, num_steps: int) -> Self:
-        """Position steps with widths by their tokens, followed by steps of zero width up to `num_steps`."""
+        """Position steps with token-based widths, followed by steps of zero width up to `num_steps`."""
         widths = list(map(scale.width, num_tokens))
         return cls([*accumulate(widths, initial=0.0), *[sum(widths)] * (num_steps - len(num_tokens))])
 
@@ -82,7 +82,7 @@ class StepAxis:
         return 0 <= step - self.first < self.num_steps
 
     def numbers(self) -> svg.Markup:
-        """Draw the step numbers that fit; for equally wide steps, the multiples of a round number."""
+        """Draw the step numbers that fit; if all steps are equally wide, use the multiples of a round number."""
         every, drawn, end = 1, list[svg.Markup](), 0.0
         if self.is_even and self.num_steps:
             widest = text_width(str(self.first + self.num_steps), NUMBER) + 4
@@ -101,7 +101,7 @@ class StepAxis:
         return svg.rect(x, -3, width, height + 6, rx=2, class_="mv-changed", data_id=identity)
 
     def columns(self, y: float, height: float) -> svg.Markup:
-        """Draw an invisible column over each step; clicking it goes to the step."""
+        """Draw an invisible column over each step that jumps to the step when clicked."""
         steps = range(self.first, self.first + self.num_steps)
         columns = [svg.rect(self.x(step), y, self.width(step), height, data_go_to=str(step)) for step in steps]
         return svg.group(*columns, fill="transparent", class_="mv-link")

@@ -24,7 +24,8 @@ NUM_FRAMES, FROZEN_MS, SIZE, LINE, MAX_LINES, HIGH, BAR, STRIP = 80, 15.0, 14, 1
 
 @dataclass(frozen=True)
 class Typing:
-    """One run in simulated time. `ends` are the ends of its steps in ms, `tokens` the steps that yielded a word."""
+    """One run in simulated time. `ends` contains the ends of its steps in ms, and `tokens` contains the steps that
+    produced a word."""
 
     name: str
     recording: Recording
@@ -46,7 +47,7 @@ class Typing:
         return max((after - before for before, after in pairwise([*known, *open_end])), default=0.0)
 
     def pause(self, now: float) -> float:
-        """Return the ms since the last word, or 0 before the first and after the last word."""
+        """Return the number of ms since the last word, or 0 before the first word and after the last."""
         typed = bisect_right(self.tokens, now)
         return now - self.tokens[typed - 1] if 0 < typed < len(self.tokens) else 0.0
 
@@ -82,7 +83,7 @@ def pictures(typings: Sequence[Typing], moments: Sequence[float], width: float) 
 
 
 def windows(typings: Sequence[Typing], now: float, width: float) -> Part:
-    """Draw a window for each run, side by side, with the words typed so far."""
+    """Draw one window for each run, side by side, with the words typed so far."""
     wide, layers = (width - 2 * MARGIN + 12) / len(typings) - 12, list[Layer]()
     num_lines = MAX_LINES if width < NARROW else MAX_LINES - 4
     for place, one in enumerate(typings):
@@ -108,7 +109,7 @@ def windows(typings: Sequence[Typing], now: float, width: float) -> Part:
 
 
 def strip(one: Typing, now: float, total: float, width: float) -> Part:
-    """Draw the steps of a run on a time axis, covered after `now`, and its longest pause so far."""
+    """Draw a run's steps on a time axis, covered after `now`, and its longest pause so far."""
     room, info = width - 2 * MARGIN, one.recording.info
     scale, start, drawn = room / total, 0.0, list[svg.Markup]()
     for record, end in zip(one.recording.steps, one.ends, strict=True):

@@ -1,6 +1,6 @@
-"""Builds SVG as text from typed parts.
+"""Builds SVG text from typed parts.
 
-A part is `Markup`; all other text is escaped. Hatch patterns and arrow heads are drawn as paths instead of being
+A part is a `Markup`; all other text is escaped. Hatch patterns and arrowheads are drawn as paths instead of being
 referenced by ids, so that any number of pictures can share a page.
 """
 
@@ -13,7 +13,7 @@ from typing import NewType
 Markup = NewType("Markup", str)
 Value = str | float | None
 
-# One of these characters is enough to make a browser reject the whole picture.
+# A single one of these characters is enough to make a browser reject the whole picture.
 NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -37,7 +37,8 @@ def hyphened(key: str) -> str:
 
 
 def element(name: str, *children: Markup, **attributes: Value) -> Markup:
-    """Return an element. `class_` becomes `class`, other underscores become hyphens; None attributes are omitted."""
+    """Return an element. `class_` becomes `class`, and other underscores become hyphens; attributes that are None are
+    omitted."""
     written = "".join(
         f' {hyphened(key)}="{quoted(value) if isinstance(value, str) else number(value)}"'
         for key, value in attributes.items()
@@ -60,7 +61,7 @@ def at(x: float, y: float) -> str:
 
 def rect(x: float, y: float, width: float, height: float, **attributes: Value) -> Markup:
     """Return a rectangle with its upper left corner at (x, y)."""
-    # A negative size is an error in SVG: a share of zero tokens must have zero width.
+    # A negative size is an error in SVG, so a share of zero tokens must have zero width.
     return element("rect", x=x, y=y, width=max(0, width), height=max(0, height), **attributes)
 
 
@@ -78,7 +79,7 @@ def line(x1: float, y1: float, x2: float, y2: float, **attributes: Value) -> Mar
 
 
 def tooltip(content: str) -> Markup:
-    """Return a `<title>`, which is the tooltip of its parent and is read by screen readers."""
+    """Return a `<title>`, which is its parent's tooltip and is read by screen readers."""
     return element("title", Markup(escape(plain(content), quote=False)))
 
 

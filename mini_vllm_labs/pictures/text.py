@@ -1,20 +1,20 @@
-"""Writes the text alternative of a picture: its facts as `key: value` lines."""
+"""Writes a picture's text alternative: its facts as `key: value` lines."""
 
 from collections.abc import Iterable
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> str:
-    """Return a line `key: value` for each pair; an empty value becomes `none`."""
+    """Return a line `key: value` for each pair, with `none` for an empty value."""
     return "\n".join(f"{key}: {'none' if value == '' else value}" for key, value in pairs)
 
 
 def counted(number: int, thing: str) -> str:
-    """Return a count with its noun: `1 token`, `2,000 tokens`."""
+    """Return a count with its noun, such as `1 token`, `2,000 tokens`."""
     return f"{number:,} {thing}{'s' * (number != 1)}"
 
 
 def ordinal(number: int) -> str:
-    """Return the ordinal of a number: `1st`, `2nd`, `11th`."""
+    """Return the ordinal of a number, such as `1st`, `2nd`, `11th`."""
     last = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number:,}{'th' if number % 100 in (11, 12, 13) else last}"
 

@@ -1,4 +1,4 @@
-"""Draws the tile of a request for every picture: its colour, its label, and marks where colours repeat."""
+"""Draws a request's tile for every picture: its colour, its label, and marks where colours repeat."""
 
 from collections.abc import Sequence
 
@@ -25,22 +25,22 @@ def tile(index: int, label: str, x: float, y: float, width: float, height: float
 
 
 def baseline(index: int, height: float) -> float:
-    """Return the y of the baseline of a label in a box: the label is centred above the marks."""
+    """Return the y of a label's baseline in a box: the label is centred above the marks."""
     # 0.36 is the distance from the middle of a letter down to its baseline.
     return (height - (MARK + 1) * bool(lap(index))) / 2 + SIZE * 0.36
 
 
 def on_tile(index: int, x: float, y: float, content: str, *, halo: bool = False) -> Markup:
-    """Draw text, centred at x, legible on the colour of request `index`; a halo separates it from hatching."""
+    """Draw text, centred at x, that is legible on the colour of request `index`; a halo separates it from hatching."""
     around: dict[str, Value] = {"stroke": color(index), "stroke_width": 4, "paint_order": "stroke"} if halo else {}
     style = f"fill:{ink_on(index)}"
     return svg.text(x, y, content, class_="mv-middle mv-strong", font_size=SIZE, style=style, **around)
 
 
 def marks(index: int, x: float, y: float, width: float, height: float) -> Markup:
-    """Draw a dash at the foot of a box for each earlier request with the same colour.
+    """Draw a dash at the bottom of a box for each earlier request with the same colour.
 
-    The dashes begin at the left: one in the middle would make an I look like an exclamation mark.
+    The dashes begin at the left, because a dash in the middle would make an I look like an exclamation mark.
     """
     num_dashes = min(lap(index), MAX_MARKS)
     long = min(5.0, width / (2 * MAX_MARKS + 1))
@@ -62,7 +62,8 @@ def striped(indices: Sequence[int], x: float, y: float, width: float, height: fl
 
 
 def on_stripes(indices: Sequence[int], x: float, y: float, content: str) -> Markup:
-    """Draw text on a box of `striped`, centred at x, on a plain ground if the box has several colours."""
+    """Draw text, centred at x, on a box from `striped`; if the box has several colours, give the text a plain
+    background."""
     if len(indices) == 1:
         return on_tile(indices[0], x, y, content)
     half = text_width(content, SIZE) / 2 + 1

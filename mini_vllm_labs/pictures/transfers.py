@@ -22,7 +22,7 @@ LOADING, LOADED, RUNNING, HELD = "loading", "loaded", "running", "held until sen
 
 @dataclass(frozen=True)
 class TransferStep:
-    """The end of a step: state and block table of each request that holds blocks, in order of arrival."""
+    """A step's end: state and block table of each request that holds blocks, in order of arrival."""
 
     held: Mapping[str, tuple[str, Sequence[int]]]
 
@@ -46,12 +46,12 @@ class TransferStep:
 
 
 def transfers(steps: Sequence[TransferStep], num_blocks: int) -> Picture:
-    """Draw a row of blocks 1 to `num_blocks` for each step, and explain each request's wait or start.
+    """Draw a row of blocks 1 to `num_blocks` for each step, and explain why each request waits or starts.
 
     Raises `ValueError` for more than `MAX_BLOCKS` blocks.
     """
     if num_blocks > MAX_BLOCKS:
-        raise ValueError(f"a picture holds at most {MAX_BLOCKS} blocks, got {num_blocks}")
+        raise ValueError(f"a picture can show at most {MAX_BLOCKS} blocks, got {num_blocks}")
     names = list(dict.fromkeys(name for step in steps for name in step.held))
     told = ["; ".join(_events(before, now)) for before, now in zip([TransferStep({}), *steps], steps, strict=False)]
     rows = [_row(k, step, names, num_blocks, told[k]) for k, step in enumerate(steps)]

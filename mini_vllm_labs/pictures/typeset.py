@@ -5,19 +5,19 @@ import textwrap
 from collections.abc import Iterable
 
 WIDE = set("mwMW@%—…")
-REGULAR, BOLD = 0.54, 0.62  # the mean width of a letter in a sentence, in font sizes
+REGULAR, BOLD = 0.54, 0.62  # the mean width of a letter in a sentence, relative to the font size
 NO_BREAK = "\N{NO-BREAK SPACE}"
 NARROW = set("iljtfrI.,:;'|!()[] ")
 
 
 def text_width(content: str, size: float, bold: bool = False) -> float:
-    """Return an upper estimate of a text's width, in the unit of its font size."""
+    """Return an upper estimate of a text's width, as a multiple of its font size."""
     widths = (0.95 if char in WIDE else 0.4 if char in NARROW else 0.72 if char.isupper() else 0.64 for char in content)
     return sum(widths) * size * (1.1 if bold else 1.0)
 
 
 def shorten(content: str, room: float, size: float, bold: bool = False) -> str:
-    """Return the text, or the longest prefix that fits in `room` with an ellipsis, or an empty string."""
+    """Return the text, the longest prefix that fits in `room` with an ellipsis, or an empty string."""
     if text_width(content, size, bold) <= room:
         return content
     while content and text_width(content + "…", size, bold) > room:

@@ -1,4 +1,4 @@
-"""Defines widgets that also work in a saved page, and `Player`, which shows a film. They need anywidget."""
+"""Defines widgets that also work in a saved page, and `Player`, which shows a film. These widgets need anywidget."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ from mini_vllm_labs.pictures.alone import PLAYER, WITH_LINES, alone
 from mini_vllm_labs.pictures.film import Film
 from mini_vllm_labs.pictures.picture import Picture, read_asset
 
-# When a trusted notebook is reopened, JupyterLab writes "model not found" in place of the widget. Unlike a widget, this
+# When a trusted notebook is reopened, JupyterLab writes "model not found" instead of the widget. Unlike a widget, this
 # output contains no element.
 NO_MODEL = "<style>.jp-OutputArea-output.jupyter-widgets:not(:has(*)) { display: none; }</style>"
 
@@ -21,7 +21,7 @@ NO_MODEL = "<style>.jp-OutputArea-output.jupyter-widgets:not(:has(*)) { display:
 class SavedWidget(anywidget.AnyWidget):
     """A widget with a second output for pages where it cannot run: exported, untrusted or reopened.
 
-    The running widget hides the second output of its cell, which has the same `place`.
+    The running widget hides its cell's second output, which has the same `place`.
     """
 
     place = traitlets.Unicode().tag(sync=True)
@@ -60,11 +60,11 @@ class PictureWidget(SavedWidget):
 
 
 class Player(PictureWidget):
-    """Plays, steps and scrubs through a film; a click on a request or a block follows it.
+    """Plays, steps and scrubs through a film; clicking a request or a block follows it.
 
-    `step` is the shown picture, `follow` a key such as `request:0` or empty. `speed` 1 leaves time to read each
-    sentence: 1.2 s per step of a short film, at least 0.3 s of a long film. `scale` sets the widths of a timeline's
-    steps: equal (`steps`) or by their tokens (`time`). In a saved or exported page, the film plays without a
+    `step` is the shown picture, and `follow` is a key such as `request:0`, or empty. A `speed` of 1 leaves time to read
+    each sentence: 1.2 s per step of a short film, and at least 0.3 s of a long film. `scale` sets the widths of a
+    timeline's steps: equal (`steps`) or token-based (`time`). In a saved or exported page, the film plays without a
     kernel.
     """
 
@@ -78,9 +78,9 @@ class Player(PictureWidget):
 
     def __init__(self, film: Film, step: int = 0, speed: float = 1.0, **traits: Any) -> None:
         if speed <= 0:
-            raise ValueError(f"speed is {speed}, but it must be more than 0: 0.5, 1, 2 or 4, for example")
+            raise ValueError(f"speed is {speed}, but it must be greater than 0, such as 0.5, 1, 2 or 4")
         self.pictures = film
-        self.pictures[step]  # raises for a step outside the film
+        self.pictures[step]  # raises an error for a step outside the film
         super().__init__(film=film.encode(), step=step, speed=speed, **traits)
 
     def picture(self) -> Picture:

@@ -1,4 +1,4 @@
-"""Draws a long text's block tables in a model with sliding layers, and its growing number of blocks."""
+"""Draws a long text's block tables in a model with sliding layers, and how its number of blocks grows."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,14 +15,14 @@ MAX_BLOCKS, ROW, BOX, CHART = 64, 34, 20, 150
 
 
 def windows(title: str, tables: Mapping[str, Sequence[int]], held: Mapping[str, Sequence[int]]) -> Picture:
-    """Draw the table of each group of layers above curves of the blocks held after each token.
+    """Draw each layer group's table above curves of the blocks held after each token.
 
-    Null blocks are empty. `held` has an equally long curve for each way to hold blocks. Raises `ValueError` if a table
-    has over `MAX_BLOCKS` blocks.
+    Null blocks are empty. `held` has an equally long curve for each way of holding blocks. Raises `ValueError` if a
+    table has more than `MAX_BLOCKS` blocks.
     """
     longest = max(map(len, tables.values()))
     if longest > MAX_BLOCKS:
-        raise ValueError(f"a picture holds tables of at most {MAX_BLOCKS} blocks, got {longest}")
+        raise ValueError(f"a picture can show tables of at most {MAX_BLOCKS} blocks, got {longest}")
     width = (WIDTH - LEFT - MARGIN) / longest
     rows = [_row(table, width, ROW * place) for place, table in enumerate(tables.values())]
     names = [heading(f"group-{place}", name, ROW * place + 15) for place, name in enumerate(tables)]

@@ -1,4 +1,4 @@
-"""Policies that add one rule to any other: decodes first, prompts first, or static batches as before Orca."""
+"""Policies that add one rule to any other policy: decodes first, prompts first, or static batches as before Orca."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -50,10 +50,10 @@ def decodes(request: Request) -> bool:
 
 
 class DecodeFirst(Around):
-    """Serves decodes before chunks of prompts, so that a prompt never takes the budget of a decode.
+    """Serves decodes before prompt chunks, so that a prompt never takes a decode's budget.
 
     The order comes from "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve" (arXiv 2403.02310),
-    whose choice of the budget is not implemented.
+    whose method of choosing the budget is not implemented.
     """
 
     def serve_order(self, running: list[Request]) -> list[Request]:
@@ -61,7 +61,7 @@ class DecodeFirst(Around):
 
 
 class PrefillFirst(Around):
-    """Pauses decodes while a prompt is unfinished or the first waiting request can be admitted, like vLLM V0.
+    """Pauses decodes while a prompt is unfinished or the first waiting request can be admitted, as in vLLM V0.
 
     A request is admitted when enough blocks for all its tokens are free. Unlike in V0, prompts may be split into
     chunks. (vLLM 0.5: `Scheduler._schedule_default`, from "Efficient Memory Management for Large Language Model
@@ -95,10 +95,11 @@ class PrefillFirst(Around):
 
 
 class StaticBatching(Around):
-    """Admits requests only into an empty engine at the start of a step. So a batch ends with its longest output.
+    """Admits requests only into an empty engine at the start of a step. A batch therefore lasts as long as its longest
+    output.
 
     "Orca: A Distributed Serving System for Transformer-Based Generative Models" (OSDI 2022) replaced this with
-    iteration-level scheduling. Requests leave a batch when they finish, but their seats stay empty.
+    iteration-level scheduling. Requests leave a batch when they finish, but their seats stay empty until it ends.
     """
 
     is_open = False

@@ -1,4 +1,4 @@
-"""Policies that change a step's token budget: by the length of WAITING, or by the time to first token."""
+"""Policies that change a step's token budget, based on the length of WAITING or on the time to first token."""
 
 from statistics import fmean
 
@@ -11,13 +11,13 @@ LESS, MORE = 0.8, 1.2
 
 
 class ElasticBudget(Around):
-    """Uses a share of `max_num_batched_tokens` while requests wait, and all of it while none do.
+    """Uses a share of `max_num_batched_tokens` while requests are waiting, and all of it when none are.
 
-    When the queue is empty, unfinished prompts are computed in one oversized step. This delays no waiting request, but
-    it delays every decode, so the times of steps vary more. Raises `ValueError` unless the share is over 0 and at
-    most 1.
+    When the queue is empty, unfinished prompts are computed in one oversized step. This does not delay any waiting
+    request, but it delays every decode, so step times vary more. Raises `ValueError` unless the share is greater than 0
+    and at most 1.
 
-    This is an exercise of a public course about the variance of the step time.
+    This is an exercise from a public course about the variance of step times.
     """
 
     def __init__(self, inner: SchedulingPolicy | None = None, share: float = 0.25) -> None:
@@ -38,15 +38,15 @@ class ElasticBudget(Around):
 
 
 class BudgetController(Around):
-    """Changes the token budget of a step every `period` seconds.
+    """Changes a step's token budget every `period` seconds.
 
-    If the period's mean time to first token is over `target_ttft` seconds, the budget is multiplied by 0.8. Otherwise,
-    if fewer tokens per second were produced than in the previous period, it is multiplied by 1.2. It stays between
-    `min_num_batched_tokens` and the engine's `max_num_batched_tokens`. Raises `ValueError` unless every parameter is
-    over 0.
+    If the period's mean time to first token is more than `target_ttft` seconds, the budget is multiplied by 0.8.
+    Otherwise, if fewer tokens per second were produced than in the previous period, it is multiplied by 1.2. The budget
+    stays between `min_num_batched_tokens` and the engine's `max_num_batched_tokens`. Raises `ValueError` unless every
+    parameter is greater than 0.
 
-    This is a rule of thumb from guides to vLLM, which has no such controller. It is wrong under overload: requests
-    wait for their first token because too little is computed, and a smaller budget computes even less.
+    This is a rule of thumb from guides to vLLM, which has no such controller. The rule is wrong under overload:
+    requests wait for their first token because too little is computed, and a smaller budget computes even less.
     """
 
     def __init__(

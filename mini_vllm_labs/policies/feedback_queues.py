@@ -11,12 +11,12 @@ from mini_vllm_labs.policies.settings import require_positive
 class FeedbackQueues(SchedulingPolicy):
     """Favours short outputs without knowing lengths: a request that uses up its level's share drops to the next level.
 
-    From "Fast Distributed Inference Serving for Large Language Models" (arXiv 2305.05920). Level n holds a request for
-    `quantum * 2**n` output tokens. A long prompt skips the levels whose output would take as long to compute
-    (`prefill_rate`: prompt tokens in the time of one output token). A request that has waited `starvation_seconds`
-    returns to the top level. A waiting request of a better level takes the seat of a running one of a worse level.
-    FastServe keeps the K and V of preempted requests in host memory; here they are recomputed.
-    Raises `ValueError` unless every parameter is over 0.
+    From "Fast Distributed Inference Serving for Large Language Models" (arXiv 2305.05920). A request stays on level n
+    for `quantum * 2**n` output tokens. A long prompt skips the levels whose output would take as long to compute
+    (`prefill_rate`: prompt tokens computed in the time of one output token). A request that has waited
+    `starvation_seconds` returns to the top level. A waiting request on a better level takes the seat of a running
+    request on a worse level. FastServe keeps the K and V of preempted requests in host memory; here they are
+    recomputed. Raises `ValueError` unless every parameter is greater than 0.
     """
 
     rank_is_fixed = False
@@ -30,7 +30,7 @@ class FeedbackQueues(SchedulingPolicy):
         self.starvation_seconds = starvation_seconds
         self._now = 0.0
         self._last_served: dict[str, float] = {}
-        self._promoted_at: dict[str, int] = {}  # the request's output tokens when it was promoted
+        self._promoted_at: dict[str, int] = {}  # the number of output tokens that the request had when it was promoted
 
     def start_step(self, step: StepView) -> None:
         self._now = step.now
@@ -43,7 +43,7 @@ class FeedbackQueues(SchedulingPolicy):
                 self._last_served[request.request_id] = step.now
 
     def level(self, request: Request) -> int:
-        """Return the level of a request; 0 is the best."""
+        """Return a request's level; 0 is the best."""
         promoted_at = self._promoted_at.get(request.request_id)
         if promoted_at is None:
             served = request.num_output_tokens + request.num_prompt_tokens // self.prefill_rate

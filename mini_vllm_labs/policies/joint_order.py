@@ -1,4 +1,4 @@
-"""Sorts waiting and running requests in one order."""
+"""Sorts waiting and running requests in a single order."""
 
 from collections.abc import Callable, Sequence
 from heapq import nsmallest
@@ -17,7 +17,7 @@ def can_run(request: Request) -> bool:
 
 
 def worst_first(running: Sequence[Request], rank: Callable[[Request], Any]) -> list[Request]:
-    """Return the running requests by descending rank; among equal ranks, the last one comes first."""
+    """Return the running requests in descending order of rank; among equal ranks, the last request comes first."""
     found = list(running[::-1])
     found.sort(key=rank, reverse=True)  # the sort keeps the order of equal ranks
     return found
@@ -26,7 +26,8 @@ def worst_first(running: Sequence[Request], rank: Callable[[Request], Any]) -> l
 def outranked(
     step: StepView, rank: Callable[[Request], Any], may_go: Callable[[Request], bool] = lambda request: True
 ) -> list[Request]:
-    """Return the running requests, largest rank first, that must give their seats to waiting ones of smaller rank."""
+    """Return the running requests, largest rank first, that must give their seats to waiting requests of smaller
+    rank."""
     ready = list(filter(can_run, step.waiting))
     if not ready:
         return []
@@ -37,17 +38,19 @@ def outranked(
 
 
 class JointOrder(Around):
-    """Sorts waiting and running requests together by another policy's rank: the first `max_num_seqs` get the seats.
+    """Sorts waiting and running requests together by a different policy's rank: the first `max_num_seqs` get the seats.
 
-    vLLM issue 6077 proposed it for priorities; vLLM's scheduler sorts only the waiting queue. Here running requests
-    give way when seats are scarce, not when blocks are. They give way only after they got a token, because two requests
-    with changing ranks could otherwise take turns for ever. The other policy chooses the victims when blocks run out
-    and the order of service.
+    vLLM issue 6077 proposed this for priorities; vLLM's scheduler sorts only the waiting queue. Here, running requests
+    give way when seats are scarce, not when blocks are. They give way only after they have received a token, because
+    otherwise two requests with changing ranks could take turns forever. The other policy chooses the victims when
+    blocks run out, and the order of service.
     """
 
     def __init__(self, inner: SchedulingPolicy | None = None) -> None:
         super().__init__(inner)
-        self._num_outputs: dict[str, int] = {}  # the output tokens that each running request had at its admission
+        self._num_outputs: dict[
+            str, int
+        ] = {}  # the number of output tokens that each running request had at its admission
 
     def start_step(self, step: StepView) -> None:
         super().start_step(step)

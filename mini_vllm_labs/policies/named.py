@@ -19,20 +19,20 @@ from mini_vllm_labs.policies.shortest_first import ShortestFirst
 from mini_vllm_labs.policies.two_classes import TwoClasses
 from mini_vllm_labs.policies.victims import CheapestVictim, LeastComputedFirst
 
-OutputLengths = Mapping[str, int]  # true output lengths by request id, used only by predictors
+OutputLengths = Mapping[str, int]  # true output lengths keyed by request id, used only by predictors
 SIGMA = 0.3  # for noisy predictions: two thirds of them are within a factor of 1.35
 
 
 @dataclass(frozen=True, slots=True)
 class NamedPolicy:
-    """A policy's description in one sentence, and a function that makes a fresh one for a run."""
+    """A policy's description in one sentence, and a function that creates a new instance for a run."""
 
     text: str
     make: Callable[[OutputLengths], SchedulingPolicy]
 
     @property
     def is_written(self) -> bool:
-        """Whether `make` works: without solutions, `vtc` and `least-slack` are the learner's own."""
+        """Whether `make` works: without solutions, `vtc` and `least-slack` come from the learner."""
         try:
             self.make({})
         except NotImplementedError:
@@ -41,9 +41,10 @@ class NamedPolicy:
 
 
 def phase13() -> PolicyClasses:
-    """Return phase 13's policies: those of `LAB_IMPL`, otherwise the reference's, otherwise the learner's.
+    """Return phase 13's policies: from `LAB_IMPL`, otherwise the reference's, otherwise the learner's.
 
-    It is called only when a policy is made, so that a learner's broken file does not break the other policies.
+    The function is called only when a policy is created, so that a learner's broken file does not break the other
+    policies.
     """
     chosen = policy_classes_for(lineup_from_env().policies)
     classes = chosen or policy_classes_for("solution" if solutions_exist() else "starter")
@@ -106,7 +107,7 @@ POLICIES: dict[str, NamedPolicy] = {
 
 
 def find_policy(name: str) -> NamedPolicy:
-    """Return the policy called `name`. Raises `ValueError` with a list of names if there is none."""
+    """Return the policy called `name`. Raises a `ValueError` that lists the names if there is no such policy."""
     if name not in POLICIES:
         raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {name!r}")
     return POLICIES[name]

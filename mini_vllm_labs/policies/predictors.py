@@ -1,4 +1,4 @@
-"""Predicts the length of an output: by the truth, the truth with an error, or a trained ranker."""
+"""Predicts the length of an output: the true length, the true length with an error, or a trained ranker's score."""
 
 import json
 import math

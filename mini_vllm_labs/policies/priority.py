@@ -1,4 +1,4 @@
-"""vLLM's own second policy, and priorities that improve with waiting."""
+"""vLLM's second policy, and priorities that improve with waiting time."""
 
 from operator import attrgetter
 from typing import Any
@@ -12,11 +12,12 @@ URGENCY = attrgetter("priority", "arrival_time", "request_id")
 
 
 class Priority(SchedulingPolicy):
-    """Serves the lowest `priority` first, then the earliest arrival. Preempts the last in that order.
+    """Serves the lowest `priority` first, then the earliest arrival. Preempts the request that comes last in that
+    order.
 
-    vLLM: `--scheduling-policy priority`, `PriorityRequestQueue` in `v1/core/sched/request_queue.py`.
-    If priorities and arrival times are equal, it preempts the request that came first. When memory is short, two such
-    requests can take each other's blocks in turn for ever. This is vLLM's rule; its clock rarely produces ties.
+    vLLM: `--scheduling-policy priority`, `PriorityRequestQueue` in `v1/core/sched/request_queue.py`. If priorities and
+    arrival times are equal, the policy preempts the request that came first. When memory runs short, two such requests
+    can take turns taking each other's blocks forever. This is vLLM's rule; its clock rarely produces ties.
     """
 
     uses_priority = True
@@ -30,11 +31,12 @@ class Priority(SchedulingPolicy):
 
 
 class Ageing(SchedulingPolicy):
-    """Serves the lowest priority first; every `seconds_per_level` since arrival lower it by one level.
+    """Serves the lowest priority first; every `seconds_per_level` seconds since arrival lower a request's priority by
+    one level.
 
-    A request can be overtaken only by requests that arrive within `seconds_per_level` per level of difference, so none
-    starves. This is the classical remedy of operating systems, made continuous. vLLM has no ageing: its `priority`
-    never changes by itself. Raises `ValueError` unless `seconds_per_level` is over 0.
+    A request can be overtaken only by requests that arrive within `seconds_per_level` seconds per level of difference,
+    so none starves. This is the classic remedy from operating systems, made continuous. vLLM has no aging: its
+    `priority` never changes by itself. Raises `ValueError` unless `seconds_per_level` is greater than 0.
     """
 
     uses_priority = True

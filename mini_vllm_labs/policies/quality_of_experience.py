@@ -1,4 +1,4 @@
-"""Andes: gives memory to the requests whose readers gain most by it."""
+"""Andes: gives memory to the requests whose readers gain the most from it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,15 +19,16 @@ class TokenSeconds:
 
 
 class QualityOfExperience(SchedulingPolicy):
-    """Serves first the request that gains most quality of experience per KV block, and preempts the smallest gain.
+    """Serves the request that gains most quality of experience per KV block first, and preempts the one that gains
+    least.
 
-    A reader expects the first token after `ttft` and one more every `tpot` seconds; the limits of a service level
-    replace both. The gain compares a request that gets a token every `seconds_per_token` over the next `horizon`
-    seconds with one that gets none. If there are not enough blocks for the best waiting request, running requests with
-    less gain give way, each at most `max_preemptions` times. Raises `ValueError` unless every parameter is over 0.
+    A reader expects the first token after `ttft` seconds and one more every `tpot` seconds; a service level's limits
+    replace both. The gain compares getting a token every `seconds_per_token` seconds over the next `horizon` seconds
+    with getting none. If there are not enough blocks for the best waiting request, running requests with a smaller gain
+    give way, each at most `max_preemptions` times. Raises `ValueError` unless every parameter is greater than 0.
 
     From Andes ("Defining and Enhancing Quality-of-Experience in LLM-Based Text Streaming Services", arXiv 2404.16283).
-    Its greedy packing by gain per token of context is implemented; its search for the batch size and its pacing client
+    Its greedy packing by gain per context token is implemented, but its search for the batch size and its pacing client
     are not.
     """
 
@@ -92,7 +93,7 @@ class QualityOfExperience(SchedulingPolicy):
         return given if num_free >= self._num_blocks(first) else ()
 
     def victims(self, running: list[Request]) -> list[Request]:
-        # The longest-running request goes last: gains fluctuate, and this way at least one is sure to finish.
+        # The longest-running request goes last: gains fluctuate, and this way at least one request is sure to finish.
         return [*sorted(running[:0:-1], key=self.gain), *running[:1]]
 
     def _num_blocks(self, request: Request) -> int:

@@ -9,14 +9,14 @@ from mini_vllm_labs.policies.predictors import Predict
 
 
 class ShortestFirst(SchedulingPolicy):
-    """Serves waiting requests by their remaining predicted output, shortest first; preempts the longest.
+    """Serves waiting requests by their remaining predicted output, shortest first, and preempts the longest.
 
     If the predictions are right, this minimises the mean time in the system, but long outputs may wait without bound
-    (Schrage 1968). For language models see "Efficient LLM Scheduling by Learning to Rank" (arXiv 2408.15792), which
-    promotes starving requests; here `Ageing` does that. With `preempts` a running request gives its seat to a waiting
-    one that is at least `margin` times shorter, because recomputing has a cost.
+    (Schrage 1968). For language models, see "Efficient LLM Scheduling by Learning to Rank" (arXiv 2408.15792), which
+    promotes starving requests; here, `Ageing` does that. With `preempts`, a running request gives its seat to a waiting
+    request that is shorter by at least the factor `margin`, because recomputing has a cost.
 
-    Raises `ValueError` for a margin under 1.
+    Raises `ValueError` for a margin less than 1.
     """
 
     def __init__(self, predict: Predict, *, preempts: bool = False, margin: float = 2.0) -> None:

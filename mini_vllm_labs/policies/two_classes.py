@@ -8,14 +8,14 @@ from mini_vllm_labs.policies.joint_order import can_run
 
 
 class TwoClasses(SchedulingPolicy):
-    """Serves requests of service level `urgent` first and reserves a share of each step's budget for them.
+    """Serves requests of service level `urgent` first, and reserves a share of each step's budget for them.
 
     While an urgent request is unfinished, a step has at most `urgent_batch_limit` requests (None: no limit) and the
-    rest sit out, because small batches make short steps. With `preempts` a waiting urgent request takes the seat of
+    others sit out, because small batches make short steps. With `preempts`, a waiting urgent request takes the seat of
     the normal request that came last. ("SLO-Aware Scheduling for Large Language Model Inferences", arXiv 2504.14966,
     limits the batch and preempts for urgent requests.)
 
-    Raises `ValueError` unless the share is at least 0 and under 1 and the limit is at least 1.
+    Raises `ValueError` unless the share is at least 0 and less than 1, and the limit is at least 1.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class TwoClasses(SchedulingPolicy):
         preempts: bool = False,
     ) -> None:
         if not 0 <= reserved_share < 1:
-            raise ValueError(f"reserved_share must be at least 0 and under 1, got {reserved_share}")
+            raise ValueError(f"reserved_share must be at least 0 and less than 1, got {reserved_share}")
         if urgent_batch_limit is not None and urgent_batch_limit < 1:
             raise ValueError(f"urgent_batch_limit must be at least 1, got {urgent_batch_limit}")
         self.urgent, self.reserved_share = urgent, reserved_share

@@ -2,8 +2,8 @@
 
 from string import ascii_uppercase
 
-# The colours of Okabe and Ito, distinguishable with colour blindness, each with its most legible text colour.
-# Yellow comes last: as a foreground it is invisible on white.
+# The colours of Okabe and Ito, distinguishable with colour blindness, each with its most legible text colour. Yellow
+# comes last, because as a foreground it is invisible on white.
 OKABE_ITO = (
     ("#E69F00", "#000000"),
     ("#56B4E9", "#000000"),
@@ -23,7 +23,7 @@ def label(index: int) -> str:
 
 
 def color(index: int) -> str:
-    """Return the colour of request `index`. After eight requests the colours repeat."""
+    """Return the colour of request `index`. The colours repeat after eight requests."""
     return OKABE_ITO[index % len(OKABE_ITO)][0]
 
 
@@ -33,5 +33,5 @@ def ink_on(index: int) -> str:
 
 
 def lap(index: int) -> int:
-    """Return the number of marks on request `index`: how many earlier requests share its colour."""
+    """Return the number of marks on request `index`, which is how many earlier requests share its colour."""
     return index // len(OKABE_ITO)

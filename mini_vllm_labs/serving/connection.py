@@ -53,7 +53,7 @@ class LingeringTransport:
         self._is_lingering = False
         self.is_client_sending = False
 
-    def __getattr__(self, name: str) -> Any:  # uvicorn uses more of its transport than this class wraps
+    def __getattr__(self, name: str) -> Any:  # uvicorn uses more attributes of its transport than this class wraps
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
@@ -69,7 +69,7 @@ class LingeringTransport:
             return
         self._is_lingering = True
         self._transport.write_eof()
-        self._transport.resume_reading()  # uvicorn may have paused reading, and unread data resets the connection
+        self._transport.resume_reading()  # uvicorn may have paused reading, and unread data would reset the connection
         self._idle.start(self._call_later)
         self._deadline.start(self._call_later)
 
@@ -145,9 +145,9 @@ class Connection(HttpToolsProtocol):
         if self._is_in_header:
             header, end, rest = data.partition(b"\r\n\r\n")
             if end and not self._num_header_bytes:
-                # accepts only a whole header, so that a body that follows in pieces stays unchanged
+                # accepts only a whole header, so that a body that arrives in pieces stays unchanged
                 data = OFFER_OF_HTTP2.sub(b"", header) + end + rest
-            self._num_header_bytes += len(data)  # must precede `super`, which resets the count after a message
+            self._num_header_bytes += len(data)  # must come before `super`, which resets the count after a message
         super().data_received(data)
         if self._is_in_header and self._num_header_bytes > self._settings.max_header_bytes:
             self._refuse(self._header_too_large())
@@ -156,14 +156,14 @@ class Connection(HttpToolsProtocol):
         self._is_in_header, self._lingering.is_client_sending = False, True
         self._header_timer.stop()
         if (
-            # Count again, because a body may arrive in the same piece as its header.
+            # Count again, because a body may arrive in the same chunk of data as its header.
             len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
             > self._settings.max_header_bytes
         ):
             self._refusal = self._header_too_large()
-            # uvicorn has no public hook for this. An exception is a callback's only way to stop httptools' parser;
-            # uvicorn treats it as invalid HTTP and calls `send_400_response`. To skip the request instead, we would
-            # have to override `on_body` as well, which relies on every request having a cycle.
+            # uvicorn has no public hook for this. Raising an exception is a callback's only way to stop httptools'
+            # parser; uvicorn treats it as invalid HTTP and calls `send_400_response`. To skip the request instead, we
+            # would have to override `on_body` as well, which relies on every request having a cycle.
             raise ValueError("the header is too large")
         super().on_headers_complete()
         if self._is_last_request:
@@ -177,7 +177,7 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self.transport.is_closing():
-            # The timer also runs while a client still sends the body of a refused request, which is discarded.
+            # The timer also runs while a client is still sending the body of a refused request, which is discarded.
             self._header_timer.start(self.loop.call_later)
 
     def pause_writing(self) -> None:
@@ -218,7 +218,7 @@ class Connection(HttpToolsProtocol):
         self.logger.warning(
             "a client has read nothing for %g seconds: its connection is closed", self._settings.send_timeout
         )
-        self.transport.abort()  # `close` would wait until the client reads the rest
+        self.transport.abort()  # `close` would wait until the client had read the rest
 
     def _header_too_large(self) -> ApiError:
         message = f"the header has more than {self._settings.max_header_bytes:,} bytes"
@@ -228,13 +228,13 @@ class Connection(HttpToolsProtocol):
         """Answer with an error and close. If another answer is in progress, only close."""
         if self.transport.is_closing():
             return
-        if not self._is_idle:  # an error would appear in the middle of that answer
+        if not self._is_idle:  # otherwise, an error would appear in the middle of the answer in progress
             self.transport.close()
             return
         response = error.response()
         headers = [*response.raw_headers, (b"connection", b"close")]
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
         self.transport.write(STATUS_LINE[error.status] + lines + b"\r\n" + bytes(response.body))
-        # We cannot know where the rest of such a request ends.
+        # We cannot know where the rest of the client's request ends.
         self._lingering.is_client_sending = True
         self.transport.close()

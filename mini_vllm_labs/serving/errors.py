@@ -136,7 +136,7 @@ async def _answer(request: Request, error: Exception) -> Response:
         case HTTPException():
             answer = _http_error(request, error)
         case RequestValidationError():
-            first = error.errors()[0]  # OpenAI's form names one field
+            first = error.errors()[0]  # OpenAI's error format names a single field
             param = str(first["loc"][-1])
             answer = invalid(f"{param}: {first['msg']}", param)
         case _:

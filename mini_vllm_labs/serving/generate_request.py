@@ -12,7 +12,7 @@ from mini_vllm_labs.serving.errors import SentFields
 from mini_vllm_labs.serving.served_model import ServedModel
 from mini_vllm_labs.serving.tool_calls import ForcedCall
 
-Item = tuple[int, RequestOutput]  # the index of a choice and one of its outputs
+Item = tuple[int, RequestOutput]  # a choice's index and one of its outputs
 Outputs = AsyncGenerator[Item, None]
 
 
@@ -79,7 +79,7 @@ class GenerateRequest:
         )
         async with aclosing(stream):
             async for output in stream:
-                if output.finished and index % self.n == 0:  # counted once per prompt, by its first text
+                if output.finished and index % self.n == 0:  # counted once per prompt, for its first text
                     self.served.params_n.observe(self.n)
                 yield output
 
@@ -110,7 +110,7 @@ async def numbered(stream: AsyncGenerator[RequestOutput, None]) -> Outputs:
 
 async def merged(streams: Sequence[AsyncGenerator[RequestOutput, None]]) -> Outputs:
     """Merge several streams, without reading ahead of the consumer."""
-    # otherwise a slow reader gets single outputs instead of merged ones
+    # otherwise, a slow reader gets single outputs instead of merged ones
     items = asyncio.Queue[Item | Exception](maxsize=1)
 
     async def read(index: int, stream: AsyncGenerator[RequestOutput, None]) -> None:
@@ -119,7 +119,7 @@ async def merged(streams: Sequence[AsyncGenerator[RequestOutput, None]]) -> Outp
                 async for output in stream:
                     await items.put((index, output))
         except Exception as error:
-            await items.put(error)  # raised for the reader below, because an exception of this task would be lost
+            await items.put(error)  # raised in the reader below, because an exception in this task would be lost
 
     readers = [asyncio.create_task(read(index, stream)) for index, stream in enumerate(streams)]
     try:
@@ -133,4 +133,4 @@ async def merged(streams: Sequence[AsyncGenerator[RequestOutput, None]]) -> Outp
     finally:
         for reader in readers:
             reader.cancel()
-        await asyncio.gather(*readers, return_exceptions=True)  # waits until each has aborted its request
+        await asyncio.gather(*readers, return_exceptions=True)  # waits until each reader has aborted its request

@@ -18,7 +18,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mini_vllm_labs.serving.errors import ApiError
 from mini_vllm_labs.serving.settings import ServerSettings
 
-MAX_VALUES = 250_000  # number of values in a body: parsing 2,000,000 short lists blocks every stream for a second
+MAX_VALUES = (
+    250_000  # maximum number of values in a body: parsing 2,000,000 short lists blocks every stream for a second
+)
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -30,7 +32,7 @@ async def read_body(request: Request, settings: ServerSettings) -> bytes:
     """
     require_json(request)
     if int(request.headers.get("content-length", 0)) > settings.max_body_bytes:
-        # httptools has already checked the number
+        # httptools has already checked that this is a number
         raise _too_large(settings)
     body = bytearray()
     try:
@@ -44,9 +46,9 @@ async def read_body(request: Request, settings: ServerSettings) -> bytes:
         # The connection is closed because the rest of the body may still arrive.
         raise ApiError(408, message, code="body_timeout", headers={"Connection": "close"}) from None
     except ClientDisconnect:
-        raise ApiError(400, "the connection ended before the body", code="incomplete_body") from None
+        raise ApiError(400, "the connection ended before the whole body arrived", code="incomplete_body") from None
     if sum(map(body.count, b",[{")) > MAX_VALUES:
-        raise ApiError(413, f"the body has more than {MAX_VALUES:,} values", code="body_too_large")
+        raise ApiError(413, f"the body contains more than {MAX_VALUES:,} values", code="body_too_large")
     return bytes(body)
 
 
@@ -88,7 +90,7 @@ async def ended_by_disconnect(receive: Receive) -> AsyncIterator[None]:
         yield
     except asyncio.CancelledError:
         if not is_gone or task.uncancel() > 0:
-            # a positive count means that something else, such as a shutdown, also cancelled it
+            # a positive count means that something else, such as a shutdown, has also cancelled the task
             raise
     finally:
         watcher.cancel()
@@ -103,7 +105,7 @@ class KnownHosts:
 
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self.app = app
-        # The empty name is excluded because `name_of` returns it for a malformed header and for the origin `null`.
+        # The empty name is excluded, because `name_of` returns it for a malformed header and for the origin `null`.
         self.known = {*LOCAL, settings.host.lower(), *(name_of(f"//{host}") for host in settings.allowed_hosts)} - {""}
         self.is_local = settings.host in LOCAL
         self.allows_all = "*" in settings.allowed_hosts

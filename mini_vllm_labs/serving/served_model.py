@@ -14,7 +14,9 @@ from mini_vllm_labs.serving.errors import ApiError, invalid, unavailable
 from mini_vllm_labs.serving.settings import ServerSettings
 
 MAX_SHORT_TEXT = 2000  # characters
-MAX_TIMES = 2  # a prompt that is slightly too long is still tokenized, so that its error has the exact number of tokens
+MAX_TIMES = (
+    2  # a prompt that is slightly too long is still tokenized, so that its error states the exact number of tokens
+)
 
 
 class ServedModel:
@@ -103,7 +105,9 @@ class ServedModel:
                 changed = [*messages[:place], other, *messages[place + 1 :]]
                 if self.llm.tokenizer.apply_chat_template(changed, tools) == token_ids:
                     what = "results of tools" if other["role"] == "tool" else "tool_calls"
-                    raise ValueError(f"the model's chat template does not support {what}, as in messages.{place}")
+                    raise ValueError(
+                        f"the model's chat template does not support {what}, which occurs in messages.{place}"
+                    )
             return token_ids
 
         is_short = sum(len(message["content"]) for message in messages) < MAX_SHORT_TEXT and not tools

@@ -31,7 +31,7 @@ from mini_vllm_labs.serving.routes.tokenize import tokenize_router
 from mini_vllm_labs.serving.served_model import ServedModel
 from mini_vllm_labs.serving.settings import ServerSettings
 
-BACKLOG = 2048  # the default of uvicorn, needed because the socket is bound before uvicorn starts
+BACKLOG = 2048  # uvicorn's default, needed because the socket is bound before uvicorn starts
 LAST_EVENTS_SECONDS = 2.0
 
 
@@ -107,10 +107,12 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the requests, the connections and the engine."""
-        closing = asyncio.create_task(super().shutdown(sockets))  # waits for connections, which wait for their requests
+        closing = asyncio.create_task(
+            super().shutdown(sockets)
+        )  # waits for connections, which in turn wait for their requests
         ending = asyncio.create_task(self._end_requests())
         while not self.force_exit and not ending.done():
-            await asyncio.wait([ending], timeout=0.1)  # a second signal only sets a flag and wakes no task
+            await asyncio.wait([ending], timeout=0.1)  # a second signal only sets a flag and does not wake any task
         ending.cancel()
         for connection in self._connections():
             connection.transport.abort()
@@ -120,7 +122,7 @@ class Server(uvicorn.Server):
 
     async def _end_requests(self) -> None:
         await self.engine.shutdown(self.settings.shutdown_timeout)
-        # Give clients time to read the last events, but do not wait for a client that does not read.
+        # Give clients time to read the last events, but do not wait for clients that do not read.
         end = time.monotonic() + LAST_EVENTS_SECONDS
         while self.server_state.connections and time.monotonic() < end:
             for connection in self._connections():
@@ -173,7 +175,7 @@ def running_server(llm: AsyncLLM, settings: ServerSettings | None = None) -> Ite
     server = engine_server(llm, settings)
     thread = threading.Thread(target=server.run, args=([listener],), name="mini-vllm-server", daemon=True)
     thread.start()
-    while not server.started and thread.is_alive():  # uvicorn has no event for the start
+    while not server.started and thread.is_alive():  # uvicorn has no event for its start
         time.sleep(0.005)
     if not server.started:
         raise RuntimeError("the server did not start: see its log")

@@ -51,19 +51,19 @@ class ServerSettings:
         if self.model_name in self.adapters:
             raise ValueError(f"adapters must not have the model's name, got {self.model_name!r}")
         if self.api_key is not None and not (self.api_key and self.api_key.isascii() and self.api_key.isprintable()):
-            raise ValueError("api_key must be printable ASCII, and not empty")
+            raise ValueError("api_key must be non-empty printable ASCII")
         if not 0 <= self.port <= 65535:
             raise ValueError(f"port must be from 0 (any free port) to 65535, got {self.port}")
         if wrong := [host for host in self.allowed_hosts if not ALLOWED_HOST.fullmatch(host)]:
-            raise ValueError(f"allowed_hosts must be names such as lab.example, without a port, or *, got {wrong[0]!r}")
+            raise ValueError(f"allowed_hosts must be names without a port, such as lab.example, or *, got {wrong[0]!r}")
         require_at_least(self, 1, "max_header_bytes", "max_body_bytes", "max_choices")
         for name in TIMEOUTS:
             seconds = getattr(self, name)
             if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
-                raise ValueError(f"{name} must be a finite number of seconds over 0, got {seconds!r}")
+                raise ValueError(f"{name} must be a finite number of seconds greater than 0, got {seconds!r}")
         if not (math.isfinite(self.shutdown_timeout) and self.shutdown_timeout >= 0):
             raise ValueError(
-                f"shutdown_timeout must be a finite number of seconds, 0 or more, got {self.shutdown_timeout!r}"
+                f"shutdown_timeout must be a finite number of seconds, at least 0, got {self.shutdown_timeout!r}"
             )
 
 

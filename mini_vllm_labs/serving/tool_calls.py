@@ -12,10 +12,10 @@ from typing import Any
 from uuid import uuid4
 
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
-ITS_OBJECTS = ("properties", "$defs", "definitions")  # keywords whose values are schemas by name
+ITS_OBJECTS = ("properties", "$defs", "definitions")  # keywords whose values map names to schemas
 NOT_SCHEMAS = ("const", "enum", "default", "examples", "required")
 COMBINED = ("allOf", "not", "if", "dependentSchemas")
-Schemas = Mapping[str, Mapping[str, Any]]  # the JSON schema of the parameters of each function
+Schemas = Mapping[str, Mapping[str, Any]]  # the JSON schema of each function's parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class GrowingCall:
             if opening is None:
                 return []
             self.name, self._num_shown = self._openings[opening], len(opening)
-            self._closing = "}" if opening else ""  # this is not part of the arguments
+            self._closing = "}" if opening else ""  # this brace is not part of the arguments
             function = {"name": self.name, "arguments": ""}
             pieces.append({"id": self.id, "type": "function", "function": function})
         end = len(self._text)

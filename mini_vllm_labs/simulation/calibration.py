@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-NEVER = 1e30  # with this rate a part of a step takes no time
+NEVER = 1e30  # at this rate, a part of a step takes no time
 NUM_ROUNDS = 30
 MIN_RESIDUAL = 1e-3  # an exact fit would give a row infinite weight
 MIN_STEPS = 20
@@ -81,7 +81,7 @@ def fit(steps: Sequence[MeasuredStep], shape: ModelShape, bytes_per_number: int)
         flops_per_pair=plain.flops_per_pair * (attention / flop if flop else 1.0),
         bandwidth=1 / byte if byte else NEVER,
         flop_rate=1 / flop if flop else NEVER,
-        seconds_per_step=max(0.0, constant - weight_byte * plain.weight_bytes),  # never below 0 by rounding
+        seconds_per_step=max(0.0, constant - weight_byte * plain.weight_bytes),  # rounding must not make this negative
         seconds_per_request=request,
     )
 
@@ -129,6 +129,6 @@ def read_calibration(path: str) -> Calibration:
         raise ValueError(f"{path} is not a calibration from `mini-vllm calibrate`: {error}") from error
     if not all(isinstance(number, int | float) and number >= 0 for number in numbers):
         raise ValueError(
-            f"{path} is not a calibration from `mini-vllm calibrate`: its cost model has an invalid number"
+            f"{path} is not a calibration from `mini-vllm calibrate`: its cost model contains an invalid number"
         )
     return calibration

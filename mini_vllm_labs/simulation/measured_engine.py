@@ -22,7 +22,7 @@ FITTED_ON: WorkloadName = "mixed"
 LIGHT_LOAD, HEAVY_LOAD = 0.4, 1.5  # one for small steps and one for full steps
 LONGEST_REQUEST = 12_400  # in tokens: the longest document and its longest answer
 NUM_WARM_UP_REQUESTS = 12
-ALL_AT_ONCE = 1e9  # in requests per second: all arrive before the first step ends
+ALL_AT_ONCE = 1e9  # in requests per second: all requests arrive before the first step ends
 ENGINE = EngineConfig(max_num_seqs=32, max_num_batched_tokens=256)
 BYTES_PER_NUMBER = {"float32": 4, "bfloat16": 2}
 

@@ -89,7 +89,7 @@ def shape_of_config(name: str, config: Any) -> ModelShape:
             hidden_size=config.hidden_size,
             num_heads=config.num_attention_heads,
             num_kv_heads=config.num_key_value_heads,
-            # Older configs lack `head_dim`, and in some it is None.
+            # Older configs lack `head_dim`, and some set it to None.
             head_dim=getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
             intermediate_size=config.intermediate_size,
             vocab_size=config.vocab_size,

@@ -24,7 +24,7 @@ def kv_bytes_per_token(model: ModelShape, bytes_per_number: int = BYTES_PER_NUMB
 
 
 def kv_bytes_per_block(model: ModelShape, block_size: int = 16, bytes_per_number: int = BYTES_PER_NUMBER) -> int:
-    """Return the bytes of one block: K and V of `block_size` tokens in all layers."""
+    """Return the size of one block in bytes: K and V of `block_size` tokens in all layers."""
     return block_size * kv_bytes_per_token(model, bytes_per_number)
 
 
@@ -58,10 +58,10 @@ def num_kv_blocks(
     num_blocks = (usable - weights - activations - workspace) // kv_bytes_per_block(model, block_size, bytes_per_number)
     if num_blocks < 2:
         raise ValueError(
-            f"{model.name} does not fit on {num_gpus} x {gpu.name}: its weights take {weights / 2**30:.1f} GiB, "
-            f"the activations {activations / 2**30:.1f}, the workspace {workspace / 2**30:.1f}, and "
-            f"{usable / 2**30:.1f} GiB may be used (gpu_memory_utilization "
-            f"{gpu_memory_utilization}). Choose a larger GPU or more of them"
+            f"{model.name} does not fit on {num_gpus} x {gpu.name}: its weights take {weights / 2**30:.1f} GiB, the "
+            f"activations take {activations / 2**30:.1f}, the workspace takes {workspace / 2**30:.1f}, and only "
+            f"{usable / 2**30:.1f} GiB may be used (gpu_memory_utilization {gpu_memory_utilization}). Choose a larger "
+            "GPU or use more of them"
         )
     return num_blocks
 

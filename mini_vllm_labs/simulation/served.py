@@ -20,7 +20,7 @@ class Slo:
     def __post_init__(self) -> None:
         for name in ("time_to_first_token", "inter_token_latency"):
             if not getattr(self, name) > 0:
-                raise ValueError(f"{name} of an SLO must be over 0 seconds, got {getattr(self, name)}")
+                raise ValueError(f"{name} of an SLO must be more than 0 seconds, got {getattr(self, name)}")
 
 
 @dataclass(slots=True)

@@ -137,12 +137,12 @@ class Simulation:
             if num_tokens > max_model_len:
                 raise ValueError(
                     f"max_model_len must be at least {num_tokens} for these requests, got {max_model_len}: "
-                    f"choose a model that can hold them, or scale the lengths down"
+                    "choose a model that can hold them, or scale the lengths down"
                 )
             if cdiv(num_tokens - 1, kv.block_size) > kv.num_usable_blocks:
                 raise ValueError(
-                    f"num_gpu_blocks must hold a request of {num_tokens} tokens, got {kv.num_usable_blocks} usable "
-                    f"blocks of {kv.block_size}"
+                    f"num_gpu_blocks must be large enough for a request of {num_tokens} tokens, got "
+                    f"{kv.num_usable_blocks} usable blocks of {kv.block_size} tokens"
                 )
 
     def _arrive(self, index: int) -> Request:
@@ -166,7 +166,7 @@ class Simulation:
             self.waits.note(step, self.clock.now - start)
         if self.on_step is not None:
             self.on_step(step, sampling)
-        # Any token works, because no token ends an output.
+        # Any token works, because outputs are not ended by tokens here.
         self.scheduler.update_from_output(step, {i: [request.prompt_token_ids[-1]] for i, request in sampling.items()})
         self._note_finished()
         for request_id in self.scheduler.finished_req_ids:
@@ -176,7 +176,7 @@ class Simulation:
     def _plan(self) -> SchedulerOutput:
         step = self.scheduler.schedule()
         if not step.num_scheduled_tokens and not step.preempted:
-            raise StalledError(f"no more requests can be scheduled: {self.num_finished} requests were served")
+            raise StalledError(f"no more requests can be scheduled: only {self.num_finished} requests were served")
         return step
 
     def _note_finished(self) -> None:
@@ -224,7 +224,9 @@ class Simulation:
             if request_id in decoding:
                 sampling[request_id] = request
                 continue
-            if request_id not in self._admitted:  # a resumed request finds its own blocks, which vLLM counts separately
+            if (
+                request_id not in self._admitted
+            ):  # a resumed request hits blocks that it computed itself, and vLLM counts those separately
                 self._admitted.add(request_id)
                 self._num_hit_tokens += request.num_cached_tokens
                 self._num_query_tokens += request.num_prompt_tokens

@@ -45,7 +45,7 @@ class SyntheticPrompt(LazyPrompt):
     def __iter__(self) -> Iterator[int]:
         shared = min(self.num_shared_tokens, self.num_tokens)
         own = self.num_tokens - shared
-        # Shared parts have odd ids and private parts even ids, so they never match.
+        # Shared parts have odd ids and private parts have even ids, so they never match.
         return chain(repeat(2 * self.shared_prefix + 1, shared), repeat(2 * self.conversation, own))
 
     def scaled(self, factor: float) -> "SyntheticPrompt":
@@ -106,7 +106,7 @@ def make_requests(name: str, num_requests: int, rate: float, seed: int = 0) -> l
     if num_requests < 1:
         raise ValueError(f"num_requests must be at least 1, got {num_requests}")
     if not 0 < rate < math.inf:
-        raise ValueError(f"rate must be a finite number of requests per second over 0, got {rate}")
+        raise ValueError(f"rate must be a finite number of requests per second greater than 0, got {rate}")
     rng = random.Random(seed)
     match name:
         case "chat":
@@ -130,7 +130,7 @@ def make_requests(name: str, num_requests: int, rate: float, seed: int = 0) -> l
 def scaled(requests: Sequence[TimedRequest], factor: float) -> list[TimedRequest]:
     """Return the requests with all lengths multiplied by `factor`, at least one token each, for a small model."""
     if not 0 < factor < math.inf:
-        raise ValueError(f"scale must be a finite number over 0, got {factor}")
+        raise ValueError(f"scale must be finite and greater than 0, got {factor}")
     return [
         replace(
             request,
@@ -154,7 +154,7 @@ def _bursts(rng: random.Random, rate: float, count: int) -> Iterator[float]:
 def _arrivals(gap: Callable[[], float], rate: float, count: int) -> Iterator[float]:
     time = 0.0
     for _ in range(count):
-        yield time / rate  # the gaps are drawn for rate 1, so every rate gets the same requests
+        yield time / rate  # the gaps are drawn for rate 1, so that every rate gets the same requests
         time += gap()
 
 

@@ -31,7 +31,7 @@ from mini_vllm_labs.pictures.policy_comparison.comparison import BY_GUESSES
 TOUR = "00_tour"
 POLICIES = "09_policies"
 IN_VLLM = "14_your_scheduler"
-BENCH_SETTINGS = (  # settings of the notebook's questions, in the form in which the bench serves them
+BENCH_SETTINGS = (  # settings of the notebook's questions, in the form that the bench serves
     PolicyComparison(prediction_sigma=2, policies=(BY_GUESSES,)),
     PolicyComparison(workload="chat"),
 )
@@ -50,7 +50,7 @@ def record_notebook(path: Path) -> Lines:
 
     def recorded(function: Callable[..., Any], *arguments: object, **how: object) -> object:
         if function is play_with_lines:
-            function = play_workload  # learners get these records, so they must not contain lines of the reference
+            function = play_workload  # learners get these records, so they must not contain lines from the reference
         value, line = outcome(function, arguments)
         if function.__name__ != "measure":  # its times depend on this machine
             lines[key_of(function, arguments)] = line()

@@ -13,7 +13,7 @@ from mini_vllm_labs.runs.sandbox.imports import refused_import
 from mini_vllm_labs.runs.sandbox.source_text import complaint_about_content
 from mini_vllm_labs.runs.starter_status import lab_folder, unwritten_in
 
-PHASES = range(1, 6)  # the runner of phase 6 makes no decisions
+PHASES = range(1, 6)  # phase 6's runner makes no scheduling decisions
 OWN_FILE = re.compile(r"(?:.*[^a-zA-Z])?(?:phase|starter)_?(\d+)(?!\d).*\.py", re.IGNORECASE)
 
 
@@ -50,7 +50,9 @@ def read_files(folder: Path = CHECKOUT) -> Files:
     """
     paths = {phase: path for phase in PHASES if (path := path_of(folder, phase)) is not None}
     if not paths:
-        raise ValueError(f"{folder} has no starter of phases 1 to 5: name a folder that contains labs/ or phase1.py")
+        raise ValueError(
+            f"{folder} contains no starter of phases 1 to 5: name a folder that contains labs/ or phase1.py"
+        )
     texts, unwritten, with_bom = dict[int, str](), dict[int, list[str]](), set[int]()
     for phase, path in paths.items():
         content = path.read_bytes()
@@ -66,9 +68,9 @@ def read_files(folder: Path = CHECKOUT) -> Files:
             with_bom |= {phase} if content.startswith(BOM_UTF8) else set()
     if 1 not in texts:
         missing = unwritten[1][0] if 1 in unwritten else "Phase 1"
-        raise ValueError(f"a viva needs phase 1 for its run, but {missing} is not written")
+        raise ValueError(f"a viva needs phase 1 for its run, but {missing} is not written yet")
     if 2 not in texts:
-        texts.pop(4, None)  # a prefix cache shares blocks
+        texts.pop(4, None)  # phase 4's prefix cache shares blocks, which needs phase 2
     return Files(texts, with_bom)
 
 

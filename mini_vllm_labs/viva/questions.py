@@ -47,14 +47,14 @@ def gather(files: Files, base: Played, player: RunPlayer, rng: Random) -> Facts:
         found = {one.text: one for phase, text in files.texts.items() for one in changes(phase, text, lines[phase])}
         drawn = rng.sample(list(found.values()), min(limit, len(found)))
         runs = [(one, player.play(files.with_text(one.phase, one.text), {"check_invariants": False})) for one in drawn]
-        # The machine decides how long an endless run continues.
+        # How long an endless run continues depends on the machine.
         return [(one, run) for one, run in runs if "OutOfTime" not in run.problem and "process" not in run.problem]
 
     facts.deleted = played(deletions, NUM_DELETED)
     facts.swapped = played(swaps, NUM_SWAPPED)
     for name, value in ((name, value) for name, values in SETTINGS.items() for value in values):
         run = player.play(files, {name: value})
-        if not run.problem:  # for example, without phase 5 a small budget cannot hold a prompt
+        if not run.problem:  # for example, without phase 5, a small budget cannot hold a prompt
             facts.settings.append((name, base.settings[name], value, run))
     return facts
 
@@ -105,7 +105,7 @@ def deleted_lines(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
     """Ask which step changes first if a line is deleted."""
     for change, run in facts.deleted:
         step = first_change(facts.base, run)
-        if step:  # step 0 would be a good guess, because the run uses most lines immediately
+        if step:  # step 0 would be a good guess, because the run uses most lines right away
             place = facts.quoted(change.phase, change.line)
             text = f"Write `pass` for {place}. Which is the first step that changes or fails?"
             yield VivaQuestion("deletion", text, step, f"step {step}", run.around(step))

@@ -33,7 +33,7 @@ def figure(case: Case, side: str, name: str) -> float:
 
 
 def gains(figure_name: str, factor: float) -> Check:
-    """Return whether a feature's side has a smaller (factor below 1) or larger figure by that factor."""
+    """Return whether a feature's side has a figure smaller (factor below 1) or larger by that factor."""
 
     def check(cases: list[Case]) -> bool:
         [case] = cases
@@ -126,7 +126,7 @@ def test_a_benchmark_runs_and_its_record_and_text_agree(
         assert all(f"{name} █" in text and case.spread(name) in text for name in case.sides)
         assert case.same_answers
         assert all(min(side.values) >= 0 for side in case.sides.values())
-    # Loading a small model chooses one thread, whatever number was requested.
+    # A small model chooses a single thread when it is loaded, whatever number was requested.
     assert 2 not in command or "threads: 2" in cases[0].title
     assert check(cases)
 

@@ -58,7 +58,7 @@ def recorded(folder: Path, parts: dict[str, dict[str, Any]]) -> Path:
 
 def test_the_requests_are_those_of_nano_vllm() -> None:
     requests = gpu.workload()
-    assert sum(request.num_output_tokens for request in requests) == 133_966  # as its README says
+    assert sum(request.num_output_tokens for request in requests) == 133_966  # as nano-vLLM's README says
     assert all(100 <= len(request.prompt_token_ids) <= 1024 for request in requests)
 
 
@@ -95,7 +95,7 @@ CHILD = f"import subprocess; subprocess.run([{sys.executable!r}, '-c', 'import t
         ("print('loading'); print('{\"figures\": \"' + sys.argv[2] + '\"}')", 60, {"figures": "solution"}),
         ("raise ValueError('the GPU is gone')", 60, {"error": "ValueError: the GPU is gone"}),
         ("sys.exit(3)", 60, {"error": "exit code 3"}),
-        (CHILD, 1.5, {"error": "not done after 1.5 seconds"}),  # a child of the process also exits
+        (CHILD, 1.5, {"error": "not done after 1.5 seconds"}),  # a child of the process exits too
     ],
     ids=["figures", "error", "exit", "time"],
 )

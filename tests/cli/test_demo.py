@@ -1,4 +1,4 @@
-"""Tests what `mini-vllm demo` shows of a run in a pool that is too small, in pictures and in lines."""
+"""Tests how `mini-vllm demo` shows a run in a pool that is too small, in pictures and in lines."""
 
 import re
 
@@ -52,7 +52,9 @@ def test_everything_happens_in_the_small_pool_and_the_state_agrees_with_the_engi
     assert len(state.finished) == len(state.info.titles)
     hits: dict[str, int] = {}
     for share in (share for record in llm.engine.recorder.steps for share in record["scheduled"]):
-        hits.setdefault(share["id"], share.get("hit", 0))  # a preempted request would find its own blocks again
+        hits.setdefault(
+            share["id"], share.get("hit", 0)
+        )  # a preempted request would hit blocks that it computed itself
     assert state.hit_rate == pytest.approx(sum(hits.values()) / sum(state.info.num_prompt_tokens.values()))
     again = fold(state.info, llm.engine.recorder.steps)
     assert (again.num_hits, again.tables) == (state.num_hits, state.tables)

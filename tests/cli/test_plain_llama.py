@@ -1,4 +1,4 @@
-"""Plain Llamas are recognised from JSON and headers alone, and their facts are those that transformers finds."""
+"""Plain Llamas are recognised from JSON and headers alone, with the same facts that transformers finds."""
 
 import shutil
 import subprocess

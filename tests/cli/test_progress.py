@@ -1,4 +1,4 @@
-"""Long commands report on stderr their current work and how much of it is left."""
+"""Long commands report their current work on stderr, and how much of it is left."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""`mini-vllm simulate`, `calibrate` and `incidents`, which asks until it gets a knob, and ends with the input."""
+"""`mini-vllm simulate`, `calibrate` and `incidents`, which asks until it gets a knob and ends when the input ends."""
 
 import json
 import re

@@ -1,8 +1,8 @@
 """An engine for the suite's tests that gives the recorded answers, with one fault on request.
 
 `python -m tests.conformance.recorded_engine FAULT FILE...`. The fault appears in step 3 of the scenario `FAULTY`. FAULT
-is one of the names in `fail`, fields that differ, or the line itself. `hello {...}` changes the greeting instead, and
-after `by times ` the fault is that of an engine that answers by times.
+is one of the names in `fail`, the fields that differ, or the whole line to send. `hello {...}` changes the greeting
+instead, and after `by times ` the fault is that of an engine that answers with times.
 """
 
 import json
@@ -25,7 +25,7 @@ SPECIAL = {"deep": "[" * 100_000 + "\n", "flood": "x" * 10_000_000}
 
 
 def expected(scenario: RecordedScenario, message: dict[str, Any]) -> dict[str, Any]:
-    """Return the recorded answer. The inputs must be those that the recording has at this point."""
+    """Return the recorded answer. The inputs must match the recording at this point."""
     if message["op"] == "play":
         told = RecordedTimes(scenario)
         return {"admitted": told.admitted, "hits": told.hits, "tokens": told.tokens}

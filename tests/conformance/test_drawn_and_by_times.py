@@ -1,4 +1,4 @@
-"""Scenarios that the course's engine decides, and engines that answer by times."""
+"""Scenarios that the course's engine decides, and engines that answer with times."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""There is one list of packages, the import contracts. Other lists and editions agree with it."""
+"""The import contracts are the only list of packages. Other lists and editions agree with it."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""Tests of the student edition: its files, texts, commands and wheel, and the vLLM in one file."""
+"""Tests of the student edition: its files, texts, commands and wheel, and the one-file engine."""

@@ -39,7 +39,7 @@ class NewLearner:
         (Path(purelib) / "packages.pth").write_text("\n".join(ours), encoding="utf-8")
 
     def types(self, *command: str, at: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run a command in the folder, or `at` another place, without anything from this environment."""
+        """Run a command in the folder, or in a different place `at`, without anything from this environment."""
         path = os.pathsep.join([str(self.bin), os.defpath])
         environment = {"HOME": str(self.home), "PATH": path, "COLUMNS": "100", **more}
         program = str(self.bin / command[0])

@@ -29,7 +29,7 @@ class Command:
 
 @dataclass(frozen=True)
 class ReleasedText:
-    """One markdown file or notebook: its prose with comments, its code in the text, its blocks, its links."""
+    """One markdown file or notebook: its prose with comments, its inline code, its code blocks, its links."""
 
     file: str
     text: str

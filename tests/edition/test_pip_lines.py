@@ -1,4 +1,4 @@
-"""Every pip line of a text or an error is run in its place, on an index of empty wheels.
+"""Every pip line in a text or an error runs where it is printed, on an index of empty wheels.
 
 It installs what it promises, and leaves the installation of the course unchanged.
 """
@@ -30,7 +30,7 @@ OTHERS = {"torch": "2.15.0", "ray": "3.0"}  # newer than the tested versions, or
 ASKED = re.compile(r"\binstall_command\(([\"'](\w+)[\"'])?\)")
 EXTRA = re.compile(r"mini-vllm-labs\[(\w+)\]|extra [`'](\w+)[`']")
 FRESH = re.compile(r"\.whl|\binstall '?\.")  # a line that installs the course as learners do
-PRINTERS = {  # modules that may name pip, because a test here runs them; all others call `mini_vllm.installation`
+PRINTERS = {  # modules that may name pip, because a test here runs their commands
     "mini_vllm_labs/cli/classroom/release.py",
     "mini_vllm/installation.py",
     "mini_vllm_labs/notebook/serving/notices.py",
@@ -86,7 +86,7 @@ class Place(NewLearner):
 
     def runs(self, line: str, at: Path | None = None) -> subprocess.CompletedProcess[str]:
         settings = {"NO_INDEX": "1", "FIND_LINKS": str(self.index), "CONFIG_FILE": os.devnull}
-        settings |= {"NO_BUILD_ISOLATION": "0", "DISABLE_PIP_VERSION_CHECK": "1"}  # 0 means without isolation
+        settings |= {"NO_BUILD_ISOLATION": "0", "DISABLE_PIP_VERSION_CHECK": "1"}  # pip reads 0 as "no isolation"
         environment = {"HOME": str(self.home), "PATH": os.pathsep.join([str(self.bin), os.defpath])}
         environment |= {f"PIP_{name}": value for name, value in settings.items()}
         return subprocess.run(
@@ -103,14 +103,14 @@ class Place(NewLearner):
         return {canonicalize_name(name): version for name, version in found.items()}
 
     def course(self) -> dict[str, str]:
-        """Return what would change if the course were installed anew, or in a different way."""
+        """Return what would change if the course were reinstalled, or installed in a different way."""
         (info,) = self.site.glob("mini_vllm_labs-*.dist-info")
         return {str(path): str(path.stat().st_mtime_ns) for path in [*info.iterdir(), self.bin / "mini-vllm"]}
 
 
 @pytest.fixture(scope="session", params=["checkout", "edition", "wheel"])
 def place(request: pytest.FixtureRequest, index: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """The places where lines are printed: a checkout, a student edition, and a folder that the wheel made."""
+    """The places where pip lines are printed: a checkout, a student edition, and a folder that the wheel made."""
     home = tmp_path_factory.mktemp(request.param)
     folders = {"checkout": CHECKOUT, "wheel": home / "home" / "my-labs"}
     made = Place(home, index, folders.get(request.param) or request.getfixturevalue("student"))

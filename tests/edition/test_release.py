@@ -1,4 +1,4 @@
-"""`mini-vllm release`: no line of the solutions is released, and the refusals."""
+"""`mini-vllm release`: it releases no line of the solutions; also tests its refusals."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ SECRETS = ("solutions/*.py", "tests/alternatives/*.diff", "tests/mutants/**/*.di
 FORBIDDEN = ("solutions", "tests", ".git", ".ci", ".venv", "__pycache__", ".hypothesis", "mutants", "alternatives")
 
 
-# It must contain nothing of the solutions.
+# It must not contain anything from the solutions.
 
 
 def long_lines(text: str) -> set[str]:
@@ -107,7 +107,7 @@ def test_a_stray_copy_of_a_solution_is_refused(teacher: Path) -> None:
 
 
 def test_scratch_files_that_git_does_not_know_are_named(learner: Path) -> None:
-    require_tracked_code(learner)  # without git the command cannot know
+    require_tracked_code(learner)  # without git, the command cannot know
     subprocess.run(["git", "init", "-q"], cwd=learner, check=True)
     subprocess.run(["git", "add", "."], cwd=learner, check=True)
     require_tracked_code(learner)

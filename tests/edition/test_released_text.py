@@ -27,7 +27,7 @@ NOT_THERE = re.compile(
     r"\bthe reference(?! counts?\b)|\bteacher's\b"
 )
 NEEDS_THE_REFERENCE = ("release",)
-OF_THE_LAUNCHER = "start"  # part of an installed course; tests/edition/test_wheel.py runs it
+OF_THE_LAUNCHER = "start"  # part of an installed course; tests/edition/test_wheel.py runs this one
 OF_MAKE = re.compile(r"\bmake (?:lab|demo|test)\b|python lab\.py")
 STALLS = {  # the handouts say that these commands fail with an error
     "trace --lineup starter:1-2 --num-gpu-blocks 21"
@@ -143,7 +143,7 @@ def test_every_graded_test_that_is_named_exists(place: Path, commands: list[Comm
 
 
 def test_make_and_python_find_what_they_are_to_run(place: Path, commands: list[Command]) -> None:
-    # a folder made by `start` has no Makefile
+    # a folder created by `start` has no Makefile
     made = (path.read_text(encoding="utf-8") for path in place.glob("Makefile"))
     targets = {name for text in made for name in re.findall(r"^([a-z ]+):", text, re.MULTILINE)}
     lab = module_at(next(place.rglob("lab.py")), "released_lab")

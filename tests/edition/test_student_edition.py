@@ -67,7 +67,7 @@ print(json.dumps([
 def test_an_edition_knows_the_learners_own_code_alone(learner: Path, is_left_over: bool) -> None:
     if is_left_over:
         (learner / "solutions" / "__pycache__").mkdir(parents=True)
-    # `-S` keeps an installed mini-vLLM, with its own solutions, out of sight.
+    # `-S` hides an installed mini-vLLM, which has its own solutions.
     command = [sys.executable, "-S", "-c", PROGRAM]
     done = subprocess.run(command, cwd=learner, env={}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -155,7 +155,7 @@ def test_info_lists_the_written_phases(learner: Path) -> None:
 
 
 def test_a_written_elective_is_run_by_the_commands_and_named(learner: Path) -> None:
-    """Without `--lineup`: the settings decide whether it is used."""
+    """Without `--lineup`, the settings decide whether an elective is used."""
     for phase in (*range(1, 6), 7, 8):
         shutil.copy(solution_path(phase), starter_path(phase, learner))
     shown = " ".join(run(learner, "mini_vllm_labs.cli", "info").stdout.split())

@@ -109,7 +109,7 @@ def test_the_code_that_runs_is_the_folders_also_from_inside_it(newcomer: NewLear
 
 
 def test_the_installed_engine_says_where_it_runs(newcomer: NewLearner) -> None:
-    """In a folder of the course the folder's engine is imported; elsewhere no other project's `labs` counts."""
+    """In a course folder, that folder's engine is imported; elsewhere, other projects' `labs` are ignored."""
     program = "import mini_vllm; print(mini_vllm.__file__, flush=True); mini_vllm.LLM()"
     (newcomer.home / "labs.py").write_text("", encoding="utf-8")
     outside = newcomer.types("python", "-c", program, at=newcomer.home)
@@ -142,14 +142,14 @@ def test_a_killed_start_is_finished_by_the_next(newcomer: NewLearner, learners_f
     program = (
         "import os, signal, sys\nfrom pathlib import Path\nfrom mini_vllm_labs.launcher import folder, start\n"
         "whole, number = folder.write_whole, iter(range(10**6))\n"
-        "def dying(target, content):\n"
-        "    if next(number) == int(sys.argv[1]):\n"
-        "        Path(str(target) + '.being-written').write_bytes(content[:3]) if target.parent.exists() else None\n"
-        "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    whole(target, content)\n"
+        "def dying(target, content):\n "
+        "   if next(number) == int(sys.argv[1]):\n "
+        "       Path(str(target) + '.being-written').write_bytes(content[:3]) if target.parent.exists() else None\n "
+        "       os.kill(os.getpid(), signal.SIGKILL)\n "
+        "   whole(target, content)\n"
         "folder.write_whole = dying\nstart.start_command([sys.argv[2]])\n"
     )
-    for files in ("0", "1", "300", str(len(learners_files) - 298)):  # the part before the last marker
+    for files in ("0", "1", "300", str(len(learners_files) - 298)):  # the files before the last marker
         done = newcomer.types("python", "-c", program, files, "killed", at=newcomer.home)
         assert done.returncode == -signal.SIGKILL
     assert newcomer.types("mini-vllm", "start", "killed", at=newcomer.home).returncode == 0

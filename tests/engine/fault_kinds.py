@@ -1,4 +1,4 @@
-"""Single faults in one part of a running engine: what the part answers or leaves behind when it fails once."""
+"""Single faults in one part of a running engine: what the part returns or changes when it fails once."""
 
 import random
 from collections.abc import Callable
@@ -9,13 +9,13 @@ from mini_vllm.core.request import RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 
 Call = Callable[..., Any]
-Spoil = Callable[[Scheduler, random.Random, Any], Any]  # maps a part's real answer to a faulty one
+Spoil = Callable[[Scheduler, random.Random, Any], Any]  # maps a part's real return value to a faulty one
 NOTHING = object()  # the fault did not apply to this call
 
 
 @dataclass(frozen=True)
 class FaultKind:
-    """A fault of the method `part.method`. `instead` replaces the call, otherwise `spoil` changes its answer."""
+    """A fault of the method `part.method`. `instead` replaces the call; otherwise `spoil` changes its result."""
 
     name: str
     part: str

@@ -30,7 +30,7 @@ ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def outcome_of(kind: FaultKind, engine_name: str, seed: int, *, check_invariants: bool) -> Outcome:
-    """Run a workload on an engine in which one call fails, and compare every text with the right one."""
+    """Run a workload on an engine in which one call fails, and compare every text with the correct one."""
     rng = random.Random(seed)
     lineup, settings = ENGINES[engine_name]
     engine = make_engine(small_config(check_invariants=check_invariants, **settings), lineup)

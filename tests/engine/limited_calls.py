@@ -8,7 +8,7 @@ from typing import NoReturn
 
 
 def process_id(number: int) -> int:
-    """Return the id of the process. The answer to each `number` is cached."""
+    """Return the id of the process. The result for each `number` is cached."""
     return os.getpid()
 
 
@@ -36,7 +36,7 @@ def begins(path: str) -> NoReturn:
 
 
 def source_after(kind: str, path: str) -> str:
-    """Stand in for `source_of`: write the process's id to the file, wait until the file has gone, refuse."""
+    """Stand in for `source_of`: write the process's id to the file, wait until the file is gone, then refuse."""
     Path(path).write_text(str(os.getpid()), encoding="utf-8")
     while Path(path).exists():
         time.sleep(0.01)

@@ -44,7 +44,7 @@ PLACES = ("waiting", "running", "mid-prefill", "preempted", "finished", "unknown
 
 
 class EngineMachine(RuleBasedStateMachine):
-    """Each request must end with the output of a run alone; no block or request may be lost."""
+    """Each request must end with the output that it has alone; no block or request may be lost."""
 
     @initialize(
         config=configs(), max_loras=st.sampled_from([None, None, 1, 2]), record=st.booleans(), late=st.booleans()
@@ -54,10 +54,10 @@ class EngineMachine(RuleBasedStateMachine):
         self.max_model_len = config.max_model_len or 0
         self.engine = make_engine(config, "solution:1-5,solution:7-8,solution:11", record=record)
         draft_half_right(self.engine)
-        # At an interrupt, the progress of a free thread differs from run to run, so no run could be replayed.
+        # The progress of a free-running thread at an interrupt differs from run to run, so no run could be replayed.
         pace_runner(self.engine, late=late)
         self.faulty = install_faults(self.engine)
-        # Another request may already use these blocks when the engine learns that the logits are unusable.
+        # A different request may already be using these blocks when the engine learns that the logits are unusable.
         self.faulty.scribbles_over_unusable_logits = not config.async_scheduling
         self.spy = install_spy(self.engine)
         self.memory = MemoryCheck(self.engine, self.faulty.inner)
@@ -149,7 +149,7 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.engine.has_unfinished_requests())
     @rule(fault=st.sampled_from([*sorted(RAISES), "logits", "half", "before"]), pause=st.integers(0, 3))
     def step_with_a_fault(self, fault: Fault, pause: int) -> None:
-        """The step that applies a failed forward pass raises its fault: with a step in flight, a later one."""
+        """A failed forward pass raises in the step that applies it: with a step in flight, a later one."""
         for _ in range(pause):
             self._step()
         self.faulty.fault, self.faulty.fired = fault, None
@@ -247,7 +247,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.everything_is_consistent()
 
     def _watch_memory(self) -> None:
-        # On its own thread the runner does not read the engine's requests.
+        # On a separate thread, the runner does not read the engine's requests.
         self.spy.before_batch = None if self.config.async_scheduling else self.memory.note_hashes
 
     def _become_idle(self) -> None:

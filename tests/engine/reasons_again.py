@@ -1,6 +1,6 @@
 """Recomputes reasons from the numbers of a recorded trace alone; shares no code with the engine.
 
-A block's content is the tokens up to its end. `Pool` follows it through the recorded tables.
+A block's content is the tokens up to its end. `Pool` tracks this content through the recorded tables.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ Found = dict[str, Any]
 
 
 class Pool:
-    """The content of every block, and which blocks can be hit when a step has planned its shares."""
+    """The content of every block, and which blocks can be hit once a step has planned its shares."""
 
     def __init__(self, block_size: int, tokens_of: Callable[[str], list[int]]) -> None:
         self.block_size, self.tokens_of = block_size, tokens_of

@@ -103,7 +103,7 @@ def test_a_slow_reader_holds_one_output_and_misses_no_text(llm: AsyncLLM) -> Non
 
 @pytest.mark.parametrize("num_read", [None, 0, 1, 3])
 def test_a_reader_that_leaves_frees_its_blocks(llm: AsyncLLM, num_read: int | None) -> None:
-    """None means that its task is cancelled before the request is added; 0 means before its first output is read."""
+    """None: the reader is cancelled before the request is added; 0: before its first output is read."""
 
     async def leave() -> None:
         llm.pause()  # an engine in a thread would end all 200 steps before the third output is read

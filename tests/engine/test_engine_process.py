@@ -1,4 +1,4 @@
-"""Tests what an engine in a process adds: pickles, a pipe, and the fate of processes."""
+"""Tests what an engine in a process adds: pickles, a pipe, and how processes end."""
 
 import asyncio
 import os
@@ -193,7 +193,7 @@ def test_a_step_that_does_not_end_is_seen_and_killed(monkeypatch: pytest.MonkeyP
             await outputs_of(llm.generate(PROMPTS[1], SamplingParams(), "b", timeout=0.05))
         waiting = asyncio.create_task(llm.call(held))
         await llm.shutdown(0.0)
-        host_of(llm)._reader.join(10)  # it has already reported the exit code of the killed process
+        host_of(llm)._reader.join(10)  # this thread has already reported the killed process's exit code
         with pytest.raises(EngineDeadError, match="in a step"):
             await stuck
         assert "in a step" in llm.reason_of_death

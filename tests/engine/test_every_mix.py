@@ -16,7 +16,7 @@ PHASES = {int(path.stem[len("phase")]): path.stem for path in (CHECKOUT / "solut
 OURS = {phase: import_module(f"solutions.{name}") for phase, name in PHASES.items()}
 YOURS = {phase: import_module(f"labs.{name}.starter") for phase, name in PHASES.items()}
 IMPLS: tuple[Impl, ...] = ("starter", "solution", "absent")
-COURSE_PARTS = ("kv", "preemption", "prefix_cache", "chunks")  # phases 2 to 5, by their names in the scheduler
+COURSE_PARTS = ("kv", "preemption", "prefix_cache", "chunks")  # phases 2 to 5, under their names in the scheduler
 CLASSES: dict[str, type] = {
     "kv": OURS[2].PagedKVCacheManager,
     "preemption": OURS[3].RecomputePreemption,
@@ -26,7 +26,7 @@ CLASSES: dict[str, type] = {
     "async_scheduling": OURS[8].PlaceholderScheduling,
 }
 STARTERS = dict(zip(CLASSES, (YOURS[phase] for phase in (2, 3, 4, 5, 7, 8)), strict=True))
-# Subclasses that change nothing: their class distinguishes a starter's part from the reference.
+# Subclasses that change nothing: their class shows whether a part comes from a starter or from the reference.
 YOUR_CLASSES = {part: type(f"Your{ours.__name__}", (ours,), {}) for part, ours in CLASSES.items()}
 FUNCTIONS = (
     (YOURS[1], OURS[1], ("schedule_step", "update_from_output")),

@@ -46,7 +46,7 @@ def raised_within(engine: LLMEngine, num_steps: int) -> InvariantError:
             engine.step()
         except InvariantError as error:
             return error
-    raise AssertionError(f"no fault was found in {num_steps} steps")
+    raise AssertionError(f"no fault was found within {num_steps} steps")
 
 
 def test_a_request_that_gets_no_token_is_named_while_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,3 +98,16 @@ def test_a_leak_is_logged_once_and_ends_nothing(caplog: pytest.LogCaptureFixture
     assert [record.message for record in caplog.records] == [
         "8 of 9999 blocks have leaked: no request holds them, and `free` has not freed them"
     ]
+
+
+def test_a_wrong_order_of_service_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    engine = serving_engine(max_model_len=20_000, num_gpu_blocks=10_000, max_num_seqs=2)
+    for name in "CD":
+        engine.add_request(name, [1, 2, 3], SamplingParams(max_tokens=1_000))
+    first = engine.scheduler.waiting.peek_request()
+    engine.scheduler.waiting.remove_request(first)
+    engine.scheduler.waiting.add_request(first)
+    with caplog.at_level(logging.ERROR):
+        for _ in range(500):
+            engine.step()
+    assert [record.message for record in caplog.records] == ["C arrived before D but comes after it"]

@@ -24,7 +24,7 @@ REFERENCE = parse_lineup("solution:1-5,solution:8-9,solution:11-12")
 
 
 class EndlessRunError(AssertionError):
-    """Requests are left after the last step of a scenario."""
+    """Requests remain after the last step of a scenario."""
 
 
 class GateReplay(ScenarioReplay):
@@ -49,7 +49,7 @@ class GateReplay(ScenarioReplay):
             images = [self.requests[name].mm_features[i] for name, found in gate.scheduled.items() for i in found]
             assert sum(image.length for image in images) <= gate.budget
             assert gate.cache.num_free_slots >= 0
-            if not self.config.async_scheduling:  # otherwise the next step has already evicted it
+            if not self.config.async_scheduling:  # otherwise, the next step has already evicted it
                 assert self._contents_read(record) <= gate.cache.cached.keys()
         return record
 
@@ -200,7 +200,7 @@ def test_a_grammar_that_cannot_be_compiled_ends_its_request_with_the_reason() ->
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_a_grammar_that_fails_before_its_request_exists_ends_it_with_the_reason(*, is_late: bool) -> None:
-    """It is compiled in another thread, so the request may find its future done, and then does not wait."""
+    """The grammar is compiled on another thread, so its future may already be done; the request then does not wait."""
     engine, grammar = engine_with(max_loras=1, async_scheduling=is_late), Future[Any]()
     grammar.set_exception(ValueError("more than 10,000 states"))
     engine.add_request("constrained", [1, 2, 3], SamplingParams(max_tokens=2))

@@ -17,7 +17,7 @@ LINEUP, BLOCK_SIZE = parse_lineup("solution:1-5,solution:12"), 4
 
 
 def steps(windows: tuple[int | None, ...], num_blocks: int, seed: int) -> Iterator[GroupedKVCacheManager]:
-    """Yield the KV cache after each step that serves prompts with shared beginnings in little memory, with aborts."""
+    """Yield the KV cache after each step that serves prompts with shared prefixes in little memory, with aborts."""
     config = EngineConfig(
         max_num_seqs=4, max_num_batched_tokens=64, max_model_len=96, num_gpu_blocks=num_blocks, block_size=BLOCK_SIZE
     )
@@ -52,7 +52,7 @@ def test_named_blocks_equal_those_of_phase_4(windows: tuple[int | None, ...]) ->
         assert [named.of_hash for named in groups.grouped.named] == now
         num_evicted += sum(len(old.keys() - new.keys()) for old, new in zip(before, now, strict=bool(before)))
         before = now
-    assert num_evicted  # memory was short
+    assert num_evicted  # memory ran short
 
 
 def test_a_look_up_does_not_ask_for_each_block(monkeypatch: pytest.MonkeyPatch) -> None:

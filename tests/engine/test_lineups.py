@@ -178,7 +178,7 @@ def test_every_function_of_phases_9_to_14_is_from_the_code_that_the_lineup_names
 @pytest.mark.parametrize("is_tight", [False, True])
 @pytest.mark.parametrize("phases", SUBSETS, ids=lineup_of)
 def test_every_subset_generates_the_expected_tokens(phases: tuple[int, ...], is_tight: bool) -> None:
-    """Only blocks without preemption may stall, under memory pressure."""
+    """Under memory pressure, only an engine with blocks but without preemption may stall."""
     memory = {"num_gpu_blocks": LONGEST_IN_BLOCKS + 2} if is_tight else {}
     runs, num_stalled = run_all(phases, config_of(phases, **memory))
     has_blocks, has_preemption = 2 in phases, 3 in phases

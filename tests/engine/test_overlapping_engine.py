@@ -1,4 +1,4 @@
-"""The asynchronous engine takes different steps to the same tokens; tests features that only phases 7 and 8 have."""
+"""The asynchronous engine reaches the same tokens in different steps; tests features that only phases 7 and 8 have."""
 
 import gc
 import sys
@@ -98,7 +98,7 @@ def test_the_first_step_starts_and_the_second_one_applies_it() -> None:
     assert not engine.has_unfinished_requests()
     steps = engine.recorder.steps
     assert [step["update_of"] for step in steps] == [None, 0, 1, 2]
-    # Whatever step 2 samples is the third token, so step 3 has nothing to plan.
+    # Whatever token step 2 samples is the third, so step 3 has nothing to plan.
     assert [step["total"] for step in steps] == [5, 1, 1, 0]
     assert [len(step["sampled"].get("A", [])) for step in steps] == [1, 1, 1, 0]
 

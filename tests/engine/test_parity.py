@@ -1,4 +1,4 @@
-"""Our decisions equal vLLM's, block id for block id, on all recordings in scope, also without some phases."""
+"""Our decisions equal vLLM's, block id for block id, on all recordings in scope, even without some phases."""
 
 import copy
 import gc

@@ -47,7 +47,7 @@ def with_bug(name: str, lineup: str, monkeypatch: pytest.MonkeyPatch) -> tuple[L
 
 @pytest.fixture(scope="module")
 def with_one_defect() -> dict[str, list[Scenario]]:
-    """The recorded traces that show exactly one defect of vLLM, by that defect."""
+    """The recorded traces that show exactly one defect of vLLM, keyed by that defect."""
     found = defaultdict[str, list[Scenario]](list)
     for one in chain.from_iterable(map(read_scenarios, PUBLIC_FILES)):  # running all of them takes a gigabyte of memory
         if len(one.defects) == 1:

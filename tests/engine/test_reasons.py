@@ -124,7 +124,7 @@ def test_reasons_distinguish_mistakes_in_phases(part: str, method: str, answer: 
 
 
 class Replaced:
-    """A part whose one method always gives the same answer."""
+    """A part in which one method always returns the same value."""
 
     def __init__(self, inner: object, method: str, answer: object) -> None:
         self.inner, self.method, self.answer = inner, method, answer

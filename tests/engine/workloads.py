@@ -22,7 +22,9 @@ from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from tests.engine.runners import install_spy
 
-parsed = cache(parse_lineup)  # it searches the file system, which takes a third of the time to build a small engine
+parsed = cache(
+    parse_lineup
+)  # it searches the file system, which takes a third of the time needed to build a small engine
 MAX_MODEL_LEN = 40
 PREFIXES = tuple(tuple(random.Random(seed).choices(range(1000), k=24)) for seed in range(3))
 
@@ -37,7 +39,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Run:
-    """The outputs of a workload, and how often each feature acted."""
+    """The outputs of a workload, and how often each feature was used."""
 
     token_ids: dict[str, list[int]]
     num_preemptions: int
@@ -46,7 +48,7 @@ class Run:
 
 
 def make_workload(seed: int, num_requests: int = 6) -> list[TimedRequest]:
-    """Return requests that share prefixes of whole and of broken blocks, over the first dozen steps."""
+    """Return requests that share prefixes of whole and of partial blocks and arrive during the first dozen steps."""
     rng = random.Random(seed)
     arrivals = []
     step = 0
@@ -64,14 +66,16 @@ def half_right_drafts(
     token_ids: list[int], num_speculative_tokens: int, prompt_lookup_min: int, prompt_lookup_max: int
 ) -> list[int]:
     """Return the fake model's next tokens, with a mistake at a position that depends on the text, or with none."""
-    token_ids = [int(token_id) for token_id in token_ids]  # a faulty runner's tokens come here before they are checked
+    token_ids = [
+        int(token_id) for token_id in token_ids
+    ]  # a faulty runner's tokens arrive here before they are checked
     drafts = fake_continuation(token_ids, num_speculative_tokens, LETTERS)
     place = crc32(bytes(str(token_ids), "ascii")) % (num_speculative_tokens + 2)
     return [token_id if index != place else token_id ^ 1 for index, token_id in enumerate(drafts)]
 
 
 def draft_half_right(engine: LLMEngine) -> None:
-    """Give an engine with phase 7 better drafts than lookup finds, as the fake model's texts do not repeat."""
+    """Give an engine with phase 7 better drafts than lookup finds, because the fake model's texts do not repeat."""
     if isinstance(engine.runner, DraftingRunner) and isinstance(engine.runner.proposer, PromptLookup):
         engine.runner.proposer.look_up = half_right_drafts
 
@@ -140,7 +144,7 @@ def expect(prompt: Sequence[int], params: SamplingParams, max_model_len: int = M
             return Expected(token_ids[:end], text_of(shown), "stop", token_ids[end - 1])
         text = text_of(token_ids[:end])
         matches = [stop for stop in params.stop if text.endswith(stop)]
-        if matches:  # each token is one character, so all matches end here, and the longest began first
+        if matches:  # each token is one character, so all matches end here, and the longest match began first
             stop = max(matches, key=len)
             kept = text if params.include_stop_str_in_output else text.removesuffix(stop)
             return Expected(token_ids[:end], kept, "stop", stop)
@@ -162,4 +166,4 @@ def drain(
         if on_step is not None:
             on_step(outputs)
         finished |= {output.request_id: output for output in outputs if output.finished}
-    raise AssertionError(f"requests are left after {max_steps} steps: {list(engine.scheduler.requests)}")
+    raise AssertionError(f"some requests are left after {max_steps} steps: {list(engine.scheduler.requests)}")

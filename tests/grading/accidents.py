@@ -1,4 +1,4 @@
-"""Accidents in submissions, one change to a solved starter each, and the expected grade, from `accidents.yaml`."""
+"""Accidents in submissions, from `accidents.yaml`: each is one change to a solved starter, with the expected grade."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tests.grading.checkout import solution, with_line
 class Accident:
     """A change to the solved phase `phase`: text `first` or `last`, a `line` in a function, a text `replaced`.
 
-    `encoding` is None if there is no file. `spared` and `charged` are tasks with all points and with fewer. `message`
+    `encoding` is None if there is no file. Tasks in `spared` keep all points; tasks in `charged` lose some. `message`
     is part of a test's message, or of the phase's error if `error` says that nothing in it can be graded.
     """
 

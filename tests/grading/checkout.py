@@ -26,11 +26,11 @@ from mini_vllm_labs.grading.results import NOT_CHECKED
 grader.oracle_check = grader.stack_check = lambda *arguments: NOT_CHECKED
 app(sys.argv[1:], prog_name="mini-vllm")
 """
-SECONDS = "3"  # CPU time for a test: a right answer takes less, even on a busy machine
+SECONDS = "3"  # CPU time for one test: a correct answer takes less, even on a busy machine
 
 
 class Checkout:
-    """The course in another folder. Every `grade` is a separate process."""
+    """The course in a different folder. Every `grade` is a separate process."""
 
     def __init__(self, folder: Path, *, solutions: bool = True) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""Calls of the reference in the graded tests, which a shipped function must be able to answer."""
+"""Recorded calls of the reference in the graded tests, on which shipped functions are tried."""
 
 import pickle
 import sys
@@ -21,7 +21,7 @@ from mini_vllm_labs.grading.plays.strict_queue import StrictQueue
 
 MAX_CALLS, MAX_CALLS_ALIKE = 40, 12
 ALL_TRIED = 20  # calls of a function that are checked: all of the first 20, and about 100 of the first 1,000
-MAX_SHOWN = 1000  # items of an iterator, which may be endless
+MAX_SHOWN = 1000  # items to take from an iterator, which may be endless
 Function = Callable[..., Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Adapter = Callable[[tuple[Any, ...], dict[str, Any]], Arguments] | None
@@ -64,7 +64,7 @@ def view(value: Any, depth: int = 4) -> object:
         return type(value).__name__
     if isinstance(value, Mapping):
         return {str(key): view(inner, depth - 1) for key, inner in value.items()}
-    if isinstance(value, set | frozenset):  # a copy has a different order
+    if isinstance(value, set | frozenset):  # a copied set has a different order
         return sorted([view(inner, depth - 1) for inner in value], key=repr)
     if isinstance(value, list | tuple):
         return [view(inner, depth - 1) for inner in value]
@@ -97,10 +97,11 @@ def outcome_of(function: Function, args: tuple[Any, ...], named: dict[str, Any],
 
 
 def keep(call: Call, calls: list[Call], num_seen: dict[str, float], weight: float) -> None:
-    """Add a call. If enough calls have its answer, it may replace one: the calls then come from all tests.
+    """Add a call. If enough calls have the same answer, the new call may replace one, so that calls come from all
+    tests.
 
-    It stands for `weight` calls. Where the answer is None, what the call has changed counts, and each change is kept
-    once.
+    It stands for `weight` calls. If the answer is None, the call's changes are compared instead, and each change is
+    kept once.
     """
     of = slice(None) if call.outcome[0] is None else slice(1)
     num_seen[str(call.outcome[of])] += weight
@@ -122,7 +123,7 @@ def calls_of_reference(plan: PlannedPhase, module: ModuleType) -> dict[str, list
         def keeping(*args: Any, **named: Any) -> Any:
             num_calls[name] += 1
             weight = max(1.0, num_calls[name] / ALL_TRIED)
-            # The copies would count as the function's own work, and take minutes.
+            # The copies would count as the function's own work, and would take minutes.
             is_measured = sys.gettrace() is not None
             if not is_measured and Random(num_calls[name]).random() * weight < 1:
                 with suppress(Exception):

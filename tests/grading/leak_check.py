@@ -1,8 +1,8 @@
 """`python -m tests.grading.leak_check [PHASE ...]` tries the code that the student edition ships in place of each task.
 
 The reference runs through the graded tests, and some of its calls are stored. A shipped function that answers all calls
-of a task alike, by itself or behind an adapter of a line, is printed: a starter that names it would get points. A
-shipped class that has all methods of a task's class takes its place in the graded tests.
+of a task like the reference, directly or through a one-line adapter, is printed: a starter that names it would get
+points. A shipped class that has all methods of a task's class takes its place in the graded tests.
 """
 
 import gc
@@ -36,12 +36,12 @@ from tests.grading.leak_calls import (
 from tests.mutants.catalog import module_name
 
 MIN_CALLS = 3
-CPU_SECONDS, SECONDS = 0.3, 1  # the second limit is for a function that waits
+CPU_SECONDS, SECONDS = 0.3, 1  # the second limit is for a function that only waits
 MAX_ENDED = 3  # a function that has killed this many processes, or has only waited, is not tried again
 FORBIDDEN = ("os.", "subprocess.", "shutil.", "socket.", "pty.", "signal.pthread_kill", "webbrowser.")
 HARMLESS = ("os.listdir", "os.scandir", "os.walk", "os.fwalk", "os.putenv", "os.unsetenv")
 NUM_PROCESSES = min(os.cpu_count() or 1, 4)
-ONE_PIPE = Lock()  # a child that inherits the other's pipe would keep it open
+ONE_PIPE = Lock()  # a child that inherits the other's pipe would keep that pipe open
 
 
 def ways(args: tuple[Any, ...], named: dict[str, Any], names: list[str], wanted: Container[str]) -> list[Arguments]:
@@ -60,7 +60,7 @@ def ways(args: tuple[Any, ...], named: dict[str, Any], names: list[str], wanted:
 
 
 def is_written(value: object) -> bool:
-    """Return whether a value is a function from a file; those that `dataclass` makes have none."""
+    """Return whether a value is a function from a file; functions that `dataclass` makes have no file."""
     return inspect.isfunction(value) and value.__code__.co_filename != "<string>"
 
 
@@ -110,8 +110,8 @@ def answers(function: Function, calls: list[Call], names: list[str]) -> bool:
     except (TypeError, ValueError):
         return False
     for number, (given, by_name) in enumerate(ways(calls[0].args, calls[0].named, names, signature.parameters)):
-        # A function without arguments has no different calls to compare, and most of the course's commands would start
-        # to run here.
+        # A function without arguments has no different calls to compare, and otherwise most of the course's commands
+        # would start to run here.
         if not (given or by_name) or not fits(signature, given, by_name):
             continue
 
@@ -145,7 +145,7 @@ def give_up(number: int, frame: object) -> None:
 
 
 def in_children(names: list[str], act: Callable[[str], list[str]]) -> list[str]:
-    """Call `act` for each name in forked processes, so that one that exits or loops costs only itself.
+    """Call `act` for each name in forked processes, so that a name that exits or loops costs only itself.
 
     Return the lines.
     """
@@ -275,9 +275,9 @@ def take_away(task: str) -> None:
 def main(numbers: Container[int]) -> None:
     sys.setrecursionlimit(10_000)  # `deepcopy` follows the links of free blocks
     os.environ["LAB_IMPL"] = "solution"
-    os.environ["OMP_NUM_THREADS"] = "1"  # a forked process waits for ever for threads that only its parent has
+    os.environ["OMP_NUM_THREADS"] = "1"  # a forked process waits forever for threads that only its parent has
     from mini_vllm_labs.grading.plays.device_tensors import (
-        DeviceTensor,  # must follow the setting, which torch reads when it is loaded
+        DeviceTensor,  # must come after the setting, which torch reads when it is loaded
     )
 
     StrictQueue.__deepcopy__ = copy_of_queue  # type: ignore[attr-defined]
@@ -285,7 +285,7 @@ def main(numbers: Container[int]) -> None:
     calls: dict[str, list[Call]] = {}
     parameters: dict[str, list[str]] = {}
     functions, classes = shipped()
-    gc.freeze()  # every pytest run ends with a garbage collection, which would traverse everything that is shipped
+    gc.freeze()  # every pytest run ends with a garbage collection, which would traverse everything that was imported
     found: list[str] = []
     for plan in load_whole_plan():
         if plan.number not in numbers:
@@ -295,7 +295,7 @@ def main(numbers: Container[int]) -> None:
             task = f"{plan.number} {name}"
             calls[task] = kept
             parameters[task] = list(inspect.signature(eval(f"lambda {plan.names[name][1:-1]}: 0")).parameters)
-            # This is a control: a function that is not detected by its own calls would not be detected anywhere.
+            # This is a control: a function that its own calls do not detect would not be detected anywhere.
             if len(kept) < MIN_CALLS or not answers(function_of(task), kept, parameters[task]):
                 print(f"not recognised: {task}")
                 del calls[task]

@@ -1,4 +1,4 @@
-"""The process of a test on a system that does not allow further processes."""
+"""Tests how a test's process is started on a system that does not allow further processes."""
 
 import os
 from collections.abc import Callable, Iterator

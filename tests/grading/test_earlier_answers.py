@@ -1,4 +1,4 @@
-"""An answer belongs to its caller: tests what counts as a change of an earlier answer, and what does not."""
+"""An answer belongs to its caller: tests what counts as a change to an earlier answer, and what does not."""
 
 import sys
 from types import ModuleType

@@ -54,7 +54,7 @@ def test_no_two_sittings_share_a_name() -> None:
 
 
 def selected_by(options: str, phase: PlannedPhase) -> set[str]:
-    """Return the graded tests that pytest's options -m and -k select; of their grammar they use `or` alone."""
+    """Return the graded tests that pytest's options -m and -k select; their expressions use only `or`."""
     words = dict(zip(*[iter(shlex.split(options))] * 2, strict=True))
     tasks = [mark.removeprefix("task").replace("_", ".") for mark in words.get("-m", "").split(" or ") if mark]
     parts = words.get("-k", "").split(" or ")

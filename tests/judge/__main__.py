@@ -1,8 +1,8 @@
 """`python -m tests.judge [EVERY] [OFFSET] [--phase N]` judges the catalogued mistakes and fair alternatives.
 
-Takes every EVERY-th entry, from an offset on. Prints for each phase how many fair files get all points and how many
-mistakes lose some, and names the exceptions.
-All of them take 15 to 20 CPU minutes: the situations are played in forks of this process, without a jail.
+Takes every EVERY-th entry, starting at OFFSET. Prints for each phase how many fair files get all points and how many
+mistakes lose some, and names the exceptions. The whole catalogue takes 15 to 20 CPU minutes: the situations are played
+in forks of this process, without a jail.
 """
 
 import argparse
@@ -58,12 +58,14 @@ def thinned(texts: Mapping[str, str], every: int, offset: int = 0) -> dict[str, 
 def loses(judge: Judge, phase: int, text: str, lately: list[Key] | None = None) -> bool:
     """Return whether a file loses points in its phase. Stops at the first wrong situation.
 
-    Those of `lately` are tried first, most recent first, because neighbours in the catalogue break the same function.
+    Situations in `lately` are tried first, most recent first, because neighbouring files in the catalogue break the
+    same function.
     """
     lately = [] if lately is None else lately
     every = [(group, number) for number in range(judge.settings.situations) for group in judge.groups]
     keys = [*lately, *(key for key in every if key not in lately)]
-    # Works like the judge: a fresh process for each situation, but with torch one process for all that succeed.
+    # Works like the judge, which uses a fresh process for each situation, but with torch all situations that succeed
+    # share one process.
     for batch in [keys] if phase in PHASES_WITH_TENSORS else [[key] for key in keys]:
         wrong = first_wrong(phase, text, [judge.situation(*key) for key in batch])
         if wrong is not None:

@@ -1,7 +1,8 @@
 """`python -m tests.judge.agreement [EVERY] [OFFSET] [--phase N]` compares `grade` and the judge on catalogued files.
 
-Prints a line per mistake and fair alternative, and exits 1 if one of them fails in only one of the two. By default
-each side stops at the first failure: all phases take an hour of CPU time. `--points` plays all and prints the points.
+Prints a line per mistake and fair alternative, and exits 1 if one of them fails in only one of the two. By default each
+side stops at the first failure; all phases then take an hour of CPU time. `--points` plays all situations and prints
+the points.
 """
 
 import argparse
@@ -46,7 +47,7 @@ def main() -> int:
 def rows(
     workers: Harness, phase: int, subjects: Sequence[Subject], *, points: bool
 ) -> Iterator[tuple[Subject, str, str]]:
-    """Yield each file with what it gets in both: "all", "less", or its points."""
+    """Yield each file with its result in both: "all", "less", or its points."""
     judge = Judge(JudgeSettings("catalogue", SITUATIONS, SECONDS, phases=(phase,)), Jail())
     judge.draw((phase,))
     lately, fair = list[Key](), fair_texts(phase)

@@ -47,7 +47,8 @@ def main() -> None:
 
 
 class Counted(JailedWorker):
-    """A worker that adds up the time of its processes and their children, because bubblewrap's are never waited for."""
+    """A worker that adds up the time of its processes and their children, because bubblewrap's children are never
+    waited for."""
 
     seconds: ClassVar[list[float]] = []
 

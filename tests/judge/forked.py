@@ -13,14 +13,14 @@ from mini_vllm_labs.classroom.worker.answers import checked
 from mini_vllm_labs.classroom.worker.inside import answer, unpacked
 from mini_vllm_labs.runs.starter_status import lab_folder
 
-CPU_SECONDS = 60  # a right answer may be slow, for example if it computes attention token by token
+CPU_SECONDS = 60  # a correct answer may be slow, for example if it computes attention token by token
 ALL_RIGHT = 99  # a file may exit the process with status 0
 
 
 def first_wrong(phase: int, text: str, situations: Sequence[JudgeQuestion]) -> int | None:
     """Play situations with a file in a new process; return the index of the first wrong one, or None.
 
-    A file that exits the process, or uses up its time, gets the first of them wrong.
+    A file that exits the process, or uses up its time, gets the first situation wrong.
     """
     child = os.fork()
     if child == 0:

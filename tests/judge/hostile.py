@@ -68,7 +68,7 @@ while True:
 """
 RAW = "for fd in range(3, 30):\n    try: os.write(fd, BYTES)\n    except OSError: pass\n"
 SWALLOW = "while True:\n try:\n  while True: pass\n except BaseException:\n  pass\n"
-# The loader refuses files that import the course, so these find its modules in a different way.
+# The loader rejects files that import the course, so these find its modules in a different way.
 MODULES = """
 import sys
 of = lambda name: sys.modules['.'.join(('mini_vllm_labs', 'classroom', 'worker', name))]
@@ -99,7 +99,7 @@ class Hostile:
     is_for_jail: bool = False
 
     def text(self, **names: str) -> str:
-        """Return the file, with names such as PORT put in."""
+        """Return the file, with placeholders such as PORT filled in."""
         code = self.code
         for name, value in names.items():
             code = code.replace(name, value)

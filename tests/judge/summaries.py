@@ -15,7 +15,7 @@ HOSTILE = (
 
 
 def phase(number: int, *shares: float, error: str | None = None, file: bool = True) -> PhaseResult:
-    """Return a phase of four situations in each group, of which the shares are right; the last share repeats."""
+    """Return a phase with four situations per group; `shares` of them are right, and the last share repeats."""
     groups: list[GroupResult] = []
     is_played = file and not error
     for index, group in enumerate(group for group in TEST_GROUPS if group.phase == number):

@@ -176,7 +176,7 @@ def test_a_record_continues_where_it_was_cut(tmp_path: Path) -> None:
     found, path = handed_in(tmp_path, ada=solution(1), bob=solution(1)), tmp_path / "run.jsonl"
     first = graded(found, Record(SETTINGS, path))
     lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:2]) + lines[2][:20])  # killed while it wrote the second result
+    path.write_bytes(b"".join(lines[:2]) + lines[2][:20])  # killed while it was writing the second result
     assert recorded_settings(path) == SETTINGS
     record = Record(SETTINGS, path)
     (kept,) = record.results

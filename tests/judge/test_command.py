@@ -1,4 +1,5 @@
-"""`mini-vllm judge` and `release`: files and output. Verdicts have their own tests, editions are in `tests/edition`."""
+"""`mini-vllm judge` and `release`: files and output. Verdicts have separate tests; editions are tested in
+`tests/edition`."""
 
 import csv
 import json

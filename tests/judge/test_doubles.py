@@ -17,8 +17,8 @@ from mini_vllm_labs.runs.starter_status import LABS
 from tests.grading.checkout import solution
 from tests.judge.reader import reader
 
-# The loader refuses imports of the course; it does not see this one. The jails of phases 3 and 5 do not contain a
-# double for them.
+# The loader rejects imports of the course, but it does not notice this one. The jails of phases 3 and 5 do not contain
+# a double for them.
 DOUBLES = """
 memories = __import__('mini_vllm_labs.' + 'grading.plays.stand_ins', fromlist=['SharedBlocksKV'])
 """

@@ -174,7 +174,7 @@ def test_a_damaged_file_costs_itself_and_a_damaged_list_is_refused(tmp_path: Pat
     assert (told.exit_code, "cannot be collected" in told.output) == (2, True)
 
 
-ODD: dict[str, tuple[int, int, str]] = {  # how the file is packed, the member's mode, and the expected message
+ODD: dict[str, tuple[int, int, str]] = {  # how the file is compressed, the member's mode, and the expected message
     "a link": (zipfile.ZIP_STORED, stat.S_IFLNK | 0o777, "it is a link"),
     "a device": (zipfile.ZIP_STORED, stat.S_IFCHR | 0o666, "it is a link"),
     "bzip2": (zipfile.ZIP_BZIP2, 0o644, "it is compressed with bzip2"),

@@ -99,7 +99,7 @@ def test_the_zip_grades_a_submission(tmp_path: Path) -> None:
         entries = {entry.filename: entry for entry in archive.infolist()}
     assert all(entries[name].external_attr == SCRIPT for name in ("setup.sh", "run_autograder"))
     assert not [name for name in entries if name.startswith(("tests/", "docs/", "notebooks/", ".git"))]
-    python = base / "source" / ".venv" / "bin" / "python"  # what setup.sh makes
+    python = base / "source" / ".venv" / "bin" / "python"  # what setup.sh creates
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)

@@ -1,4 +1,4 @@
-"""A jailed worker finds a compiled course, because it cannot write, and no trace of earlier workers."""
+"""A jailed worker finds a course that is already compiled, because it cannot write, and no trace of earlier workers."""
 
 import math
 import re
@@ -67,7 +67,7 @@ def test_where_python_cannot_fork_only_torch_is_kept(monkeypatch: pytest.MonkeyP
 
 
 def points_and_starts(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> tuple[float, list[bool]]:
-    """Grade the reference's phases 1 and 6; return the points, and for each start of Python whether with torch."""
+    """Grade the reference's phases 1 and 6; return the points, and for each start of Python whether it had torch."""
 
     class Counted(JailedWorker):
         def __init__(self, submission: SubmissionDir, jail: Jail, phase: int, *, with_torch: bool = False) -> None:

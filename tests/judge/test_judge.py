@@ -110,7 +110,9 @@ def test_costs_and_what_is_left_behind_are_asked_about(phase: int, name: str, ti
     assert graded.failures, "it gets full marks"
 
 
-FAIR = [(phase, name) for phase in PHASES for name in thinned(fair_texts(phase), 6)]  # `python -m tests.judge` runs all
+FAIR = [
+    (phase, name) for phase in PHASES for name in thinned(fair_texts(phase), 6)
+]  # `python -m tests.judge` runs all of them
 FAIR.append((2, "commits and drops one block per call"))  # the judge's prefix cache once guessed a size for these
 
 

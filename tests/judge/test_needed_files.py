@@ -1,4 +1,4 @@
-"""Tests what a phase's jail contains of the engine, and that `mini-vllm grade` knows it."""
+"""Tests which parts of the engine a phase's jail contains, and that `mini-vllm grade` knows them."""
 
 import pytest
 

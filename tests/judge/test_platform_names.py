@@ -1,4 +1,4 @@
-"""Names in the platforms' formats, from small models of their writers, are read back to learner and phase."""
+"""Names in the platforms' formats, written by small models of the platforms, are read back as learner and phase."""
 
 import re
 import tempfile
@@ -34,7 +34,7 @@ def anonymous(name: str, is_late: bool, user_id: int, attachment_id: int, file: 
 
 
 def code(user_id: int) -> str:
-    """Return one of Canvas's five letters and digits, some of them only digits."""
+    """Return an id in Canvas's format: five letters and digits, sometimes only digits."""
     return f"{user_id:05}" if user_id % 3 == 0 else f"kX{user_id:03}"
 
 
@@ -63,7 +63,7 @@ learners = st.lists(
 @pytest.mark.parametrize("writer", [canvas, anonymous, moodle, moodle_flat])
 @given(learners)
 def test_names_are_read_back(writer: Writer, class_of: list[tuple[str, bool, int, int, str]]) -> None:
-    # Canvas searches once for `_digits_`: some hostile names still contain it, and some names end with `_digits`.
+    # Canvas searches only once for `_digits_`: some hostile names still contain it, and some names end with `_digits`.
     assume(not any(re.search(r"^\W*_|_\d+(_|$)", re.sub(r"[^\w]", "", name)) for name, *_ in class_of))
     entries = {
         writer(name, is_late, number, 9000 + number, file.format(phase)): bytes([phase])

@@ -37,7 +37,7 @@ def cells(name: str) -> tuple[str, ...]:
 
 
 def seen(page: Any) -> str:
-    """Return the text of the outputs as a reader sees it, on one line."""
+    """Return the text of the outputs as a reader sees it, in one line."""
     return " ".join(" ".join(page.locator(".jp-OutputArea").all_inner_texts()).split())
 
 
@@ -101,7 +101,7 @@ def test_the_run_can_be_seen_without_an_answer(opened: Opener) -> None:
 
 def test_a_wrong_answer_comes_back_in_the_next_notebook_by_keyboard(opened: Opener, course: Path) -> None:
     kept = course / "notebooks" / "recall.json"
-    kept.unlink(missing_ok=True)  # other notebooks of these tests also lack answers
+    kept.unlink(missing_ok=True)  # other notebooks in these tests also lack answers
     page = opened(*cells("fourth")).run_all().page
     page.locator(LIVE).nth(2).wait_for(state="attached")
     answer(page, "3")

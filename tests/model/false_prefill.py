@@ -41,7 +41,7 @@ def main(port: int, fault: str, folder: str) -> None:
     if fault == "ends while it connects":
         os._exit(1)
     peer = Peer(rendezvous, PREFILL, timedelta(minutes=1))
-    with suppress(RuntimeError):  # the other process has gone
+    with suppress(RuntimeError):  # the other process no longer exists
         while True:
             _, block_hashes = peer.receive_prompt()
             answer(peer, fault, [load_file(f"{folder}/{one.hex()}.safetensors")["kv"] for one in block_hashes])

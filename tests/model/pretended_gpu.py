@@ -1,7 +1,7 @@
 """A pretended GPU: its tensors have numbers and a different device, and operations that wait are recorded.
 
-torch calls a mode for every operator, so no Python name needs to be listed. `bool(tensor)`, `tolist` and an index by a
-list all end in one of a few operators that wait for a GPU.
+torch calls a mode for every operator, so no Python name needs to be listed. `bool(tensor)`, `tolist` and indexing with
+a list all end in one of a few operators that wait for a GPU.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ INDEXED = {"aten::index", "aten::index_put_", "aten::index_put", "aten::_index_p
 
 
 class GpuTensor(Tensor):
-    """A tensor of the pretended GPU; `numbers` are its numbers, on the host."""
+    """A tensor of the pretended GPU; `numbers` holds its values on the host."""
 
     numbers: Tensor
 
@@ -29,11 +29,11 @@ class GpuTensor(Tensor):
         return made  # type: ignore[no-any-return]
 
     def tolist(self) -> Any:
-        return self.to(HOST).tolist()  # one copy is allowed, as for a tensor of a real GPU
+        return self.to(HOST).tolist()  # one copy is allowed, as for a tensor on a real GPU
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, *given: Any) -> Any:
-        raise AssertionError(f"{func} outside the mode")
+        raise AssertionError(f"{func} was called outside the mode")
 
 
 class PretendedGpu(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -54,9 +54,9 @@ class PretendedGpu(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tensors = [one for one in args if isinstance(one, Tensor)]
         if any(one.device == GPU and not isinstance(one, GpuTensor) for one in tensors):
             raise AssertionError(
-                f"{name}: a tensor was made on the GPU from Python's numbers, which waits for their copy"
+                f"{name}: a tensor on the GPU was made from Python numbers, which waits until they are copied"
             )
-        with self:  # in inference mode a composite operator arrives as a whole
+        with self:  # in inference mode, a composite operator arrives as a whole
             if (result := func.decompose(*args, **kwargs)) is not NotImplemented:
                 return result
         is_on_gpu = [isinstance(one, GpuTensor) for one in tensors]

@@ -99,7 +99,7 @@ REFUSED: dict[str, tuple[PreTrainedConfig, str]] = {
 
 
 def random_model(config: PreTrainedConfig) -> Any:
-    """A model with random weights that is large enough that attention and positions influence tokens."""
+    """A model with random weights, large enough for attention and positions to influence tokens."""
     torch.manual_seed(7)
     model: Any = AutoModelForCausalLM.from_config(deepcopy(config), dtype=torch.float32)  # type: ignore[no-untyped-call]
     model.eval()

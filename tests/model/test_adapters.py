@@ -72,7 +72,7 @@ ROOMY = EngineConfig(num_gpu_blocks=200)
         ROOMY,
         replace(ROOMY, max_loras=1),
         replace(ROOMY, prepack_weights=False, async_scheduling=True),
-        # preempted and chunked
+        # requests are preempted and chunked
         replace(ROOMY, max_loras=2, num_gpu_blocks=12, max_num_batched_tokens=17, block_size=4),
         replace(ROOMY, speculative_config=SpeculativeConfig("ngram")),
     ],
@@ -82,7 +82,7 @@ def test_a_mixed_batch_has_the_texts_of_each_adapter_alone(
     config: EngineConfig, folders: dict[str, str], expected: dict[tuple[str, str | None], list[int]]
 ) -> None:
     llm = LLM(config=config, lineup=LINEUP, adapters=folders)
-    wanted = list(expected) * 2  # the second time the blocks come from the prefix cache
+    wanted = list(expected) * 2  # the second time, the blocks come from the prefix cache
     params = SamplingParams(NUM_TOKENS, ignore_eos=True)
     outputs = llm.generate([prompt for prompt, _ in wanted], params, adapter=[name for _, name in wanted])
     for key, output in zip(wanted, outputs, strict=True):
@@ -193,7 +193,7 @@ def test_adapters_written_by_peft_are_read(model: Any, tmp_path: Path) -> None:
     ids=str,
 )
 def test_ranks_and_factors_of_modules_are_those_of_peft(settings: Any, tmp_path: Path) -> None:
-    """peft 0.21.2 saves patterns alphabetically, so an adapter trained with another order changes when loaded."""
+    """peft 0.21.2 saves patterns alphabetically, so an adapter trained with a different order changes when loaded."""
     torch.manual_seed(3)
     config = LoraConfig(r=4, lora_alpha=9, target_modules=[*ATTENTION, *MLP], init_lora_weights=False, **settings)
     get_peft_model(load_model()[0].model, config).save_pretrained(str(tmp_path))
@@ -227,7 +227,7 @@ def test_stored_blocks_of_another_adapter_with_the_same_name_are_no_hits(
         output = llm.generate(PROMPTS[1], params, adapter="x")[0]
         wanted = expected[PROMPTS[1], folder]
         assert output.outputs[0].token_ids[: len(wanted)] == wanted
-        llm.generate("Milo", params)  # the step that saves the blocks of the previous text
+        llm.generate("Milo", params)  # the step in which the previous text's blocks are saved
         found.append(output.metrics.num_cached_tokens)
     assert found[:2] == [0, 0] != found[2:]
 

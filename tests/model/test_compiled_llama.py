@@ -1,4 +1,4 @@
-"""The layers in C equal the modules, and each row is the same in every batch and with any threads."""
+"""Layers in C equal the modules, and each row is the same in every batch, with any number of threads."""
 
 from copy import deepcopy
 

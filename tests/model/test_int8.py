@@ -34,7 +34,7 @@ def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def whole_numbers(*size: int) -> torch.Tensor:
-    """Return numbers that rounding to int8 does not change: each row has a 127. Row 0 has only these."""
+    """Return numbers that rounding to int8 does not change: each row has a 127. Row 0 contains only 127s."""
     numbers = torch.randint(-127, 128, size).float()
     numbers[:, 5] = numbers[0] = 127
     return numbers

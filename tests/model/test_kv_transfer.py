@@ -64,7 +64,7 @@ def test_texts_equal_those_without_kv_transfer(
 
 
 def first_to_save(worker: BlockStoreWorker, metadata: KVConnectorMetadata) -> KVConnectorOutput:
-    """Report only requests of which a block was not in another request's saves."""
+    """Report only requests with a block that earlier requests' saves do not contain."""
     found, seen, sent = send(worker, metadata), set[bytes](), list[str]()
     for name, transfers in metadata.saves.items():
         hashes = {block_hash for block_hash, _ in transfers}
@@ -93,7 +93,7 @@ def test_blocks_that_are_never_reported_as_sent_are_an_error_that_names_them(
 
 
 class Failing:
-    """A runner of which every tenth step fails, after its forward pass."""
+    """A runner in which every tenth step fails, after its forward pass."""
 
     def __init__(self, inner: Any) -> None:
         self.inner, self.vocab_size, self.num_steps = inner, inner.vocab_size, 0
@@ -268,7 +268,7 @@ def test_impossible_connector_settings_are_refused(lineup: str, settings: dict[s
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_prompts_come_from_a_prefill_process(plain: list[str], is_late: bool) -> None:
-    """test_lost_blocks.py tests what happens if they do not arrive."""
+    """test_lost_blocks.py tests what happens if the blocks do not arrive."""
     llm = engine(replace(TIGHT, async_scheduling=is_late), kv_connector="prefill", prefill_timeout=60.0)
     gates: Any = llm.engine.scheduler.gates
     client = gates.transfers.connector.prefill

@@ -19,7 +19,7 @@ from mini_vllm_labs.simulation.simulation import Simulation
 CONFIG = EngineConfig(
     max_num_seqs=3, max_num_batched_tokens=24, block_size=8, num_gpu_blocks=16, max_model_len=64, check_invariants=True
 )
-# Prompt and output lengths in tokens: more than the slots and the memory hold at once.
+# Prompt and output lengths in tokens: more than the slots and the memory can hold at once.
 LENGTHS = [(30, 20), (5, 9), (17, 3), (9, 26), (24, 14), (6, 6), (12, 17)]
 LEVELS = (URGENT, NORMAL, LATER)
 
@@ -40,7 +40,7 @@ def lengths() -> dict[str, int]:
 
 
 def engine_with(policy: SchedulingPolicy) -> LLMEngine:
-    """Return an engine of the embedded model in which all requests wait. Their clock stands still at 0."""
+    """Return an engine of the embedded model in which all requests wait. Their clock always reads 0."""
     engine = build_engine(CONFIG, parse_lineup("solution"), scheduling_policy=policy, clock=lambda: 0.0)
     for one in requests():
         params = SamplingParams(max_tokens=one.num_output_tokens, ignore_eos=True)
@@ -62,7 +62,7 @@ def serve(engine: LLMEngine) -> dict[str, tuple[int, ...]]:
 
 
 def steps_of_finish(engine: LLMEngine) -> list[set[str]]:
-    """Serve all requests; return those that finish in each step in which any does."""
+    """Serve all requests; for each step in which any finish, return those that do."""
     finished = []
     while engine.has_unfinished_requests():
         finished.append({output.request_id for output in engine.step() if output.finished})

@@ -74,7 +74,7 @@ def test_equals_transformers(name: str, settings: str) -> None:
 
 @cache
 def saved(name: str, folder: Path) -> Path:
-    """Save a model as a user has it on the disk, with the embedded model's tokenizer."""
+    """Save a model as a user has it on disk, with the embedded model's tokenizer."""
     PreTrainedTokenizerFast.from_pretrained(EMBEDDED_MODEL).save_pretrained(folder)
     loaded(name).model.save_pretrained(folder)
     return folder
@@ -128,7 +128,7 @@ def test_a_text_longer_than_the_pool_is_served_within_a_window() -> None:
 def test_requests_that_can_never_fit_are_refused_with_the_blocks_of_all_groups() -> None:
     settings = EngineConfig(num_gpu_blocks=20, block_size=4, max_num_batched_tokens=8)
     engine = engine_for(loaded("gemma3_text"), settings)
-    # 14 blocks with full attention, and 5 in the window: 9 - 1 + 8 tokens, and one more block
+    # 14 blocks with full attention, and 5 in the window: 9 - 1 + 8 tokens, plus one more block
     engine.add_request("fits", [5] * 40, SamplingParams(17))
     with pytest.raises(ValueError, match="may need 20 blocks"):
         engine.add_request("r", [5] * 40, SamplingParams(18))

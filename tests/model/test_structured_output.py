@@ -85,7 +85,7 @@ def test_200_texts_under_ten_schemas_parse_and_validate() -> None:
         replace(ROOMY, async_scheduling=True),
         replace(ROOMY, speculative_config=SpeculativeConfig("ngram")),
         replace(ROOMY, speculative_config=SpeculativeConfig("draft_model"), async_scheduling=True),
-        replace(ROOMY, num_gpu_blocks=16, max_num_batched_tokens=24),  # preempted, in chunks
+        replace(ROOMY, num_gpu_blocks=16, max_num_batched_tokens=24),  # preempted, and computed in chunks
     ],
 )
 def test_texts_match_and_are_the_same_however_they_are_computed(config: EngineConfig) -> None:
@@ -275,7 +275,7 @@ def test_without_phase_9_a_request_is_refused() -> None:
 @pytest.mark.parametrize("method", ["ngram", "draft_model", None])
 @pytest.mark.parametrize("grammar", ["start: /a/ start", "start: start", 'start: "a" start | start'])
 def test_a_grammar_without_an_end_ends_its_request_alone(grammar: str, method: Any, *, is_late: bool) -> None:
-    """llguidance allows the first token in its mask, but fails when it reads it, in masks or drafts."""
+    """llguidance allows the first token in its mask, but fails when it reads that token, in masks or drafts."""
     speculation = SpeculativeConfig(method, adaptive=False) if method else None
     llm = engine(replace(ROOMY, speculative_config=speculation, async_scheduling=is_late))
     nowhere, fine = llm.generate(["a a a a a"] * 2, [params(grammar=grammar), params(regex="[ab]{9}")])

@@ -1,4 +1,4 @@
-"""Structured output with every kind of vocabulary: no request fails, and each text is exactly one that was allowed."""
+"""Structured output with every kind of vocabulary: no request fails, and each text is exactly an allowed text."""
 
 import json
 import random
@@ -24,7 +24,7 @@ from tests.model.vocabularies import KINDS, tokenizer_of
 FUNCTIONS = StructuredOutputFunctions(
     solution.build_dfa, solution.RegexTokenMasks, solution.RegexGrammar, solution.apply_bitmask
 )
-# Line breaks, double blanks, added tokens, ligatures, and characters that NFC, NFKC or lower-casing change.
+# Line breaks, double blanks, added tokens, ligatures, and characters that NFC, NFKC or lower-casing would change.
 HARD = "<tool_call> <b>A  b</b>\n\n é 你好 ﬁ Å e\u0301 😀 </tool_call>"
 AGE, NAME = {"type": "integer", "minimum": 0, "maximum": 120}, {"type": "string", "maxLength": 8}
 

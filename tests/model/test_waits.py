@@ -35,7 +35,7 @@ def test_sampling_waits_once(mix: str) -> None:
 
 
 def executed(spoiled: dict[int, float], device: torch.device) -> ModelRunnerOutput:
-    """Execute a step of requests of all kinds, on a model of which some rows of logits are not finite."""
+    """Execute a step of requests of all kinds, on a model in which some rows of logits are not finite."""
     logits = torch.randn(7, 50, generator=torch.Generator().manual_seed(3))
     for row, number in spoiled.items():
         logits[row, 11] = number
@@ -52,7 +52,7 @@ def test_a_step_waits_once_and_leaves_out_what_is_not_finite(spoiled: dict[int, 
     with PretendedGpu() as gpu:
         found = executed(spoiled, GPU)
     assert gpu.waits[:1] == FETCHED
-    assert len(gpu.waits) == 1 or spoiled  # rows can only be dropped with a list of the rows that stay
+    assert len(gpu.waits) == 1 or spoiled  # rows can be dropped only with a list of the rows that stay
     assert found == executed(spoiled, HOST)
     assert set(found.errors) == {"ABCDEFG"[row] for row in spoiled}
     kept = {name: token for name, token in executed({}, HOST).sampled_token_ids.items() if name not in found.errors}

@@ -47,7 +47,7 @@ def byte_level(normalizer: Any = None, *, has_all: bool = True) -> Tokenizer:
 
 
 def with_bytes(tokenizer: Tokenizer, *decoder: Any) -> Tokenizer:
-    """Give a model SentencePiece's byte fallback: a token for each byte, for characters that have none."""
+    """Give a model SentencePiece's byte fallback: a token for each byte, used for characters without a token."""
     state = json.loads(tokenizer.to_str())
     vocab, state["model"]["byte_fallback"] = state["model"]["vocab"], True
     if isinstance(vocab, dict):

@@ -1,6 +1,6 @@
 """`python -m tests.mutants.answers` records the reference's answers to the cases of the graded tests.
 
-Run it after a change of cases. The graded tests show on the reference that the answers are current.
+Run it after changing cases. The graded tests, run on the reference, show that the answers are current.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """`python -m tests.mutants.approaches` seals the fair alternatives that a learner may see after a pass.
 
-`tests/alternatives/approaches.toml` chooses them: under a task the names of alternatives of its phase, each with a
+`tests/alternatives/approaches.toml` chooses them: each task lists names of alternatives of its phase, each with a
 sentence on its cost; `shows` lists the functions that belong to the task.
 """
 
@@ -30,7 +30,9 @@ def chosen() -> dict[str, list[Approach]]:
         diffs = read_diffs(CHOSEN.with_name(f"phase{task.partition('.')[0]}.diff").read_text(encoding="utf-8"))
         added = {one.name: "\n".join(line for at in one.places for line in at.new[len(at.old) :]) for one in diffs}
         found[task] = [Approach(name, cost, excerpt(added[name], shows, planned)) for name, cost in told.items()]
-    with tempfile.TemporaryDirectory() as folder:  # ruff needs hardly any time if it formats all of them in one call
+    with (
+        tempfile.TemporaryDirectory() as folder
+    ):  # ruff needs hardly any time if it formats all of them in a single call
         files = {(task, at): Path(folder) / f"{task}_{at}.py" for task in found for at in range(len(found[task]))}
         for (task, at), file in files.items():
             file.write_text(found[task][at].code, encoding="utf-8")

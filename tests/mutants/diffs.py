@@ -4,12 +4,11 @@
     -        self.free_queue = FreeKVCacheBlockQueue(self.blocks[1:])
     +        self.free_queue = FreeKVCacheBlockQueue(self.blocks)
 
-A line of `#` starts a mutant and names its mistake, a line of `?` below it is the hint for it, if there is one. Then
-every line is one of the reference that is removed (`-`), one that is added (`+`), or one of context (a space).
-`@@` separates two places.
-The removed lines and the context must occur in the reference exactly once, as whole lines. A diff has no line numbers,
-so it survives changes elsewhere, but fails as soon as its own lines change. Comment lines are ignored in the reference
-and in the diffs.
+A line that begins with `#` starts a mutant and names its mistake; a line that begins with `?` below it is its hint, if
+there is one. Each of the following lines is removed from the reference (`-`), added to it (`+`), or context (a space).
+`@@` separates two places. The removed lines and the context must occur in the reference exactly once, as whole lines. A
+diff has no line numbers, so it survives changes elsewhere, but fails as soon as its own lines change. Comment lines are
+ignored in the reference and in the diffs.
 """
 
 from dataclasses import dataclass
@@ -42,7 +41,8 @@ class Diff:
     places: tuple[Place, ...]
 
     def apply(self, reference: str) -> str:
-        """Return the reference with the mistake in it. Raises `DiffError` if a place does not occur exactly once."""
+        """Return the reference with the mistake in it. Raises `DiffError` if the text of a change does not occur
+        exactly once."""
         lines = reference.splitlines()
         found: list[tuple[int, Place]] = []
         for place in self.places:
@@ -64,7 +64,7 @@ class Diff:
 
 
 def read_diffs(text: str) -> list[Diff]:
-    """Return the mutants of a file. Raises `DiffError` that names the line that cannot be read."""
+    """Return the mutants of a file. Raises `DiffError` with the line that cannot be read."""
     diffs: list[Diff] = []
     name, hint, body = "", "", list[str]()
     for number, line in enumerate([*text.splitlines(), "# "], start=1):
@@ -90,7 +90,7 @@ def _places(name: str, body: list[str]) -> tuple[Place, ...]:
         old = tuple(line[1:] for line in lines if line[0] != "+")
         new = tuple(line[1:] for line in lines if line[0] != "-")
         if not old or old == new:
-            raise DiffError(f"{name!r}: a place must change something, and state where")
+            raise DiffError(f"{name!r}: a change must alter something, and must include the lines that it replaces")
         places.append(Place(old, new))
     if not places:
         raise DiffError(f"{name!r} changes nothing")

@@ -26,13 +26,14 @@ COPIED = (
     "tests/__init__.py",
     "tests/mutants",
 )
-CPU_SECONDS = 8  # for one test: what takes longer does not end
-FAIR_CPU_SECONDS = 30  # a right answer may be slow: attention token by token, on a busy machine
+CPU_SECONDS = 8  # for one test: a test that takes longer will never end
+FAIR_CPU_SECONDS = 30  # a correct answer may be slow: it may compute attention token by token, on a busy machine
 NOT_COPIED = shutil.ignore_patterns("embedded_model", "*.gz", "*.svg")
 
 
 def phases_and_jobs(module: str, description: str | None) -> argparse.ArgumentParser:
-    """Return a command's parser, with the options `phases` (None for all) and `jobs`, the processes at once."""
+    """Return a command's parser, with the options `phases` (None for all) and `jobs` (the number of parallel
+    processes)."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
     parser.add_argument("--phase", type=int, action="append", choices=PHASES, dest="phases", help="only this phase")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once (default: all cores)")

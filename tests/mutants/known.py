@@ -1,7 +1,8 @@
-"""`python -m tests.mutants.known` locks the mistakes and fair ways on which `mini-vllm grade-tests` tries tests.
+"""`python -m tests.mutants.known` locks the mistakes and fair alternatives on which `mini-vllm grade-tests` tries
+tests.
 
-It runs mutants until the first graded test fails, whose rule is then the mistake's. Up to two mistakes of each rule are
-chosen, in the order of the catalogue.
+It runs each mutant until the first graded test fails; the rule of that test is the mistake's rule. Up to two mistakes
+of each rule are chosen, in the order of the catalogue.
 """
 
 import re
@@ -17,7 +18,7 @@ from tests.mutants.verdict import Verdict
 MOST_TRIED, MOST_PER_RULE, MOST_FAIR = 60, 2, 6
 REPORTED = re.compile(rf"\A(.+?)\n\n|^(?:E +)?{RULE}(.+)$", re.DOTALL | re.MULTILINE)
 SENTENCE = re.compile(r"(?<=\.) (?=[A-Z`])")
-# Mistakes that only a whole engine, a count of lines, a look into private lists, or luck can detect.
+# Mistakes that can be detected only by a whole engine, by counting lines, by inspecting private lists, or by luck.
 NOT_ASKED = re.compile(r"^In an engine |\blines (of|run)\b|\bcosts?\b|memory leak|^\(\d+ of the random", re.IGNORECASE)
 
 

@@ -1,6 +1,6 @@
-"""`python -m tests.mutants.record` records the wrong answers by which each mutant is known, for the tests' hints.
+"""`python -m tests.mutants.record` records the wrong answers by which each mutant is recognised, for the tests' hints.
 
-A mutant has a hint in its diff, or none. `mini_vllm_labs/grading/hints.py` looks the hints up.
+A mutant may have a hint in its diff. `mini_vllm_labs/grading/hints.py` looks the hints up.
 """
 
 import json
@@ -13,7 +13,7 @@ from tests.mutants.catalog import PHASES, Subject, mutants
 from tests.mutants.harness import harness, phases_and_jobs
 from tests.mutants.verdict import Verdict
 
-CPU_SECONDS = 20  # answers to all tests of a phase: a slow mistake is recognised by its answers to the others
+CPU_SECONDS = 20  # for the answers to all tests of a phase: a slow mistake is recognised by its answers to the others
 TASK = re.compile(r"test_task(\d+)_(\d+)_")
 Hints = dict[str, dict[str, str]]
 

@@ -1,4 +1,4 @@
-"""One mistake for each function that returns a container: every call fills the same one again.
+"""One mistake for each function that returns a container: every call refills the same container.
 
 Two are omitted by rule: `PagedKVCacheManager.block_ids`, whose table is the pool's, and answers that cannot change.
 """

@@ -1,8 +1,8 @@
 """`python -m tests.mutants.scenarios --phase N` chooses the scenarios in which a phase is graded in an engine.
 
-It first chooses those with most pairs of settings and events for their time, then those that catch a mutant which the
-others miss. The seeds that it prints belong in `mini_vllm_labs/grading/labtest/in_place/check.py`; then their answers
-must be recorded.
+It first chooses those with the most pairs of settings and events for their time, then those that catch a mutant that
+the others miss. The seeds that it prints belong in `mini_vllm_labs/grading/labtest/in_place/check.py`; then their
+answers must be recorded.
 """
 
 import argparse

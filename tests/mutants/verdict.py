@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-REPORT_CHARACTERS = 1500  # a longer report is cut to its start, which has the rule, and its end
+REPORT_CHARACTERS = 1500  # a longer report is cut to its start, which contains the rule, and its end
 START = REPORT_CHARACTERS // 3
 Outcome = Literal["passed", "failed", "endless", "died", "not run"]
 

@@ -1,7 +1,7 @@
 """Runs the graded tests on one implementation after another, inside a copy of the course.
 
 Collects the tests of a phase once, then forks for each implementation, so that the child meets a fresh module in a warm
-session of pytest. Reads a JSON job per line, answers with a JSON verdict per line. `harness.py` starts it.
+session of pytest. Reads one JSON job per line and writes one JSON verdict per line. `harness.py` starts it.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from tests.mutants.catalog import module_name
 from tests.mutants.verdict import Verdict, shortened
 
 MARK = "_subject_under_test"
-NUM_TRIED_FIRST = 20  # neighbours in a catalogue break the same function, so the same test catches them
+NUM_TRIED_FIRST = 20  # neighbouring mistakes in a catalogue break the same function, so the same test catches them
 WALL_SECONDS = 120
 MEMORY_BYTES = 4 * 2**30
 
@@ -33,7 +33,7 @@ MEMORY_BYTES = 4 * 2**30
 def main() -> None:
     """Serve jobs until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # output printed from here on must not mix with the verdicts
+    os.dup2(2, 1)  # output printed from here on must not get mixed up with the verdicts
     servers: dict[int, PhaseServer] = {}
     caught_by: list[str] = []  # the most recent come first
     for line in sys.stdin:
@@ -92,7 +92,7 @@ class Forking:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         gc.collect()
-        gc.freeze()  # otherwise each child's collector traverses, and so copies, everything that was imported
+        gc.freeze()  # otherwise, each child's collector would traverse, and thereby copy, everything that was imported
         with os.fdopen(self._jobs, encoding="utf-8") as jobs:
             for line in jobs:
                 run = Run(**json.loads(line))
@@ -141,7 +141,7 @@ def _run_tests(session: pytest.Session, run: Run) -> NoReturn:
             with contextlib.suppress(session.Failed):  # by `maxfail`
                 pytest_runtestloop(session)
             code = pytest.ExitCode.TESTS_FAILED if session.testsfailed else pytest.ExitCode.OK
-        except (KeyboardInterrupt, pytest.exit.Exception, session.Interrupted):  # the code exits the test run
+        except (KeyboardInterrupt, pytest.exit.Exception, session.Interrupted):  # the code ends the test run
             code = pytest.ExitCode.INTERRUPTED
         witness.write("finished", int(code))
     finally:

@@ -41,7 +41,7 @@ def run_cells(
 ) -> tuple[dict[str, Any], list[Shown]]:
     """Return the names that the cells defined, and the output of each cell; graded tests are not run.
 
-    `written` contains what a learner writes in them: a piece of code, and its replacement.
+    `written` contains what a learner writes in the cells: a piece of code, and its replacement.
     """
     monkeypatch.setenv("LAB_IMPL", impl)
     monkeypatch.setattr(

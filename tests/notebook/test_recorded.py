@@ -21,7 +21,7 @@ from mini_vllm_labs.upkeep.recorded_runs import record_notebook
 from tests.notebook.cells import NOTEBOOKS
 
 MARK = mark_of(1)
-# The first run of 01_scheduler_step.
+# The first run in 01_scheduler_step.
 REQUESTS = [TimedRequest(0, name, [ord(name)] * 8, max_tokens=4) for name in "ABC"]
 CONFIG = EngineConfig(max_num_seqs=4, max_num_batched_tokens=12, max_model_len=12, block_size=4, num_gpu_blocks=21)
 
@@ -105,7 +105,7 @@ def test_where_a_phase_is_written_its_runs_are_not_marked(monkeypatch: pytest.Mo
 def test_the_records_hold_no_code() -> None:
     edition = {path.name: lzma.decompress(path.read_bytes()) for path in FOLDER.glob("*.xz")}
     assert leaks(edition, secret_lines(CHECKOUT)) == []
-    # Without the keys: a digest may end in "def".
+    # Leave out the keys, because a digest may end in "def".
     texts = {path.name: "\n".join(read_lines(path).values()) for path in FOLDER.glob("*.xz")}
     assert not [name for name, text in texts.items() if "def " in text or "import " in text]
 

@@ -1,1 +1,1 @@
-"""Tests of the seam of scheduling policies, of the policies, and of the arena."""
+"""Tests of the seam of scheduling policies, the policies themselves, and the arena."""

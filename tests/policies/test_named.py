@@ -64,7 +64,7 @@ def test_grading_runs_phase_13s_policies_in_engines(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_learners_file_that_cannot_be_read_breaks_its_two_policies_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    # in the state after a failed import
+    # as after a failed import
     monkeypatch.setitem(sys.modules, "solutions.phase13_scheduling_policies", None)
     monkeypatch.delattr("solutions.phase13_scheduling_policies")
     broken = set()

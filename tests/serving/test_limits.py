@@ -192,7 +192,7 @@ def test_a_client_that_falls_silent_after_its_refusal_is_closed() -> None:
 def test_connections_over_the_limit_of_files_are_refused_and_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """uvloop 0.23.0 would close them in silence (seen by `findings/uvloop_closes_without_descriptors.sh`)."""
+    """uvloop 0.23.0 would close them in silence (shown by `findings/uvloop_closes_without_descriptors.sh`)."""
     monkeypatch.setattr(connection_module, "num_free_files", lambda: connection_module.SPARE_FILES + 2)
     with serving() as server:
         held = [RawConnection(server) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""A client of HTTP/1.0 reads whole answers without chunk lengths; one that offers HTTP/2 is answered by HTTP/1.1."""
+"""A client of HTTP/1.0 reads whole answers without chunk lengths; one that offers HTTP/2 gets an HTTP/1.1 answer."""
 
 import json
 from collections.abc import Iterator

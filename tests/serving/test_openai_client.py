@@ -183,7 +183,7 @@ def test_logprobs_of_a_stream_are_those_of_the_whole(client: OpenAI) -> None:
 
 def test_text_offsets_of_a_stream_continue(client: OpenAI) -> None:
     stream = client.completions.create(model=MODEL, prompt="abc", max_tokens=20, logprobs=1, stream=True)
-    # without this option the stream has no usage event
+    # without this option, the stream has no usage event
     logprobs: list[Any] = [chunk.choices[0].logprobs for chunk in stream]
     assert [offset for one in logprobs if one is not None for offset in one.text_offset] == list(range(20))
 

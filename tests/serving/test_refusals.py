@@ -125,7 +125,7 @@ def test_what_cannot_be_served_is_refused(
 
 
 def test_one_wrong_prompt_of_many_aborts_the_others(fake_server: ServerUnderTest) -> None:
-    fake_server.llm.pause()  # without steps a request ends only if it is aborted
+    fake_server.llm.pause()  # without steps, a request ends only if it is aborted
     status, error = fake_server.post(COMPLETION, prompt=[[97]] * 9 + [[1000]], max_tokens=2000)
     fake_server.llm.resume()
     assert (status, "not in the vocabulary" in error["message"]) == (400, True)

@@ -66,7 +66,7 @@ def is_listening(server: ServerUnderTest) -> bool:
 
 
 def begin_to_end(server: ServerUnderTest) -> threading.Event:
-    """Tell a server to end; its engine takes no further step until the event is set."""
+    """Tell a server to shut down; its engine takes no further step until the event is set."""
     gate = server.hold()
     server.server.should_exit = True
     wait_until(lambda: server.llm.is_shutting_down, "the shutdown has begun")
@@ -143,6 +143,6 @@ def test_a_signal_in_the_middle_of_a_stream(number: signal.Signals) -> None:
             process.send_signal(number)
             assert [*chunks][-1].choices[0].finish_reason == "length", "it was given the time to finish"
         assert process.wait(PATIENCE) == 0
-        # enough for progress on a busy machine
+        # long enough for progress on a busy machine
         errors = [line for line in process.stderr or () if not line.startswith("[")]
         assert errors == []

@@ -47,7 +47,7 @@ def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
 
 
 def begin_stream(address: str) -> RawConnection:
-    """Return a connection whose stream has begun and would continue for long."""
+    """Return a connection whose stream has begun and would continue for a long time."""
     connection = RawConnection(ServerUnderTest(address, None, None))  # type: ignore[arg-type]
     connection.ask(COMPLETION, stream=True, max_tokens=1900, ignore_eos=True)
     connection.read_until(b"data: ")

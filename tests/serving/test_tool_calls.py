@@ -43,7 +43,7 @@ def tools_client(tools_server: ServerUnderTest) -> Iterator[OpenAI]:
 
 
 def answer(server: ServerUnderTest, stream: bool, **fields: Any) -> tuple[Any, str]:
-    """Return the call and the finish reason; those of a stream are put together."""
+    """Return the call and the finish reason; the pieces of a stream are joined."""
     text = httpx.post(f"{server.address}{CHAT}", json=fields | {"stream": stream}, timeout=PATIENCE).text
     if not stream:
         choice = json.loads(text)["choices"][0]
@@ -166,7 +166,7 @@ def test_calls_and_results_are_rendered_or_refused(
         ({"messages": [CALLED | {"role": "user"}]}, "messages.0", "only the role assistant"),
         ({"messages": [OLD_CALLED | {"function_call": {"name": "f", "arguments": "5"}}]},
          "messages.0.function_call.arguments", "must be a JSON object in a string"),
-        # fields that the engine refuses, under the client's names for them
+        # fields that the engine rejects, under the client's names for them
         (RATE | {"tool_choice": NAMED}, "tools", "tools needs phases 6 (GPU runner) and 9 (structured"),
         (OLD | {"function_call": {"name": "rate"}}, "functions", "--lineup solution:1-6,solution:9"),
         ({"response_format": {"type": "json_object"}}, "response_format", "--lineup solution:1-6,solution:9"),

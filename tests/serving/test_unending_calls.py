@@ -85,12 +85,12 @@ def put_in(engine: LLMEngine, body: str, is_in_call: bool) -> None:
             made = make_parts()
             return replace(made, functions=replace(made.functions, schedule_step=schedule_step))
 
-        scheduler._make_parts = parts  # a restart creates these again
+        scheduler._make_parts = parts  # a restart creates these parts again
         scheduler.restart()
 
 
 def told(server: ServerUnderTest) -> list[str]:
-    """Request a text; return the reports to its client, a later one, `/health`, an open and a new page."""
+    """Request a text; return what is reported to its client, a later client, `/health`, an open and a new page."""
     with httpx.Client(base_url=server.address, timeout=PATIENCE) as http, watching(http) as stream:
         with RawConnection(server) as connection:
             connection.ask(COMPLETION)

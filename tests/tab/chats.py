@@ -23,7 +23,8 @@ CONFIG = EngineConfig(
 
 
 def params_of(number: int) -> SamplingParams:
-    """Return greedy settings, but for every fourth chat drawn ones: all tokens, the likeliest 20, a share, or both."""
+    """Return greedy settings, but random ones for every fourth chat: from all tokens, the likeliest 20, a share, or
+    both."""
     if number % 4:
         return SamplingParams(max_tokens=60)
     top_k, top_p = (20 if number % 12 == 0 else 0), (0.9 if number % 8 == 0 else 1.0)

@@ -67,7 +67,7 @@ def test_a_steps_arrays() -> None:
         [13, 14, 20, 21, 22], [3, 4, 0, 1, 2], [5, 18, 10, 11, 12], [0, 2, 5], [7, 2, 9, 5, 6, 0], [2, 3, 4],
     ]  # fmt: skip
     assert [list(sampling[at : at + 3]) for at in (0, 4, 8)] == [[0.5, 3, 1]] * 3
-    assert len({*sampling[3::4]}) == 3  # a separate draw for each place
+    assert len({*sampling[3::4]}) == 3  # a separate draw for each position
     with pytest.raises(RuntimeError, match=r"token 4 of a needs block 3 of its table, which has 2 blocks of 2"):
         step_arrays([share(first, 3, 2, [7, 2])], [], 2)
 

@@ -57,7 +57,7 @@ def test_notes_of_one_kind_differ_in_their_names() -> None:
 
 
 def chats_about_notes(one_kind_share: float) -> list[list[str]]:
-    """Return the notes of each chat that has some."""
+    """Return the notes of each chat that has notes."""
     made = islice(corpus(1, 10**6, replace(LOOKING_UP, one_kind_share=one_kind_share)), 40)
     systems = [document.messages[0]["content"] for document in made if document.messages]
     return [system.splitlines()[2:] for system in systems if "Notes:" in system]

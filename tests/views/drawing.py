@@ -1,4 +1,4 @@
-"""Reads a picture as a reader of the SVG finds it."""
+"""Reads a picture as a reader of the SVG sees it."""
 
 import hashlib
 import re
@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from mini_vllm_labs.pictures.picture import Picture
 
 SVG = "{http://www.w3.org/2000/svg}"
-# Classes of every text and panel, which do not describe the drawn content.
+# Classes that every text and panel has, and that do not describe the drawn content.
 USUAL = {
     f"mv-{name}" for name in "end faint in-steps in-time ink line link middle panel paper rule strong title".split()
 }

@@ -35,7 +35,7 @@ def played(arrivals: list[TimedRequest], config: EngineConfig, lineup: str = "so
 
 
 def in_blocks_of_4(requests: list[TimedRequest], num_blocks: int, phases: int, **settings: Any) -> Recording:
-    """Play requests with the first phases alone, also to a run that stalls."""
+    """Play requests with only the first phases, even if the run stalls."""
     fixed = {"max_num_batched_tokens": 40, "max_model_len": 40, "block_size": 4, "num_gpu_blocks": num_blocks + 1}
     config = EngineConfig(**(fixed | settings))
     lineup = parse_lineup(",".join(f"solution:{phase}" for phase in range(1, phases + 1)))
@@ -78,7 +78,7 @@ def observed(name: str = "all_phases") -> Recording:
 
 
 def scenario(name: str) -> Recording:
-    """A public trace of vLLM's by its name."""
+    """A public trace of vLLM, by name."""
     found = next(scenario for scenario in read_scenarios(PUBLIC_TRACES / "named.jsonl") if scenario.name == name)
     return Recording.of_scenario(found)
 

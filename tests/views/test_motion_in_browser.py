@@ -19,7 +19,7 @@ MOVING_IN = '[data-side="{}-"] [data-id]:not([data-id="cursor-time"])'
 PREEMPTION = 6
 PLACES = """(selector) => [...document.querySelectorAll(selector)].map((part) => {
   const box = part.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })"""
-# Pauses all motion at its first moment, and returns how many elements move.
+# Pauses every animation at its first moment, and returns how many animations there are.
 HOLD = """() => { const all = document.getAnimations();
   for (const animation of all) { animation.pause(); animation.currentTime = 0; } return all.length; }"""
 MOVING = "() => document.getAnimations().length"
@@ -41,7 +41,7 @@ def machine(pages: Pages) -> Any:
 
 
 def step_to(page: Any, step: int) -> int:
-    """Go to a step, hold the motion at its first moment, and return how many elements travel."""
+    """Go to a step, hold the motion at its first moment, and return how many elements move."""
     page.evaluate("(step) => model.set('step', step)", step)
     return int(page.evaluate(HOLD))
 

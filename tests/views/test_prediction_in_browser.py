@@ -81,7 +81,7 @@ def test_a_verdict_marks_in_the_player_below_what_it_is_about(pages: Pages, word
     page = open_widget(pages, Reveal("g", questions, [1.0] * len(ASKED), [truth for *_, truth in ASKED], shown.film))
     page.evaluate(BELOW, [shown._esm, {name: getattr(shown, name) for name in ("film", "step", "follow", "speed")}])
     found = page.locator(".mvq-show").all_text_contents()
-    names = ["show r1", "show r1", "show r0", "show r1"]  # the rows of a single step
+    names = ["show r1", "show r1", "show r0", "show r1"]  # these questions point to the rows of a single step
     assert found == (names if word == "row" else [words for words in ASKED.values() if words])
     page.locator(".mvq-show").nth(len(found) - 2).press("Enter")
     assert page.evaluate("[player.state.step, player.state.follow]") == [5 * (word == "step"), "request:0"]

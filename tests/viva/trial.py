@@ -1,6 +1,6 @@
 """Draws vivas of fair alternatives, and counts how often the best guess of each kind would be right.
 
-`python -m tests.viva.trial [LINEUPS]` prints this, both for somebody without the code and for somebody with it.
+`python -m tests.viva.trial [LINEUPS]` prints these counts, both for somebody without the code and for somebody with it.
 """
 
 import re
@@ -75,7 +75,8 @@ def num_guessable(questions: Sequence[VivaQuestion]) -> int:
 def hits_from_other_runs(runs: Mapping[int, Facts]) -> dict[str, float]:
     """Return by kind, and as "all", how often somebody guesses right from other runs of the same code.
 
-    The guess is the most frequent answer to the same question about the same lines, otherwise to any of this kind.
+    The guess is the most frequent answer to the same question about the same lines, otherwise to any question of this
+    kind.
     """
     candidates = {seed: all_candidates(facts, Random(seed)) for seed, facts in runs.items()}
     asked, hits = Counter[str](), Counter[str]()

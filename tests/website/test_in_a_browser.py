@@ -17,7 +17,7 @@ HEADINGS = {
 FOUND = """async (options) => (await axe.run(document, options)).violations
   .map(one => `${one.id}: ${one.nodes.length}, ${one.nodes[0].html.slice(0, 160)} ${one.nodes[0].failureSummary}`)"""
 WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-# A page is as wide as its window even if a part of it is cut off, so wider parts must scroll.
+# A page is as wide as its window even if part of it is cut off, so wider parts must scroll.
 CUT = """() => [...document.querySelectorAll("article *")].filter(one => one.scrollWidth > one.clientWidth + 1
   && getComputedStyle(one).overflowX === "hidden" && one.clientWidth > 1).map(one => one.outerHTML.slice(0, 120))"""
 

@@ -37,7 +37,7 @@ def test_every_link_and_anchor_of_the_site_leads_somewhere(site: dict[str, Page]
                 continue
             target = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(parts.path)))
             target = path if not parts.path else f"{target}/index.html" if parts.path.endswith(("/", ".")) else target
-            if target.startswith("lab/"):  # these are not built here
+            if target.startswith("lab/"):  # these pages are not built here
                 ok = bool(target == "lab/lab/index.html" and IN_LAB.fullmatch(parts.query.removeprefix("path=")))
                 ok = ok and (CHECKOUT / parts.query.removeprefix("path=")).is_file()
             elif parts.fragment and posixpath.normpath(target) in site:
@@ -91,7 +91,7 @@ def test_the_one_file_leaves_open_what_a_learner_writes(
     assert "chat/index.html" not in site["index.html"].all("iframe", "src")
 
 
-# the page has no part that could be folded
+# the glossary has no part that could be folded
 @pytest.mark.parametrize("handout", [one for one in HANDOUTS if one != "glossary"])
 def test_hints_and_answers_are_folded_and_unknown_to_the_search(
     handout: str, site: dict[str, Page], root: Path

@@ -11,9 +11,10 @@ from mini_vllm.electives.gates.gate import Gate
 class EncoderCache(Protocol):
     """Tracks encodings by content. (vLLM: `v1/core/encoder_cache_manager.py`.)
 
-    `cached` maps a content to the ids of the requests that use it. An encoding without users stays cached until its
-    space is needed. `freeable` holds the lengths of these encodings in order of eviction. `num_free_slots` counts the
-    embeddings that fit without an eviction. `freed` lists the evicted contents in order; the engine empties it.
+    `cached` maps each content's identifier to the ids of the requests that use it. An encoding without users stays
+    cached until its space is needed. `freeable` holds the lengths of these encodings in order of eviction.
+    `num_free_slots` counts the embeddings that fit without an eviction. `freed` lists the identifiers of evicted
+    contents in order; the engine empties it.
     """
 
     num_free_slots: int
@@ -40,7 +41,7 @@ ExtraKeys = Callable[[Request, int, int], tuple[str | None, ...]]
 
 @dataclass(frozen=True, slots=True)
 class AdmissionFunctions:
-    """Phase 11 as scheduler and runner use it.
+    """Phase 11 as the scheduler and the runner use it.
 
     `make_adapter_gate` takes `max_loras`; `make_encoder_cache` takes the number of embeddings. `bgmv` receives the
     tensors output [T, out], inputs [T, in], lora_a [N, r, in], lora_b [N, out, r] and indices [T]. Only the runner

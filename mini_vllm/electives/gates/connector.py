@@ -1,4 +1,4 @@
-"""The seam of KV transfers: connectors, workers and stores. (vLLM: `KVConnectorBase_V1`, its scheduler side.)"""
+"""The seam of KV transfers: connectors, workers and stores. (vLLM: the scheduler side of `KVConnectorBase_V1`.)"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,8 @@ class KVConnector(Protocol):
     """Finds K and V stored outside the KV cache: in a different process, on disk, or in host memory."""
 
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
-        """Return how many tokens after the first `num_computed_tokens` can be loaded, and whether loading takes steps.
+        """Return how many tokens after the first `num_computed_tokens` can be loaded, and whether loading takes several
+        steps.
 
         The last token of a prompt is never included, because it is always computed locally. None means that the answer
         is not known yet: call again in the next step.
@@ -57,7 +58,7 @@ class KVConnectorWorker(Protocol):
 class BlockStore(Protocol):
     """Stores blocks by the hash of their tokens; a block is a tensor [caches, block_size, kv_heads, head_dim].
 
-    `caches` counts the layers twice, for K and V. A store may lose a block at any time.
+    `caches` counts each layer twice, once for K and once for V. A store may lose a block at any time.
     """
 
     def lookup(self, block_hashes: Sequence[bytes]) -> int:

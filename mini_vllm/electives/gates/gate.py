@@ -4,12 +4,12 @@ from mini_vllm.core.request import Request, RequestStatus
 
 
 class Gate:
-    """The calls that a gate receives during a step. This base class never closes.
+    """The calls that a gate receives during a step. The base class is always open.
 
-    `reason` names, as in `engine/reasons.py`, why the gate skips a request or limits its tokens.
+    `reason` says why the gate skips a request or limits its tokens, with a name from `engine/reasons.py`.
     """
 
-    reason = "adapters"  # the default is that of phase 11's gate, so that learners need not name it
+    reason = "adapters"  # the default matches phase 11's gate, so that learners need not set it
 
     def start_step(self) -> None:
         """Drop the state of the last step."""
@@ -83,7 +83,7 @@ class LookaheadGate(Gate):
 
 
 def failure_of(request: Request) -> str | None:
-    """Return the error from compiling a request's grammar, or None without an error or before compiling has ended."""
+    """Return the error from compiling a request's grammar, or None if compiling succeeded or has not ended."""
     if request.grammar is None or not request.grammar.done():
         return None
     error = request.grammar.exception()

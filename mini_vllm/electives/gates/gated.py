@@ -1,4 +1,4 @@
-"""Combines all gates and connects them to phases 1, 2 and 5 by a queue, chunk policy and KV cache."""
+"""Combines all gates and connects them to phases 1, 2 and 5 through a queue, chunk policy and KV cache."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypedDict
@@ -40,11 +40,11 @@ class AdmissionGates:
         counted: Callable[[], Sequence[Request]] = tuple,
     ) -> None:
         self.gates = gates
-        self.counted = counted  # requests that count as planned from the start: all running ones since 0.33
-        # Since 0.33 a request is also skipped if the gates leave it none of the remaining budget.
+        self.counted = counted  # requests that count as planned from the start: all running requests since 0.33
+        # Since 0.33, a request is also skipped if the gates leave it none of the remaining budget.
         self.num_tokens_left = num_tokens_left
         self.leaving: Collection[str] = ()  # ended requests whose blocks a step in flight may still write
-        # The reason why a step skipped or limited a request, by request id.
+        # The reason why a step skipped or limited a request, keyed by request id.
         self.whys: dict[str, str] = {}
         self._errors: dict[str, str] = {}
         self._is_stalled = False
@@ -184,7 +184,8 @@ def transfers_of(scheduler: Scheduler) -> KVTransfers | None:
 
 
 class GatedChunks(WrappedChunks):
-    """A `ChunkPolicy` that grants no tokens to unready waiting requests, and applies the gates' limits to chunks."""
+    """A `ChunkPolicy` that grants no tokens to waiting requests that are not ready, and applies the gates' limits to
+    chunks."""
 
     def __init__(self, inner: ChunkPolicy, gates: AdmissionGates) -> None:
         super().__init__(inner)

@@ -36,7 +36,7 @@ class KVTransfers:
         self.sending: dict[str, tuple[Request, int]] = {}
         self.loading: dict[str, int] = {}
         self.is_asking = False
-        # hit and number of tokens of the last load that got no blocks
+        # hit length and number of tokens of the last load that got no blocks
         self.refused_load: tuple[Sequence[int], int] = ((), 0)
         self._num_hit_tokens: dict[str, int] = {}
         self._received: set[str] = set()
@@ -147,7 +147,7 @@ class KVTransfers:
 
         The sampled tokens of these requests are invalid. If several running requests share a lost block, vLLM 0.13.0
         lets only the first compute it and leaves it in the prefix cache meanwhile. Here each request computes the
-        block, and the prefix cache does not find it before that.
+        block, and the prefix cache does not return it until then.
         """
         affected: set[str] = set()
         for request in (*waiting, *running):
@@ -170,7 +170,7 @@ class KVTransfers:
 
     def apply(self, output: KVConnectorOutput) -> None:
         """Record which loads have arrived, and free the blocks that have been sent."""
-        # Requests that load nothing are ignored: a report can arrive after an abort or a restart of the engine.
+        # Requests that do not load anything are ignored: a report can arrive after an abort or a restart of the engine.
         self._received.update(
             request_id for request_id in output.finished_recving if request_id in self._num_hit_tokens
         )
@@ -189,9 +189,9 @@ class KVTransfers:
         """Break a stall, where vLLM 0.13.0 would wait for ever.
 
         A request that has received its K and V can be queued after requests that need its blocks. Then every plan is
-        empty, or the other requests are admitted and preempted in turn. If no transfer is in progress, this happens
-        after `MAX_STEPS_IN_VAIN` empty steps since the last token. The last waiting request that holds blocks then
-        loses them and computes its prompt locally.
+        empty, or the other requests are admitted and preempted in turn. If no transfer is in progress, the stall is
+        broken after `MAX_STEPS_IN_VAIN` empty steps since the last token. The last waiting request that holds blocks
+        then loses them and computes its prompt locally.
         """
         holders = [request for request in waiting if self.kv.block_ids(request.request_id)]
         if has_sampled or not holders:

@@ -1,4 +1,4 @@
-"""A connector that requests prompts from a prefill process before it looks into its store."""
+"""A connector that requests prompts from a prefill process before it looks in its store."""
 
 import time
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class PrefillConnector:
         num_stored, is_async = self.inner.get_num_new_matched_tokens(request, num_computed_tokens)
         num_blocks = (request.num_tokens - 1) // self.block_size
         if request.request_id not in self._asked:
-            # Another process would also need the salt and the adapter. Tokens that this engine generated are not
+            # The other process would also need the salt and the adapter. Tokens that this engine generated are not
             # requested.
             is_plain = request.cache_salt is None and request.adapter_id is None and not request.num_output_tokens
             is_here = num_computed_tokens + (num_stored or 0) >= num_blocks * self.block_size

@@ -35,9 +35,9 @@ class SchedulingPolicy:
     `fcfs` and `priority`.)
     """
 
-    # Whether a waiting request keeps its rank. If not, the queue is re-sorted before every step.
+    # Whether a waiting request keeps its rank. If it does not, the queue is sorted again before every step.
     rank_is_fixed = True
-    # Whether the rank depends on `priority`, which may change while a request lives.
+    # Whether the rank depends on `priority`, which may change during a request's lifetime.
     uses_priority = False
 
     def start_step(self, step: StepView) -> None:
@@ -61,7 +61,7 @@ class SchedulingPolicy:
     def victims(self, running: list[Request]) -> list[Request]:
         """Return the running requests in the order in which they are preempted when blocks run out.
 
-        A request that is missing in the list is never preempted for a different one. While ranks change, the head of
+        A request missing from the list is never preempted for a different one. If ranks keep changing, the head of
         `running` is the last victim once it has been preempted three times, so that every request can finish.
         """
         return running[::-1]
@@ -86,7 +86,7 @@ class SchedulingPolicy:
 
 @dataclass(frozen=True, slots=True)
 class PolicyClasses:
-    """Phase 13: functions that make a new policy of each kind with its default settings."""
+    """Phase 13: one function per kind of policy, which makes a new policy with its default settings."""
 
     virtual_token_counter: Callable[[], SchedulingPolicy]
     least_slack_first: Callable[[], SchedulingPolicy]

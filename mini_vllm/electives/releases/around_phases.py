@@ -184,7 +184,7 @@ class NewerFunctions:
             step.holders.is_paused = is_paused
         elif is_paused:
             max_num_seqs = min(max_num_seqs, len(running))
-        # Most steps only decode. In those, an extra call per request and wrapper is a large part of the cost.
+        # Most steps only decode. In such steps, an extra call per request and wrapper is a large part of the cost.
         if isinstance(kv, SharesCounted) and isinstance(chunks, NewerChunks):
             may_admit = bool(waiting) and len(running) < max_num_seqs
             if not may_admit and step.can_skip_newer_rules(kv.num_free_blocks):
@@ -193,7 +193,9 @@ class NewerFunctions:
         scheduler_output = plan(running, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens)
         if step.budget_kept is not None:
             scheduler_output.token_budget, step.budget_kept = step.budget_kept, None
-            if not scheduler_output.preempted:  # a budget of 0 has closed admission, but only a preemption may do that
+            if (
+                not scheduler_output.preempted
+            ):  # a budget of 0 has prevented admission, but only a preemption is allowed to do that
                 self._admit(scheduler_output, running, max_num_seqs, plan)
         if step.holders is not None:
             step.holders.is_paused = False

@@ -11,8 +11,8 @@ from mini_vllm.electives.wrappers import WrappedPrefixCache
 class CountedEntries(WrappedPrefixCache):
     """A `PrefixCache` that enters each block of a request once, as soon as its hash is known.
 
-    `num_entered` counts them per request, so a later call can enter blocks whose hash was unknown. (vLLM:
-    `num_cached_block`.)
+    `num_entered` counts the entered blocks per request, so that a later call can enter blocks whose hash was unknown.
+    (vLLM: `num_cached_block`.)
     """
 
     def __init__(self, inner: PrefixCache) -> None:
@@ -42,8 +42,8 @@ class CountedEntries(WrappedPrefixCache):
 class LookaheadHashes(WrappedPrefixCache):
     """Wraps phase 4's `PrefixCache` so that a block's hash also covers the next `num_tokens` tokens.
 
-    The hash exists once they are known. A drafter reads these tokens, so every hit then contains its correct K and V.
-    (vLLM since 0.33: `num_hash_lookahead_tokens`.)
+    The hash exists once these tokens are known. A drafter reads these tokens, so every hit then contains its correct K
+    and V. (vLLM since 0.33: `num_hash_lookahead_tokens`.)
     """
 
     def __init__(self, inner: PrefixCache, hash_block: HashBlock, block_size: int, num_tokens: int) -> None:

@@ -47,7 +47,7 @@ class FreedFirstPool(CountedPool):
         super().__init__(inner, num_gpu_blocks)
         self.content = content
         self.order_freed = functions.order_freed
-        self.stack: list[int] = []  # the last one is the front of the free queue
+        self.stack: list[int] = []  # the last entry is the front of the free queue
         self._freed_together: list[int] | None = None
 
     @property

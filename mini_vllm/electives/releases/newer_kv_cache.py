@@ -60,7 +60,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
                 return None
             if is_load:
                 self.step.prompts[request.request_id] = request
-        elif self.decodes_fit:  # shortcut, as in phase 2: after most decode tokens the last block still has free slots
+        elif self.decodes_fit:  # shortcut, as in phase 2: after most decode tokens, the last block still has free slots
             room = self.block_size - num_new_tokens - num_lookahead_tokens
             if 0 < request.num_computed_tokens % self.block_size < room:
                 return []
@@ -76,7 +76,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
             self.retained.junctions.pop(request.request_id, None)
 
     def free_leaving(self) -> None:
-        """Free the blocks of ended requests, oldest end first, once no step in flight can write to them."""
+        """Free the blocks of ended requests, first ended first, once no step in flight can write to them."""
         for name in [name for name, last in self.step.leaving.items() if last <= self.step.num_done]:
             del self.step.leaving[name]
             blocks = [block_id for table in self.tables.pop(name, ()) for block_id in table]
@@ -143,7 +143,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
 def allocate_table(
     tables: Tables, num_blocks: int, pool: GroupPool, pin: Callable[[list[int]], None] | None
 ) -> list[list[int]] | None:
-    """Extend the only table of a model without windows.
+    """Extend the only table of not used by a model without sliding windows.
 
     Returns None if too few blocks are free. See `AllocateGroups`.
     """
@@ -162,7 +162,7 @@ def allocate_table(
 
 
 def _unused(*arguments: Any, **named: Any) -> Any:
-    raise AssertionError("a model without windows")
+    raise AssertionError("not used by a model without sliding windows")
 
 
 WITHOUT_WINDOWS = WindowFunctions(_unused, allocate_table, _unused, _unused)

@@ -27,7 +27,7 @@ class RoomAsked:
 
 
 class ReachableBlocks(Protocol):
-    """Returns which blocks `first` to `end - 1` of a sliding window's table enter the prefix cache, in order."""
+    """Returns which of blocks `first` to `end - 1` in a sliding window's table enter the prefix cache, in order."""
 
     def __call__(
         self,
@@ -46,7 +46,7 @@ class Pacer(Protocol):
     """Decides in which steps prompts are computed. (vLLM: `prefill_schedule_interval`.)"""
 
     def holds(self, has_decodes: bool) -> bool:
-        """Return whether the step that now begins holds prompts back. The scheduler calls this once per step."""
+        """Return whether the step that is now starting holds prompts back. The scheduler calls this once per step."""
 
     def planned(self, num_tokens: int, has_prompt: bool, num_left_waiting: int | None) -> None:
         """Record the planned step: its tokens, and whether it computes a part of a prompt.

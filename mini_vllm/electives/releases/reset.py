@@ -18,15 +18,15 @@ def reset_prefix_cache(scheduler: Scheduler, *, reset_running_requests: bool = F
     """Empty the prefix cache and return True. If any request holds a block, return False and change nothing.
 
     `reset_running_requests` first preempts all running requests, last first. Their tokens in flight are dropped and
-    sampled again. With it, raises `ValueError` under the rules of 0.13.0, and while a request still loads or sends K
-    and V.
+    sampled again. With this option, raises `ValueError` under the rules of 0.13.0, and while a request still loads or
+    sends K and V.
     """
     kv = scheduler.kv
     if reset_running_requests:
         _preempt_all(scheduler)
     is_idle = kv.num_free_blocks == kv.num_usable_blocks
     if reset_running_requests and not is_idle:
-        raise ValueError("reset_running_requests is possible only while no request loads or sends K and V")
+        raise ValueError("reset_running_requests works only while no request is loading or sending K and V")
     for block_id in scheduler.prefix_cache.cached_blocks() if is_idle else ():
         scheduler.prefix_cache.evict(block_id)
     return is_idle
@@ -46,5 +46,5 @@ def _preempt_all(scheduler: Scheduler) -> None:
 
 def _step_of(scheduler: Scheduler) -> StepState:
     if not isinstance(scheduler.release, StepState):
-        raise ValueError("pausing and resetting need a release after vLLM 0.13.0, such as vllm='0.33.0'")
+        raise ValueError("pausing and resetting need a release later than vLLM 0.13.0, such as vllm='0.33.0'")
     return scheduler.release

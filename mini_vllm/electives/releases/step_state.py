@@ -25,10 +25,10 @@ class PauseState(Enum):
 class StepState:
     """One scheduler's state for the newer rules. All ids and keys are request ids.
 
-    `shares` contains this step's tokens per request, `in_flight` the tokens in steps in flight. `in_prompt` contains
-    requests in the middle of a prompt. `prompts` contains those that still need blocks: requests admitted with part of
-    their tokens, or loading. `deferred` requests were skipped and still wait. `dropped` contains a request's number of
-    preemptions at its reset: tokens from steps planned with fewer preemptions are dropped.
+    `shares` contains each request's tokens in this step, `in_flight` its tokens in steps in flight. `in_prompt`
+    contains requests in the middle of a prompt. `prompts` contains those that still need blocks: requests admitted with
+    part of their tokens, or loading. `deferred` requests were skipped and still wait. `dropped` contains a request's
+    number of preemptions at its reset: tokens from steps planned with fewer preemptions are dropped.
     """
 
     def __init__(self, config: EngineConfig, functions: ReleaseFunctions) -> None:
@@ -39,7 +39,7 @@ class StepState:
         self.num_lookahead_tokens = self.num_drafts if self.speculative and self.speculative.drafter_has_kv_cache else 0
         self.draft_slots = self.speculative.draft_slots if self.speculative else 0
         lookahead = self.speculative.prefill_lookahead if self.speculative and self.rules.prefill_lookahead else 0
-        # The K and V of these last tokens are not final, so no block that contains one is cached.
+        # The K and V of these last tokens are not final, so a block that contains any of them is not cached.
         self.num_unsettled_tokens = max(0, lookahead - 1)
         self.interval: int = config.setting("prefill_schedule_interval")
         self.pacer = self.functions.make_pacer(self.interval)
@@ -61,7 +61,7 @@ class StepState:
         self.reset: list[Preempted] = []
         self.dropped: dict[str, int] = {}
         self.in_flight: Counter[str] = Counter()
-        # Numbers of non-empty steps: those planned, and those whose output has arrived.
+        # Counts of non-empty steps: those planned, and those whose output has arrived.
         self.num_planned = self.num_done = 0
         self.last_step: dict[str, int] = {}
         self.defers_frees = False
@@ -72,7 +72,7 @@ class StepState:
         self.drafts_are_used = False
         self.holds_prompts = False
         self.num_groups = 1  # of layers
-        # the arguments of phase 14's last `has_room` call if it returned False
+        # the arguments of phase 14's last `has_room` call, if it returned False
         self.refused_room: RoomAsked | None = None
         self._num_rows = 0
         self.threshold = config.long_prefill_token_threshold
@@ -98,13 +98,14 @@ class StepState:
         If so, the new rules neither count nor limit their tokens, and no request is preempted, because enough blocks
         are free.
         """
-        # Each request needs at most one more block than its new tokens fill.
+        # Each request needs at most one block more than its new tokens fill.
         num_blocks = (len(self.running) + self.most_tokens // self.config.block_size) * self.num_groups
         return not self.counts_shares and not self.holds_prompts and num_blocks <= num_free_blocks
 
     @property
     def num_rows_left(self) -> int:
-        """The rows of `max_num_batched_tokens` left for the next request's tokens, without its drafter's rows."""
+        """How many rows of `max_num_batched_tokens` are left for the next request's tokens, without its drafter's
+        rows."""
         return self.config.max_num_batched_tokens - self._num_rows - self.draft_slots
 
     @property
@@ -113,7 +114,7 @@ class StepState:
 
     @property
     def has_stand_ins(self) -> Collection[str]:
-        # With async scheduling the runner's thread knows which drafts were proposed and shortens the shares itself.
+        # With async scheduling, the runner's thread knows which drafts were proposed, and shortens the shares itself.
         return () if self.config.async_scheduling else self.padded
 
     def num_tokens_left(self) -> int:
@@ -143,7 +144,7 @@ class StepState:
                 self.prompts[request_id] = request
         if not self.num_drafts:
             return
-        # Drafts are useful unless the step computes only part of a prompt or certainly samples the last token.
+        # Drafts are useful unless the step computes only part of a prompt or is certain to sample the last token.
         num_outputs = request.num_output_tokens + 1 + (request.num_output_placeholders > 0)
         is_last = num_outputs >= request.sampling_params.max_tokens
         self.drafts_are_used |= num_after >= request.num_tokens and not is_last

@@ -41,7 +41,7 @@ class GroupedKVCacheManager:
         self.grouped = grouped
         self.tables = tables
         self.num_uncertain_tokens = num_uncertain_tokens
-        self.num_unsettled_tokens = 0  # number of tokens at the end whose blocks must not be cached yet
+        self.num_unsettled_tokens = 0  # number of final tokens whose blocks must not be cached yet
 
     @property
     def num_free_blocks(self) -> int:

@@ -1,4 +1,4 @@
-"""The prefix cache of several layer groups, with phase 4's hashes for each group and hits common to all."""
+"""The prefix cache of several layer groups, with phase 4's hashes for each group and hits common to all groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -17,7 +17,7 @@ class NamedBlocks:
     def __init__(self, cache: PrefixCache, block_size: int) -> None:
         self.cache = cache
         # Phase 4 looks up prefixes, so a request with a single block hash finds only this block. The request has one
-        # more token than the block, because a request's last token is never a hit.
+        # token more than the block, because a request's last token is never a hit.
         self._asking = Request("", [0] * (block_size + 1))
         self.of_hash: dict[bytes, int] = {}
         self._hash_of_block: dict[int, bytes] = {}
@@ -75,7 +75,7 @@ class GroupedPrefixCache:
         return self.find_hit_of_each_group(request, request.num_tokens - 1)[0]
 
     def find_hit_of_each_group(self, request: Request, max_num_tokens: int) -> Tables:
-        """Return each group's blocks of the longest hit that all groups share, equally many blocks per group."""
+        """Return each group's blocks of the longest hit that all groups share, the same number for every group."""
         self.update_block_hashes(request)
         block_hashes = request.block_hashes[: max_num_tokens // self.block_size]
         cached = [[*map(named.of_hash.get, block_hashes)] for named in self.named]

@@ -17,7 +17,7 @@ class GroupPool(WholeBlockPool, Protocol):
         """Length of the free queue."""
 
     def is_free(self, block_id: int) -> bool:
-        """Return whether a block is in the free queue. The null block is never in it."""
+        """Return whether a block is in the free queue. The null block is never in the queue."""
 
 
 class AllocateGroups(Protocol):
@@ -34,7 +34,7 @@ class SlidingAttention(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WindowFunctions:
-    """Phase 12 as KV cache manager, prefix cache and runner use it."""
+    """Phase 12 as the KV cache manager, the prefix cache and the runner use it."""
 
     free_outside_window: Callable[[list[int], int, int, int, GroupPool], None]
     allocate_groups: AllocateGroups
@@ -43,7 +43,8 @@ class WindowFunctions:
 
 
 def require_window_functions(functions: WindowFunctions | None) -> WindowFunctions:
-    """Return `functions`, phase 12, for a model with sliding windows. Raises `ValueError` if the phase is absent."""
+    """Return phase 12's `functions`, which a model with sliding windows needs. Raises `ValueError` if the phase is
+    absent."""
     if functions is None:
         raise ValueError("a model with sliding windows needs phase 12 (sliding windows) in the lineup")
     return functions

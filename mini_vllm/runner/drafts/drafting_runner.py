@@ -106,13 +106,13 @@ class AdaptiveDraftLength:
     def __init__(self, max_drafts: int, cost_of_a_draft: float) -> None:
         self.max_drafts = max_drafts
         self.cost_of_a_draft = cost_of_a_draft
-        # Nothing is known about this text yet, so start with drafts, but with few if they are expensive.
+        # Nothing is known about this text yet, so start with drafts, but with only a few if they are expensive.
         self.num_right, self.num_tried = 1.4, 2.0
         self.pause = 0
         self.next_pause = 1
 
     def next_length(self) -> int:
-        """Return the maximum number of drafts for the next step, 0 in a pause. Called once per step."""
+        """Return the maximum number of drafts for the next step, or 0 during a pause. Called once per step."""
         if self.pause > 0:
             self.pause -= 1
             return 0

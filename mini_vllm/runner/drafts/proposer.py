@@ -40,7 +40,7 @@ class Proposer(Protocol):
 def cost_of_a_row(num_requests: int) -> float:
     """Return the cost of one extra row per request, relative to a step without it.
 
-    Half of the time of a step with `FREE_ROWS` rows goes to work that the rows share: planning, operators, reading the
+    In a step with `FREE_ROWS` rows, half of the time goes to work that the rows share: planning, operators, reading the
     weights.
     """
     return num_requests / (num_requests + FREE_ROWS)

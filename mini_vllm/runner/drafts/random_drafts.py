@@ -15,7 +15,9 @@ from mini_vllm.runner.paged_model_runner import PagedModelRunner
 class RandomDraftRunner(PagedModelRunner):
     """The runner of a draft model, which stores the distribution of each draft. Greedy requests get greedy drafts."""
 
-    drawn_from: dict[str, list[Tensor]]  # the distribution [vocab] of each draft in the current step, by request id
+    drawn_from: dict[
+        str, list[Tensor]
+    ]  # the distribution [vocab] of each draft in the current step, keyed by request id
 
     def sample(self, rows: Sequence[tuple[ScheduledRequest, int]], logits: Tensor) -> list[int]:
         """Return a draft for each row of logits [S, vocab]."""

@@ -28,7 +28,7 @@ class DiskBlockStore:
     All blocks have the shape and the dtype of `like`. Files are written under a temporary name, then renamed, so a
     crash never leaves a partial block. A file whose content does not match its name counts as missing and is deleted.
     Files with other names are left alone. Several engines may share a folder: each counts all files once a second, and
-    may exceed the limit between two counts. A full disk stops the writing, and adds one line to the log. (vLLM:
+    may exceed the limit between two counts. A full disk stops writing and adds one line to the log. (vLLM:
     `ExampleConnector`.)
     """
 
@@ -37,9 +37,9 @@ class DiskBlockStore:
         self.folder = folder
         self.max_bytes = max_bytes
         self.like = like
-        self.num_bytes_of: dict[str, int] = {}  # in order of last use, so the first file is deleted next
+        self.num_bytes_of: dict[str, int] = {}  # in order of last use, so the first file is the next to be deleted
         self._unfinished = f".{token_hex(4)}{UNFINISHED}"  # unique to this store
-        self._why_not_written = ""  # logged once instead of for each block
+        self._why_not_written = ""  # logged only once instead of for each block
         self._next_look = 0.0
         self._make_room(0)
 
@@ -53,7 +53,9 @@ class DiskBlockStore:
     def get(self, block_hash: bytes) -> Tensor | None:
         path = self.folder / (block_hash.hex() + SUFFIX)
         try:
-            with path.open("rb") as file:  # read instead of mapped, because truncating a mapped file kills its reader
+            with path.open(
+                "rb"
+            ) as file:  # read instead of mapped, because truncating a mapped file would kill its reader
                 content = bytearray(file.read(self.like.nbytes + MAX_HEADER))
             block = torch.frombuffer(content[-self.like.nbytes :], dtype=self.like.dtype).view(self.like.shape)
             os.utime(path)  # later engines sort the files by modification time
@@ -96,7 +98,7 @@ class DiskBlockStore:
         """Update the list of files after changes by other engines, and delete unfinished files left by crashes."""
         self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
         found = list[tuple[float, str, int]]()
-        with suppress(OSError):  # the folder or any file may vanish between two checks
+        with suppress(OSError):  # the folder or any file may disappear between two checks
             for entry in os.scandir(self.folder):
                 if OURS.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                     with suppress(OSError):
@@ -109,7 +111,7 @@ class DiskBlockStore:
 
     def _delete(self, name: str) -> None:
         self.num_bytes_of.pop(name, None)
-        with suppress(OSError):  # also forget a file that cannot be deleted
+        with suppress(OSError):  # also forget files that cannot be deleted
             (self.folder / name).unlink()
 
 

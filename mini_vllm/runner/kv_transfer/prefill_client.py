@@ -76,7 +76,7 @@ class PrefillClient:
                     for block_hash in block_hashes[: peer.receive_num_blocks(self.like, len(block_hashes))]:
                         self.store.put(block_hash, peer.receive(self.like))
                     future.set_result(None)
-        except Exception as error:  # also catches the store's errors: without this thread requests would wait for ever
+        except Exception as error:  # also catches the store's errors: without this thread, requests would wait forever
             if not self._is_given_up:
                 logger.warning("the prefill process has failed, so prompts are computed here: %s", error)
             self._is_given_up = True

@@ -81,8 +81,8 @@ def step_arrays(
         num_blocks = cdiv(end, block_size)
         if num_blocks > len(one.block_ids):
             raise RuntimeError(
-                f"token {end - 1} of {one.request.request_id} needs block {num_blocks} of its table, "
-                f"which has {len(one.block_ids)} blocks of {block_size}"
+                f"token {end - 1} of {one.request.request_id} needs block {num_blocks} of its table, which has only "
+                f"{len(one.block_ids)} blocks of {block_size} tokens"
             )
         input_ids.extend([*one.request.all_token_ids, *one.draft_token_ids][first:end])
         positions.extend(range(first, end))

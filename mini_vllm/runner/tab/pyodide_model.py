@@ -13,7 +13,7 @@ def open_model(folder: Path = EMBEDDED) -> JavaScriptModel:
     """Open the model of a folder, without a KV cache.
 
     Its weights are read from the folder or, if missing there, fetched from the folder of Pyodide's files. Raises
-    `ValueError` if the weights are in neither place or invalid.
+    `ValueError` if the weights are missing in both places or invalid.
     """
     from pyodide.code import run_js
     from pyodide.ffi import JsException, to_js
@@ -45,5 +45,5 @@ def fetched(name: str) -> Any:
         status = 0
     if status != 200:
         why = f"the server answered with status {status}" if status else "the server does not answer"
-        raise ValueError(f"the model's file {address} cannot be read: {why}. Load the page again, or rebuild the site")
+        raise ValueError(f"the model file {address} cannot be read: {why}. Load the page again, or rebuild the site")
     return Uint8Array.new(asked.response)

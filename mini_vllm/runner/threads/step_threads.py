@@ -13,7 +13,8 @@ from mini_vllm.runner.threads.neighbours import Neighbours
 from mini_vllm.runner.threads.team_size import TeamSize
 from mini_vllm.runner.threads.waits import ShortWaits
 
-# CPUs used by other processes: the number that makes a machine busy, and the number below which it is quiet again
+# CPUs used by other processes: the number from which a machine counts as busy, and the number below which it is quiet
+# again
 BUSY, QUIET = 0.3, 0.15
 
 
@@ -85,7 +86,7 @@ def use_one_thread() -> None:
 
 
 def step_threads(*, is_small: bool, may_vary: bool) -> StepThreads | None:
-    """Return the threads of an engine's steps on a CPU, or None if `OMP_NUM_THREADS` fixes them.
+    """Return the object that sets an engine's threads on a CPU, or None if `OMP_NUM_THREADS` fixes them.
 
     `may_vary` means that the results do not depend on the number of threads. Otherwise the number is fixed: 1 for a
     small model.

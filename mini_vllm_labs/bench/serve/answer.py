@@ -14,7 +14,7 @@ class BrokenAnswerError(Exception):
 
 @dataclass(slots=True)
 class ClientAnswer:
-    """Times are seconds from the start of a round; `error` is the reason of a failure, or None.
+    """Times are seconds from the start of a round; `error` is the reason for a failure, or None.
 
     `planned` is when the request should have been sent, `sent` when it was.
     """
@@ -73,7 +73,7 @@ class EventStream:
 
     def finish(self) -> None:
         """Complete the answer. Raises `BrokenAnswerError` if there is no finish reason."""
-        self.feed(b"\n\n")  # the last event may have no blank line after it
+        self.feed(b"\n\n")  # the last event may not be followed by a blank line
         answer = self.answer
         answer.text = "".join(self._parts)
         if answer.finish_reason is None:
@@ -84,7 +84,7 @@ class EventStream:
         try:
             event = json.loads(payload)
             if "error" in event:
-                raise BrokenAnswerError(f"an error in the stream: {error_message(event)}")
+                raise BrokenAnswerError(f"the stream contains an error: {error_message(event)}")
             for choice in event["choices"]:
                 self._take_choice(choice, now)
             if usage := event.get("usage"):
@@ -92,7 +92,7 @@ class EventStream:
                 self.answer.num_output_tokens = int(usage["completion_tokens"])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise BrokenAnswerError(
-                f"an event that is not a completion: {payload[:80].decode(errors='replace')}"
+                f"the stream contains an event that is not a completion: {payload[:80].decode(errors='replace')}"
             ) from error
 
     def _take_choice(self, choice: dict[str, Any], now: float) -> None:

@@ -1,4 +1,4 @@
-"""Servers that receive the same load in turns: cases with the rates that each sustained, and the targets."""
+"""Sends servers the same load in turn; the cases contain the rates that each sustained, and the targets."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -23,7 +23,7 @@ MAX_HTTP_COST = 0.10
 class ServingPlan:
     """Which servers receive which load.
 
-    With `search` None no rate is searched; with `num_cost_rounds` 0 HTTP is not measured.
+    If `search` is None, no rate is searched for; if `num_cost_rounds` is 0, HTTP is not measured.
     """
 
     settings: BackendSettings
@@ -49,9 +49,9 @@ def server_cases(plan: ServingPlan, facts: dict[str, Any], on_progress: progress
                 if (reason := why_missing(name)) is not None:
                     raise PeerError(reason)
                 server = MeasuredServer(server_command(name, plan.settings))
-                running.callback(server.stop)  # before the warm-up, which may fail
+                running.callback(server.stop)  # registered before the warm-up, which may fail
                 plan.load.warm_up(name, server.endpoint, on_progress)
-            except (PeerError, ValueError, OSError) as error:  # OSError means that its program does not exist
+            except (PeerError, ValueError, OSError) as error:  # OSError means that the server's program does not exist
                 if name == OURS:
                     raise
                 missing[name] = str(error)
@@ -78,9 +78,9 @@ def load_cases(
     facts: dict[str, Any],
     on_progress: progress.ProgressReport,
 ) -> Iterator[Case]:
-    """Yield the throughput under the load, and the highest rate of each server if a search is wanted.
+    """Yield the throughput under the load, and each server's highest rate if a search is wanted.
 
-    `facts` receives what was `sent`, `servers` (the figures as JSON), and `reports`.
+    `facts` receives `sent` (what was sent), `servers` (the figures as JSON) and `reports`.
     """
     reports, searches = measure(endpoints, load, search, on_progress)
     found = {name: {"report": asdict(report), "rate_search": None} for name, report in reports.items()}
@@ -96,7 +96,7 @@ def load_cases(
 
 
 def latencies(report: RoundReport) -> dict[str, Quantity]:
-    """Return median and 99th percentile of the latencies, and the number of failed requests."""
+    """Return the median and the 99th percentile of the latencies, and the number of failed requests."""
     figures = {
         f"{name.upper()} {percent}": Quantity(getattr(getattr(report, name), percent), "s")
         for name in ("ttft", "tpot", "itl", "e2el")

@@ -16,15 +16,15 @@ from mini_vllm_labs.bench.serve.answer import BrokenAnswerError, ClientAnswer, E
 from mini_vllm_labs.bench.serve.text_requests import Endpoint, TextRequest
 
 OnBody = Callable[[bytes], None]
-MAX_REFUSAL_BYTES = 10_000  # only the message of an error is shown
+MAX_REFUSAL_BYTES = 10_000  # only an error's message is shown
 TIMEOUT = 600.0
 
 
 class HttpExchange(asyncio.Protocol):
     """One HTTP/1.1 request with as little Python per chunk as possible, because the server shares the cores.
 
-    It sends `request` once it is connected, and calls `on_body` with every part of the body of an answer with status
-    200.
+    It sends `request` once it is connected; if the answer's status is 200, it calls `on_body` with every part of the
+    body.
 
     The body of any other answer is stored in `refusal`. `finished` is set when the answer is complete; it raises
     `BrokenAnswerError` if the answer can no longer be completed.
@@ -32,7 +32,8 @@ class HttpExchange(asyncio.Protocol):
 
     def __init__(self, request: bytes, on_body: OnBody) -> None:
         self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # An exchange that timed out while connecting is never awaited; without this, asyncio logs its error at exit.
+        # An exchange that timed out while connecting is never awaited; without this line, asyncio would log its error
+        # at exit.
         self.finished.add_done_callback(lambda finished: finished.cancelled() or finished.exception())
         self.status = 0
         self.transport: asyncio.Transport | None = None
@@ -52,7 +53,7 @@ class HttpExchange(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            cause = error.__context__  # httptools wraps what a callback raises
+            cause = error.__context__  # httptools wraps whatever a callback raises
             self._end(cause if isinstance(cause, BrokenAnswerError) else BrokenAnswerError(f"not HTTP: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -142,7 +143,7 @@ def refused(http: HttpExchange) -> str:
 class Round:
     """The answers in the order of their requests, and the client's own costs.
 
-    `lags` are the delays in seconds with which the client sent; `cpu_seconds` is its CPU time.
+    `lags` are the client's delays in sending, in seconds; `cpu_seconds` is its CPU time.
     """
 
     answers: list[ClientAnswer]
@@ -163,10 +164,11 @@ def run_round(
     timeout: float = TIMEOUT,
     on_progress: OnProgress = lambda done: None,
 ) -> Round:
-    """Send every request at its time, and read all answers. `on_progress` receives the number of ended requests.
+    """Send every request at its planned time, and read all answers. `on_progress` receives the number of requests that
+    have ended.
 
-    With `max_concurrency` at most that many requests are in progress at once. The loop is then no longer open, and a
-    latency counts from the moment at which its request may be sent.
+    If `max_concurrency` is set, at most that many requests are in progress at once. Then the loop is no longer open,
+    and latencies are measured from the moment a request may be sent.
     """
     return asyncio.run(_send_all(endpoint, requests, max_concurrency or len(requests), timeout, on_progress))
 

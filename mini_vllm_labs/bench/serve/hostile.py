@@ -18,7 +18,7 @@ CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 MAX_GAP_MS = 100.0
 SECONDS_BEFORE, SECONDS_AFTER, TICK = 0.5, 0.3, 0.005
 PATIENCE = 20.0  # seconds after which the hostile client hangs up
-Sent = tuple[str, dict[str, Any]]  # path and body of the request
+Sent = tuple[str, dict[str, Any]]  # the request's path and body
 
 
 def completion(**fields: Any) -> Sent:
@@ -41,7 +41,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 def hostile_requests() -> dict[str, Sent]:
-    """Return requests that are costly to serve or to refuse, by name."""
+    """Return requests that are costly to serve or to refuse, keyed by name."""
     words = [f"word {number}" for number in range(15_000)]
     lark = "start: " + " | ".join(f'"{word}"' for word in words)
     optional = {f"field{number}": {"type": "string"} for number in range(1_500)}
@@ -99,7 +99,7 @@ class Neighbour:
         self.largest, self.last = max(self.largest, now - (self.last or now)), now
 
     def take(self) -> float:
-        """Return the largest gap since the last call, including the open one."""
+        """Return the largest gap since the last call, including a gap that is still open."""
         if self.last is not None:
             self._note(b"")
         gap, self.largest = self.largest, 0.0
@@ -151,9 +151,11 @@ def hostile_case(endpoint: Endpoint, report: ProgressReport) -> Iterator[Case]:
 async def tried(endpoint: Endpoint, sent: Sent | None) -> Tried:
     """Send a request, or wait for a second, while a neighbour streams."""
     neighbour, lateness = Neighbour(endpoint), 0.0
-    data = None if sent is None else encoded(endpoint, sent)  # before the stream, because it would delay the stream
+    data = (
+        None if sent is None else encoded(endpoint, sent)
+    )  # done before the stream, because it would delay the stream
 
-    async def watch() -> None:  # on a busy machine the server is not the only cause of the gap
+    async def watch() -> None:  # on a busy machine, the server is not the only cause of the gap
         nonlocal lateness
         while True:
             began = time.perf_counter()

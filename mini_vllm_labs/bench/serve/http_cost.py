@@ -1,4 +1,4 @@
-"""Measures the cost of HTTP and streaming: the same requests offline and through the server, in turns."""
+"""Measures the cost of HTTP and streaming: serves the same requests offline and through the server, in turn."""
 
 import math
 import os
@@ -37,9 +37,9 @@ def http_case(
     num_rounds: int,
     on_progress: progress.ProgressReport,
 ) -> Case:
-    """Answer the same requests offline and as streams, in turns. Raises `PeerError` or `ValueError`."""
+    """Answer the same requests offline and as streams, in turn. Raises `PeerError` or `ValueError`."""
     title = f"{NUM_STREAMS} streams computed at once"
-    # The offline engine has its own process, which uses no CPU while the server is measured.
+    # The offline engine runs in a separate process, which uses no CPU while the server is measured.
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
         ways = BothWays(endpoint, settings, load, process)
         runs = {OFFLINE: ways.offline, STREAMED: ways.streamed}
@@ -50,7 +50,8 @@ def http_case(
 
 
 class BothWays:
-    """Rounds of the same requests in both ways. The warm-up decides how many requests there are from then on."""
+    """Rounds that serve the same requests both ways. The warm-up determines the number of requests in all later
+    rounds."""
 
     def __init__(
         self, endpoint: Endpoint, settings: BackendSettings, load: ServeLoad, process: ProcessPoolExecutor
@@ -70,13 +71,15 @@ class BothWays:
     def streamed(self, number: int) -> Measured:
         """Answer through HTTP.
 
-        Raises `ValueError` if a request failed, because the two would not have done the same work.
+        Raises `ValueError` if a request failed, because then the two ways did not do the same work.
         """
         requests = self.load.requests(1001 + number)
         answered = run_round(self.endpoint, requests)
         figures = report(answered)
         if figures.failed:
-            raise ValueError(f"the server failed {sum(figures.failed.values())} requests: {next(iter(figures.failed))}")
+            raise ValueError(
+                f"{sum(figures.failed.values())} requests to the server failed: {next(iter(figures.failed))}"
+            )
         if number < 0:
             in_a_round = round(ROUND_SECONDS * len(requests) / answered.seconds)
             self.load = replace(self.load, num_requests=min(max(MIN_REQUESTS, in_a_round), MAX_REQUESTS))
@@ -98,8 +101,8 @@ def answer_offline(settings: BackendSettings, requests: Sequence[TextRequest]) -
 
 @cache
 def open_llm(settings: BackendSettings) -> "LLM":
-    """Load the model, once in a process."""
-    os.environ.update(settings.environment())  # before torch is imported, as in a server process
+    """Load the model, once per process."""
+    os.environ.update(settings.environment())  # set before torch is imported, as in a server process
 
     from mini_vllm.assembly.lineup import parse_lineup
     from mini_vllm.llm import LLM

@@ -17,7 +17,7 @@ NUM_WARM_UPS = 8
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """One rate: the 99th percentile of the time to the first token, in seconds, and how many requests failed.
+    """The outcome of one rate: the 99th percentile of the time to first token, in seconds, and the failed requests.
 
     `left_over` is the share of the requests that piled up, as in a `RoundReport`.
     """
@@ -50,7 +50,7 @@ class RateSearch:
         return min((probed.rate for probed in self.probed if not probed.holds), default=None)
 
     def next_rate(self) -> float:
-        """Return the next rate: double or half until one has passed and one has failed, then the middle.
+        """Return the next rate: double or half until one has passed and one has failed, then their midpoint.
 
         So no rate is tried above a failed one, or below a sustained one.
         """
@@ -60,7 +60,7 @@ class RateSearch:
         if failed is None:
             assert held is not None
             return 2 * held
-        return failed / 2 if held is None else math.sqrt(held * failed)  # rates are compared by their ratio
+        return failed / 2 if held is None else math.sqrt(held * failed)  # what matters is the ratio of two rates
 
     def record(self, rate: float, figures: RoundReport) -> None:
         """Record the result at a rate.
@@ -117,15 +117,14 @@ class ServeLoad:
         """
         first = replace(self, num_requests=1, request_rate=math.inf, objective=None)
         more = replace(first, num_requests=NUM_WARM_UPS)
-        # Rounds with a negative number use words that no later round uses, so no cache will help a later round.
+        # Rounds with a negative number use words that no later round uses, so their cached blocks do not help later
+        # rounds.
         reports = [
             load.send(endpoint, -number, f"{name}, warm-up", on_progress) for number, load in ((1, first), (2, more))
         ]
         if not any(each.completed for each in reports):
             reason = next(iter(reports[-1].failed))
-            raise ValueError(
-                f"{endpoint.base_url} answered none of {NUM_WARM_UPS} requests; the first reason: {reason}"
-            )
+            raise ValueError(f"{endpoint.base_url} answered none of {NUM_WARM_UPS} requests; the first error: {reason}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Serves OpenVINO GenAI as `/v1/completions`, streamed. It runs in `.venv-openvino`, with fastapi and uvicorn.
+"""Serves OpenVINO GenAI through a streaming `/v1/completions` endpoint. It runs in `.venv-openvino`, with fastapi and
+uvicorn.
 
 `python -m mini_vllm_labs.bench.serve.openvino_front SETTINGS PORT`
 """
@@ -16,7 +17,7 @@ from typing import Any
 from mini_vllm_labs.bench.backend import BackendSettings
 from mini_vllm_labs.bench.openvino_backend import add_request, open_pipeline
 
-Tokens = asyncio.Queue[list[int] | None]  # new tokens of one request; None is the end
+Tokens = asyncio.Queue[list[int] | None]  # new tokens of one request; None marks the end
 
 
 class Stepper:
@@ -54,7 +55,7 @@ class Stepper:
                         loop.call_soon_threadsafe(tokens.put_nowait, None)
                         del self._readers[handle]
                 if not self._readers:
-                    self._work.clear()  # taken under the lock, so that `add` cannot run in between
+                    self._work.clear()  # done under the lock, so that `add` cannot run in between
 
 
 def make_app(stepper: Stepper) -> Any:

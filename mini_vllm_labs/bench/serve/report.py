@@ -8,7 +8,7 @@ from mini_vllm_labs.bench.serve.answer import ClientAnswer
 from mini_vllm_labs.bench.serve.completion import Round
 from mini_vllm_labs.simulation.summary import Spread
 
-MIN_SPAN = 0.1  # over a shorter time a few chance arrivals decide the rate
+MIN_SPAN = 0.1  # over a shorter time, a few chance arrivals determine the rate
 NAMES = ("ttft", "tpot", "e2el")
 
 
@@ -28,7 +28,7 @@ class Objective:
 
 
 def parse_objective(texts: Sequence[str]) -> Objective | None:
-    """Parse `ttft:200 tpot:50`, in one string or several; return None if there are none.
+    """Parse limits such as `ttft:200 tpot:50`, in one string or several; return None if there are no limits.
 
     Raises `ValueError` for anything else.
     """
@@ -49,7 +49,7 @@ class RoundReport:
     """Figures of the completed requests; times are seconds. `failed` counts the other requests by reason.
 
     `request_goodput` is None without an objective. `left_over` is the share of the arriving requests that pile up (see
-    `left_over`). `cpu_share` is the client's own use of one core, and `lag` the delay with which it sent.
+    `left_over`). `cpu_share` is the share of one core that the client used, and `lag` is how late it sent.
     """
 
     completed: int
@@ -99,7 +99,7 @@ def report(round_: Round, objective: Objective | None = None) -> RoundReport:
 
 
 def spread(values: Iterable[float]) -> Spread:
-    """Return the mean and percentiles; all are 0 without values."""
+    """Return the mean and percentiles; all are 0 if there are no values."""
     return Spread.of([(value, 1) for value in values])
 
 
@@ -114,7 +114,7 @@ def peak_concurrent(answers: Sequence[ClientAnswer]) -> int:
 
 
 def left_over(answers: Sequence[ClientAnswer]) -> float:
-    """Return the share of the arriving requests that pile up because the server cannot answer as many.
+    """Return the share of the arriving requests that pile up because the server cannot keep up.
 
     It compares the second quarter of the arrivals with the last. It is the growth of the mean number in progress,
     divided by the number of requests that arrive between the middles of these quarters. It is about 0 at a sustainable

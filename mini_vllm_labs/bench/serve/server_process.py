@@ -28,7 +28,7 @@ IGNORE_EOS = {"ignore_eos": True}
 TO_FULL_LENGTH = json.dumps({"do_sample": False, "eos_token_id": -1, "pad_token_id": 0})  # no token has the id -1
 """`transformers serve` takes no `ignore_eos`, but a whole generation config with every request."""
 START_TIMEOUT = 180.0
-STOP_TIMEOUT = 60.0  # our server gives running requests 30 s
+STOP_TIMEOUT = 60.0  # our server gives running requests 30 s to finish
 POLL_SECONDS = 0.1
 
 
@@ -81,7 +81,7 @@ def our_arguments(settings: BackendSettings, port: int) -> list[str]:
         "num-gpu-blocks": settings.kv_cache_tokens // BLOCK_SIZE + 1,
         "dtype": settings.dtype,
     }
-    # Without a model the lineup has no phase 6. The fake model's letters suffice, and nothing else is as quick.
+    # Without a model, the lineup has no phase 6. The fake model's letters are enough, and nothing else is as quick.
     model = settings.model or "--fake-model"
     return [
         sys.executable,
@@ -118,7 +118,7 @@ def openvino_arguments(settings: BackendSettings, port: int) -> list[str]:
 class MeasuredServer:
     """A running server.
 
-    Its output is stored for the message in case of a failure. Raises `PeerError` if it never answers.
+    Its output is kept for the error message if it fails. Raises `PeerError` if it never answers.
     """
 
     def __init__(self, command: ServerCommand, start_timeout: float = START_TIMEOUT) -> None:

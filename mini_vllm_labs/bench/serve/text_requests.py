@@ -18,7 +18,7 @@ SHAREGPT_ANSWER = Lengths(150, 0.8, 4, 1_024)
 """Log-normal, about 200 tokens each on average: many short prompts and a few of a thousand tokens, as ShareGPT's."""
 DESCRIPTIONS: dict[str, str] = {
     SHAREGPT: "prompts and answers with lengths like ShareGPT's (log-normal); no prompt shares anything",
-    # Here bursts are a setting of every workload.
+    # Here, bursts are a setting of every workload.
     **{name: text for name, text in WORKLOADS.items() if name != "burst"},
 }
 WORDS = (
@@ -38,19 +38,19 @@ class TextRequest:
 
 
 def arrival_times(count: int, rate: float, burstiness: float = 1.0, seed: int = 0) -> list[float]:
-    """Return `count` times in seconds, in order, with `rate` per second.
+    """Return `count` arrival times in seconds, in order, at `rate` per second.
 
     The gaps are drawn from a gamma distribution with shape `burstiness`: 1 is a Poisson process, lower values give
     bursts, higher values are steadier. The times are scaled so that the last one is at `count / rate`, whatever the
     seed; at an infinite rate all are 0. Raises `ValueError` for a count below 1, or a rate or burstiness that is not
-    over 0.
+    above 0.
     """
     if count < 1:
         raise ValueError(f"the number of requests must be at least 1, got {count}")
     if not rate > 0:
-        raise ValueError(f"request_rate must be over 0 requests per second, or inf, got {rate}")
+        raise ValueError(f"request_rate must be greater than 0 requests per second, or inf, got {rate}")
     if not 0 < burstiness < math.inf:
-        raise ValueError(f"burstiness must be a finite number over 0, got {burstiness}")
+        raise ValueError(f"burstiness must be finite and greater than 0, got {burstiness}")
     if rate == math.inf:
         return [0.0] * count
     rng = random.Random(f"arrivals {seed}")
@@ -71,7 +71,7 @@ def text_requests(
 
     A word has about one token. `scale` multiplies all lengths. A higher rate sends the same requests at shorter
     intervals; a different round has the same lengths and different words. Raises `ValueError` for an unknown workload,
-    and like `arrival_times`.
+    and whenever `arrival_times` does.
     """
     times = arrival_times(count, rate, burstiness, seed)
     text_seed = f"{seed} {round_number}"
@@ -97,7 +97,7 @@ def sharegpt_requests(times: Sequence[float], scale: float, seed: int, text_seed
 
 
 def prompt_text(request: TimedRequest, text_seed: str) -> str:
-    """Return a synthetic prompt as text: two texts share a prefix as long as their prompts do."""
+    """Return a synthetic prompt as text; two such texts share a prefix of the same length as their prompts do."""
     prompt = prompt_of(request)
     num_shared = min(prompt.num_shared_tokens, prompt.num_tokens)
     shared = words(num_shared, f"{text_seed} shared {prompt.shared_prefix}")
@@ -143,7 +143,7 @@ class Endpoint:
 
     @property
     def path(self) -> str:
-        """The path of the endpoint for completions."""
+        """The path of the completions endpoint."""
         return "/v1/chat/completions" if self.is_chat else "/v1/completions"
 
     def body(self, request: TextRequest) -> dict[str, Any]:

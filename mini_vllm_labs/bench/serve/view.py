@@ -3,7 +3,7 @@
 from mini_vllm_labs.bench.serve.report import RoundReport
 
 WIDTH = 50
-LATE_MS = 10.0  # if the client is later than this, the run measures the client instead of the server
+LATE_MS = 10.0  # if the client is later than this, the run measures the client rather than the server
 TIMES = {
     "Time to First Token": "ttft",
     "Time per Output Token (excl. 1st token)": "tpot",
@@ -13,7 +13,7 @@ TIMES = {
 
 
 def as_vllm_prints(name: str, report: RoundReport) -> str:
-    """Return the figures in vLLM's lines, then the client's delay, its use of the processor, and the failures."""
+    """Return the figures in vLLM's format, then the client's delay, its CPU use, and the failures."""
     counts: dict[str, float | int | None] = {
         "Successful requests:": report.completed,
         "Failed requests:": sum(report.failed.values()),
@@ -42,7 +42,7 @@ def line(label: str, value: float) -> str:
 
 
 def client_line(report: RoundReport) -> str:
-    """Return the delay with which the client sent, and its use of the processor."""
+    """Return how late the client sent its requests, and how much CPU it used."""
     own = f"Client: sent {1e3 * report.lag.p50:.1f} ms late (median; p99 {1e3 * report.lag.p99:.1f} ms)"
     is_late = 1e3 * report.lag.p99 >= LATE_MS
     verdict = ": it fell behind, the loop was not quite open" if is_late else ""

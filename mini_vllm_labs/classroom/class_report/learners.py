@@ -13,12 +13,12 @@ from mini_vllm_labs.grading.history import NAME
 from mini_vllm_labs.grading.plan import load_whole_plan
 
 MAX_BYTES = 2**20
-PAUSE = 20 * 60  # a longer gap between two events counts as this long: the learner did something else
+PAUSE = 20 * 60  # a longer gap between two events counts as this long, because the learner was doing something else
 
 
 @dataclass
 class TaskHistory:
-    """A learner's tries up to the first pass, minutes, hints, and the rules that a try broke first."""
+    """A learner's tries up to the first pass, minutes and hints, and the first rules that the tries broke."""
 
     tries: int = 0
     minutes: float = 0.0
@@ -38,7 +38,7 @@ class Learner:
 
 
 def read_class(folder: Path) -> list[Learner]:
-    """Return the learners with a history. Raises `ValueError` if there is none."""
+    """Return the learners with a history. Raises `ValueError` if there are no such learners."""
     tasks = {f"{phase.number}.{task.number}" for phase in load_whole_plan() for task in phase.tasks}
     entries = sorted(folder.iterdir()) if folder.is_dir() else []
     found = [learner_of(file_name(path.stem), events) for path in entries if (events := list(events_in(path, tasks)))]
@@ -48,7 +48,8 @@ def read_class(folder: Path) -> list[Learner]:
 
 
 def events_in(entry: Path, tasks: set[str]) -> Iterator[dict[str, Any]]:
-    """Yield the events of a folder, zip or file in order of time, without events that no course wrote."""
+    """Yield the events in a folder, zip or file in chronological order, without events that the course did not
+    write."""
     events = []
     for line in text_of(entry).splitlines():
         try:
@@ -82,7 +83,7 @@ def text_of(entry: Path) -> str:
 
 
 def learner_of(name: str, events: list[dict[str, Any]]) -> Learner:
-    """Summarise a learner's events, which are in order of time."""
+    """Summarise a learner's events, which are in chronological order."""
     learner, before = Learner(one_line(name)), int(events[0]["at"])
     for event in events:
         if event.get("what") == "missed":

@@ -32,7 +32,7 @@ def pictures(learners: Sequence[Learner]) -> list[Picture]:
     tasks = by_task(learners)
     tries = {task: median(one.tries for one in found) for task, found in tasks.items()}
     minutes = {task: round(median(one.minutes for one in found), 1) for task, found in tasks.items()}
-    # A rule is a test's case, in brackets.
+    # The rule is a test's case, which the test's name has in brackets.
     broken = [(task, rule) for task, found in tasks.items() for one in found for rule in one.rules]
     rules = Counter(f"{task}: {rule.partition('[')[2].rstrip(']') or rule}" for task, rule in broken)
     missed = Counter(question for learner in learners for question in learner.missed)
@@ -51,7 +51,7 @@ def pictures(learners: Sequence[Learner]) -> list[Picture]:
 
 
 def most(values: Mapping[str, float]) -> dict[str, float]:
-    """Return the largest values, the largest first."""
+    """Return the largest values in descending order."""
     chosen = sorted(values, key=lambda name: -values[name])[:MOST]
     return {name: values[name] for name in chosen if values[name]}
 
@@ -61,7 +61,7 @@ def stops(learners: Iterable[Learner]) -> Counter[str]:
 
 
 def to_improve(learners: Sequence[Learner]) -> list[str]:
-    """Return one sentence each on the three tasks where most learners stopped, and on those that needed most tries."""
+    """Return a sentence for each of the three tasks where most learners stopped; ties go to the most tries."""
     stopped, tasks = stops(learners), by_task(learners)
     tries = {task: median(one.tries for one in found) for task, found in tasks.items()}
     first = sorted(tasks, key=lambda task: (-stopped[task], -tries[task]))[:3]

@@ -1,4 +1,4 @@
-"""Sorts the bulk downloads of learning platforms, zips with all files, into one folder per learner.
+"""Sorts learning platforms' bulk downloads (zips with all files) into one folder per learner.
 
 Canvas puts all files in one folder: `lovelaceada_LATE_123_4567_phase1.py`, or `LATE_anon_kX3fa_4567_phase1.py` if
 graders do not see names. (Its source, `lib/content_zipper.rb`, removes `_digits_` from display names.) Moodle writes
@@ -34,7 +34,7 @@ from mini_vllm_labs.classroom.worker.text import one_line
 from mini_vllm_labs.runs.sandbox.source_text import complaint_about_content, written_for_newer
 from mini_vllm_labs.runs.starter_status import LABS
 
-# The text a platform puts between a display name and a file name. The look-ahead also finds overlapping matches.
+# The text that a platform puts between a display name and a file name. The lookahead also finds overlapping matches.
 FORMS = {
     "Canvas": re.compile(r"(?=(_LATE)?_(?P<id>[0-9]{1,20})_[0-9]+_(?P<file>.+))", re.DOTALL),
     "Canvas, anonymous": re.compile(
@@ -45,7 +45,9 @@ FORMS = {
 MOODLE_FOLDER = re.compile(r"(?P<name>.+)_(?P<id>[0-9]{1,20})_assignsubmission_(?:file|onlinetext)_?", re.DOTALL)
 ID_NAMES = {"Canvas": "ID", "Canvas, anonymous": "anonymous ID", "Moodle": "participant"}
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
-NO_FOLDERS = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # Windows reserves these for devices
+NO_FOLDERS = re.compile(
+    r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE
+)  # Windows reserves these names for devices
 MAX_BYTES_EACH = 20 * 2**20
 MAX_BYTES = 2 * 2**30
 MAX_DEPTH = 12
@@ -86,17 +88,18 @@ class Collected:
         return self._names[learner, number]
 
     def is_handed_in(self, reading: Reading) -> bool:
-        """Return whether a learner already has a file of the same phase, or either file may contain any phase."""
+        """Return whether a learner already has a file of the same phase, or whether either file may contain any
+        phase."""
         return phase_or_archive(reading.file) & self._phases[reading.id] != set()
 
     def place(self, reading: Reading) -> str:
         """Return a file's path in the target folder. Raises `SubmissionError` if the path is taken or too long."""
         if any(number == reading.id and name != reading.name for name, number in self._names):
-            raise SubmissionError(f"the id {reading.id} belongs to another name")
+            raise SubmissionError(f"the id {reading.id} belongs to a different name")
         parts = [self.name_of(reading.name, reading.id), *map(part_name, reading.file.parts)]
         paths = [folded("/".join(parts[:depth])) for depth in range(1, len(parts) + 1)]
         if len(parts) > MAX_DEPTH or paths[-1] in self._files | self._folders or self._files & set(paths):
-            raise SubmissionError("another file or folder has this name, or its path is too long")
+            raise SubmissionError("a different file or folder already has this name, or its path is too long")
         self._files.add(paths[-1])
         self._phases[reading.id] |= phase_or_archive(reading.file)
         self._folders.update(paths[:-1])
@@ -121,7 +124,7 @@ def collect(download: Path, folder: Path) -> Collected:
     with zipfile.ZipFile(download) as archive:
         entries = list(files_in(archive))
         collected, num_bytes = Collected(platform_of([entry.filename for entry in entries], download)), 0
-        # Unambiguous names come first, so that ambiguous ones cannot take their places.
+        # Unambiguous names come first, so that ambiguous ones cannot take their slots.
         for entry in sorted(entries, key=lambda entry: num_learners(entry.filename, collected.platform)):
             if num_bytes > MAX_BYTES:
                 raise SubmissionError(f"{one_line(download.name)} unpacks to more than {MAX_BYTES >> 30} GiB")
@@ -146,7 +149,7 @@ def collect(download: Path, folder: Path) -> Collected:
 
 
 def platform_of(names: Sequence[str], download: Path) -> str:
-    """Return the platform whose format most of the file names have.
+    """Return the platform whose format most of the file names follow.
 
     Raises `SubmissionError` if there is no such platform, or a tie.
     """
@@ -161,7 +164,7 @@ def platform_of(names: Sequence[str], download: Path) -> str:
         counts["Canvas"] = 0  # both match the same names, because an anonymous ID may be all digits
     most, *others = sorted(counts, key=lambda platform: -counts[platform])
     if not counts[most]:
-        raise SubmissionError(f"{one_line(download.name)} contains no file name from a Canvas or Moodle download")
+        raise SubmissionError(f"{one_line(download.name)} contains no file named like a Canvas or Moodle download")
     if any(counts[other] == counts[most] for other in others):
         raise SubmissionError(f"the file names in {one_line(download.name)} fit both Canvas and Moodle")
     return most
@@ -186,22 +189,22 @@ def num_learners(name: str, platform: str) -> int:
 
 
 def first_reading(name: str, collected: Collected) -> Reading:
-    """Return the first reading of a path, because a file's name may contain a platform's separators.
+    """Return the first possible reading of a path, because a file's name may contain a platform's separators.
 
-    Raises `SubmissionError` if there is none, or if the path is ambiguous and that learner has already handed in this
-    file. A display name can imitate a different learner's.
+    Raises `SubmissionError` if there is no reading, or if the path is ambiguous and that learner has already handed in
+    this file. A display name can imitate a different learner's.
     """
     require_inside(name)
     found = [reading for reading in readings(name, collected.platform) if reading.file.name]
     if not found:
-        raise SubmissionError(f"not a name of {collected.platform}")
+        raise SubmissionError(f"not a {collected.platform} file name")
     if len({reading.id for reading in found}) > 1 and collected.is_handed_in(found[0]):
         raise SubmissionError("its name can be read in two ways: put it into its learner's folder by hand")
     return found[0]
 
 
 def doubt(name: str, reading: Reading, platform: str) -> str:
-    """Return how an ambiguous name was read; empty if it was clear."""
+    """Return how an ambiguous name was read, or an empty text if the name was clear."""
     if num_learners(name, platform) < 2:
         return ""
     shown = one_line(f"{reading.file} of {reading.name}, {ID_NAMES[platform]} {reading.id}")
@@ -222,11 +225,11 @@ def files_in(archive: zipfile.ZipFile) -> Iterator[zipfile.ZipInfo]:
 def content_of(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     """Return the content of a file. Raises `SubmissionError` if it is too large or cannot be read."""
     if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
-        raise SubmissionError("it is a link, not a file: ask for the file itself")
+        raise SubmissionError("it is a link, not a file: ask the learner for the file itself")
     if entry.compress_type not in METHODS:
         method = zipfile.compressor_names.get(entry.compress_type, "an unknown method")  # type: ignore[attr-defined]
         raise SubmissionError(
-            f"it is compressed with {method}, but the judge reads only deflate: unpack it and add it by hand"
+            f"it is compressed with {method}, but the judge reads only deflate: unpack it and add its files by hand"
         )
     try:
         content = archive.open(entry).read(MAX_BYTES_EACH + 1)

@@ -1,7 +1,7 @@
 """Writes CSV files for the gradebooks of Canvas and Moodle, with one line per student and one column per phase.
 
 They contain no names from submissions. If Canvas does not find an id, it searches for a student by name. It reads a
-line with the name "Points Possible" as the maxima. A teacher's CSV file, the roster, maps submissions to ids.
+line with the name "Points Possible" as the maximum points. A teacher's CSV file, the roster, maps submissions to ids.
 """
 
 import csv
@@ -30,7 +30,7 @@ class Roster:
 def read_roster(path: Path) -> Roster:
     """Read a roster.
 
-    Raises `ValueError` if the roster is invalid or repeats a name or id, or an id looks like a formula.
+    Raises `ValueError` if the roster is invalid, repeats a name or id, or has an id that looks like a formula.
     """
     if path.exists() and not path.is_file():
         raise ValueError(f"--roster {path} is not a regular file")
@@ -42,7 +42,7 @@ def read_roster(path: Path) -> Roster:
     rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator) if any(row)]
     if not rows or len(rows[0]) != 2 or rows[0][0].lower() != FIRST_COLUMN or not rows[0][1]:
         raise ValueError(
-            f"--roster {path} must have {HOW}; its first line is {', '.join(rows[0]) if rows else 'empty'!r}"
+            f"--roster {path} must have {HOW}, but its first line is {', '.join(rows[0]) if rows else 'empty'!r}"
         )
     ids: dict[str, str] = {}
     for number, row in enumerate(rows[1:], 2):
@@ -78,7 +78,9 @@ class Gradebooks:
             raise ValueError("--roster alone writes nothing: add --canvas FILE or --moodle FILE")
         found = read_roster(roster)
         if canvas is not None and found.id_name not in CANVAS_IDS:
-            raise ValueError(f"the roster's second column is {found.id_name!r}; Canvas expects {', '.join(CANVAS_IDS)}")
+            raise ValueError(
+                f"the roster's second column is {found.id_name!r}, but Canvas expects {', '.join(CANVAS_IDS)}"
+            )
         return cls(found, canvas, moodle)
 
     def write(self, results: ClassResults) -> list[str]:
@@ -116,7 +118,7 @@ def as_moodle(results: ClassResults, roster: Roster) -> str:
 
 
 def assignments(results: ClassResults) -> list[str]:
-    """Return the heading of each phase, and of viva and tests, which is the name of the assignment."""
+    """Return the headings of the phases, the viva and the tests, which are the assignments' names."""
     phases = results.submissions[0]["phases"] if results.submissions else []
     names = [f"mini-vLLM phase {phase['phase']}: {ALL_NAMES[phase['phase'] - 1]}" for phase in phases]
     return [*names, *(f"mini-vLLM {name}" for name, *_ in results.extras)]

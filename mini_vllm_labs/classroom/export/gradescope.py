@@ -62,7 +62,7 @@ def write_zip(files: dict[str, bytes], target: Path) -> None:
 def as_gradescope(
     result: RecordedResult, visibility: Visibility = "visible", vivas: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    """Return the results for Gradescope: a test per group, and the judge's feedback as a last test without points.
+    """Return the results for Gradescope: a test per group, and the judge's feedback as a final test without points.
 
     The viva about exactly these files is also a test, if it exists.
     """
@@ -102,7 +102,7 @@ def one_test(number: str, name: str, points: float, most: int, output: str) -> d
 
 
 def say(group: GroupResult) -> str:
-    """Return how many situations were right, and how many had each other status."""
+    """Return how many situations were right, and how many had each of the other statuses."""
     statuses = group["situations"]
     text = f"{statuses.count('right')} of {len(statuses)} situations right"
     others = [status for status in dict.fromkeys(statuses) if status != "right"]

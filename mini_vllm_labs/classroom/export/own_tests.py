@@ -11,7 +11,7 @@ from mini_vllm_labs.grading.own_tests.grade import POINTS, read_points
 
 @dataclass(frozen=True)
 class OwnTests:
-    """The points by phase in each file of a folder, by file name without extension."""
+    """The points by phase in each file of a folder, keyed by file name without extension."""
 
     points: Mapping[str, Mapping[str, int]]
 
@@ -25,7 +25,7 @@ class OwnTests:
         return cls({name: {phase: one["points"] for phase, one in phases.items()} for name, phases in found.items()})
 
     def added_to(self, results: ClassResults) -> tuple[ClassResults, list[str]]:
-        """Return the results with these points, and a sentence for each file without a submission."""
+        """Return the results with these points added, and a sentence for each file without a submission."""
         names = {file_name(one["name"]): one["name"] for one in results.submissions}
         points = {names[name]: sum(phases.values()) for name, phases in self.points.items() if name in names}
         notes = [f"{name}: tests, but no submission" for name in self.points if name not in names]

@@ -12,7 +12,7 @@ from mini_vllm_labs.viva.sheet import Sheet
 
 @dataclass(frozen=True)
 class Vivas:
-    """The sheets of a folder, by file name without extension."""
+    """The sheets of a folder, keyed by file name without extension."""
 
     sheets: Mapping[str, Sheet]
 
@@ -54,6 +54,6 @@ class Vivas:
 
 
 def points_for(digests: Mapping[str, str], vivas: Sequence[dict[str, Any]]) -> int | None:
-    """Return the points of the viva about these files, or None."""
+    """Return the points of the viva about these files, or None if there is no viva."""
     found = [one["points"] for one in vivas if one["digests"].items() <= digests.items()]
     return found[0] if found else None

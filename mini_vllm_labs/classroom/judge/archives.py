@@ -33,8 +33,8 @@ STARTER = re.compile(rf"(?:.*[_ .-])?starter(?!\d)(?:{COUNTER})*\.py", re.IGNORE
 LOOKS_LIKE_ONE = re.compile(r"phase|starter|\.(py|ipynb)$", re.IGNORECASE)
 DEFINED = re.compile(rb"^(?:async +)?(?:def|class) +(\w+)", re.MULTILINE)
 IGNORED = {"__MACOSX", "__pycache__", ".git", ".ipynb_checkpoints", ".venv", "venv", "node_modules", "tests"}
-# (phase, path, content) Phase 0 means that the content determines the phase. A content of None means that only the name
-# was checked.
+# (phase, path, content). Phase 0 means that the content determines the phase. A content of None means that only the
+# name was checked.
 Starter = tuple[int, PurePosixPath, bytes | None]
 
 
@@ -66,7 +66,7 @@ def told_by_name(path: PurePosixPath) -> Starter | None:
 
 @cache
 def names_by_phase() -> dict[int, set[bytes]]:
-    """Return for each phase the functions and classes that only its starter defines."""
+    """Return, for each phase, the functions and classes that only its starter defines."""
     names = {phase: set(DEFINED.findall(starter_path(phase).read_bytes())) for phase in LABS}
     return {
         phase: own - set().union(*(other for number, other in names.items() if number != phase))
@@ -117,14 +117,14 @@ def require_inside(name: str) -> PurePosixPath:
     """Return the path of an archive's entry. Raises `SubmissionError` if it points outside the archive."""
     inner = PurePosixPath(name.replace("\\", "/"))
     if inner.is_absolute() or ".." in inner.parts or re.match(r"[A-Za-z]:", name):
-        raise SubmissionError(f"the archive has a path that points outside it: {one_line(name)}")
+        raise SubmissionError(f"the archive contains a path that points outside it: {one_line(name)}")
     return inner
 
 
 MAX_ARCHIVE_BYTES = 200 * 2**20
 MAX_DIRECTORY_BYTES = 8 * 2**20
 MAX_TAR_BYTES = 200 * 2**20
-# Other methods unpack a block of any size in one call, so a zip of a thousand bytes could need gigabytes.
+# Other methods unpack a block of any size in a single call, so a zip of a thousand bytes could need gigabytes.
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 LOCATOR_64, NUM_LOCATOR_BYTES = b"PK\x06\x07", 20
 END_OF_DIRECTORY_64, NUM_END_64_BYTES = b"PK\x06\x06", 56
@@ -142,7 +142,7 @@ def files_of_archive(path: Path) -> Iterator[Starter]:
 
 
 def files_of_zip(path: Path) -> Iterator[Starter]:
-    """Yield the starters in a zip. Raises `SubmissionError`, and `zipfile`'s errors for a damaged file."""
+    """Yield the starters in a zip. Raises `SubmissionError`, and `zipfile`'s own errors if the file is damaged."""
     require_short_directory(path)
     with zipfile.ZipFile(path) as archive:
         for entry in entries_of(archive):
@@ -153,11 +153,13 @@ def files_of_zip(path: Path) -> Iterator[Starter]:
                 continue
             shown = one_line(str(inner))
             if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
-                raise SubmissionError(f"{shown} is a link: hand in the file")
+                raise SubmissionError(f"{shown} is a link: hand in the file itself")
             if entry.flag_bits & 1:
                 raise SubmissionError("the zip is password-protected")
             if entry.compress_type not in METHODS:
-                raise SubmissionError(f"{shown} is compressed with a method other than deflate: make the zip again")
+                raise SubmissionError(
+                    f"{shown} is compressed with a method other than deflate: create the zip again with deflate"
+                )
             with archive.open(entry) as file:
                 yield phase, inner, limited(file.read(MAX_FILE_BYTES + 1), shown)
 
@@ -178,9 +180,9 @@ def require_short_directory(path: Path) -> None:
         # some programs write this record for small zips too
         record = tail[max(0, at - NUM_LOCATOR_BYTES - NUM_END_64_BYTES) : at - NUM_LOCATOR_BYTES]
         if not record.startswith(END_OF_DIRECTORY_64) or len(record) < NUM_END_64_BYTES:
-            raise SubmissionError("the end of the zip is damaged: make it again")
+            raise SubmissionError("the end of the zip is damaged: create the zip again")
         num_entries, num_bytes = struct.unpack("<QQ", record[32:48])
-    if num_entries > MAX_ENTRIES:  # without that record, 65,535 also means "or more"
+    if num_entries > MAX_ENTRIES:  # without that record, 65,535 may also mean "or more"
         raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in the zip")
     if num_bytes > MAX_DIRECTORY_BYTES:
         raise SubmissionError(f"the zip's list of files is larger than {MAX_DIRECTORY_BYTES >> 20} MiB")
@@ -215,7 +217,7 @@ def files_of_tar(path: Path) -> Iterator[Starter]:
                 continue
             file = archive.extractfile(entry) if entry.isreg() else None
             if file is None:
-                raise SubmissionError(f"{one_line(str(inner))} is a link: hand in the file")
+                raise SubmissionError(f"{one_line(str(inner))} is a link: hand in the file itself")
             yield phase, inner, limited(file.read(MAX_FILE_BYTES + 1), str(inner))
         while unpacked.read(2**16):
             pass  # reads up to the checksum at the end

@@ -65,10 +65,10 @@ class Record:
                         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                     os.fsync(file.fileno())
                 except OSError as error:
-                    file.truncate(num_bytes)  # otherwise the next line would also be lost
+                    file.truncate(num_bytes)  # otherwise, the next line would also be lost
                     raise RecordError(
-                        f"{self._path} cannot be written: {error.strerror}. Its results are kept: make room "
-                        "and run the same command again"
+                        f"{self._path} cannot be written: {error.strerror}. The results so far are kept: free some "
+                        "space and run the same command again"
                     ) from None
 
     def _read(self, path: Path) -> None:
@@ -218,7 +218,7 @@ class ClassRun:
         grader = self._idle.get()
         try:
             result = grader.grade(handed_in, known)
-        except GraderError as error:  # not recorded, so that the next run tries again
+        except GraderError as error:  # not recorded, so that the next run tries it again
             from mini_vllm_labs.classroom.judge.judge import Judge  # loads pytest and the cases of the graded tests
 
             ungraded = Judge(self._settings, Jail()).grade(Submission(handed_in.name, error=str(error)))

@@ -14,7 +14,7 @@ from mini_vllm_labs.classroom.judge.submission import HandedIn
 from mini_vllm_labs.runs.dask_client import dask_client
 from mini_vllm_labs.runs.sandbox.channel import Message
 
-LEAST_AT_ONCE = 16  # so that an autoscaling cluster sees that there is work
+LEAST_AT_ONCE = 16  # shows an autoscaling cluster that there is work
 POLL_SECONDS = 2.0
 
 
@@ -37,7 +37,7 @@ class ClusterGrader:
         self._course = course_digest()
         self._refused: dict[str, str] = {}
         self._lock = threading.Lock()
-        # The last reader is used first, so that no more readers start than are busy at the same time. They load no
+        # The last reader is used first, so that no more readers start than are busy at the same time. They never load a
         # learner's code.
         self._readers = [GradingProcess(replace(settings, jailed=False)) for _ in range(os.cpu_count() or 1)]
         self._idle: LifoQueue[GradingProcess] = LifoQueue()
@@ -94,7 +94,7 @@ class ClusterGrader:
                         return None
         except KilledWorker as error:
             raise GraderError(
-                f"it could not be graded: {1 + error.allowed_failures} workers died while they graded it"
+                f"it could not be graded: {1 + error.allowed_failures} workers died while grading it"
             ) from None
         except (Exception, CancelledError) as error:
             raise ClusterError(f"the cluster at {self._address} failed: {error or type(error).__name__}") from error
@@ -120,7 +120,7 @@ class ClusterGrader:
 def call_on_worker() -> Callable[[dict[str, Any], str, Message], dict[str, Any]]:
     """Return the function that is sent to workers.
 
-    It is pickled by value, because it is local, and its arguments are plain.
+    Because it is local, it is pickled by value; its arguments are plain.
 
     So a worker without the course can refuse. Dask would close a worker that cannot unpickle what it receives.
     """

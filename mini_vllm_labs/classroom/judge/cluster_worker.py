@@ -79,7 +79,9 @@ class Desk:
 
     def _end(self, process: GradingProcess) -> None:
         with self._lock:
-            is_idle = self._idle.get(process) is threading.current_thread()  # otherwise it was taken just before
+            is_idle = (
+                self._idle.get(process) is threading.current_thread()
+            )  # otherwise, the process has just been taken
             if is_idle:
                 del self._idle[process]
         if is_idle:

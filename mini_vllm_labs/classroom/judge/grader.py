@@ -1,4 +1,4 @@
-"""The process that reads and grades submissions, one after the other.
+"""The process that reads and grades submissions, one after another.
 
 It runs as `python -m mini_vllm_labs.classroom.judge.grader`.
 
@@ -47,8 +47,8 @@ def main() -> None:
 def result_of(judge: Judge, task: dict[str, Any]) -> dict[str, Any] | None:
     """Read and grade the submission of a task; return None if its digests are unchanged.
 
-    A task either names a path or contains a submission that was read on another machine. With `only_read` the result is
-    the task for that other machine.
+    A task either names a path or contains a submission that was read on another machine. With `only_read`, the result
+    is the task for that other machine.
     """
     submission = read_in_time(lambda: submission_of(task), task["name"])
     digests = digests_of(submission)
@@ -100,7 +100,7 @@ def interrupted_after(seconds: float) -> Iterator[None]:
     """Raise `TimeoutError` in the block after `seconds`, because an untrusted file may keep the judge busy."""
 
     def interrupt(number: int, frame: object) -> None:
-        raise TimeoutError("the judge was still grading it when the time ran out")
+        raise TimeoutError("the judge was still grading it when time ran out")
 
     before = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -1,6 +1,6 @@
 """Defines the test groups of each phase. A group tests one property in random situations, and gives points for it.
 
-A mistake only costs the points of the groups that it breaks. To add a group, add a line to `SITUATIONS`.
+A mistake costs only the points of the groups that it breaks. To add a group, add a line to `SITUATIONS`.
 """
 
 import importlib
@@ -22,7 +22,7 @@ class TestGroup:
 
 
 def tensors(name: str, module: str = "tensors") -> Draw:
-    """Return a function that draws a question with tensors, and only then imports its module and torch."""
+    """Return a function that draws a question with tensors, and imports its module and torch only when called."""
     return lambda rng: getattr(importlib.import_module(f"mini_vllm_labs.classroom.judge.questions.{module}"), name)(rng)
 
 

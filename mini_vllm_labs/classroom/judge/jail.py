@@ -18,18 +18,18 @@ from mini_vllm_labs.classroom.judge.system_calls import NoFilterError, as_open_f
 from mini_vllm_labs.classroom.judge.visible_files import file_options
 
 COURSE = Path("/course")
-FIRST_USER = 1_900_000_000  # user ids from here on are unused
+FIRST_USER = 1_900_000_000  # user ids from this number on are unused
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/tmp",
     "USER": "worker",
-    "LANG": "C",  # so that `locale.setlocale(LC_ALL, "")` works: other locales need files, which are absent
+    "LANG": "C",  # so that `locale.setlocale(LC_ALL, "")` works: other locales need files that are missing here
     "PYTHONUTF8": "1",
     "PYTHONHASHSEED": "0",
     "PYTHONBREAKPOINT": "0",  # as in `mini-vllm grade`, which reports a forgotten breakpoint
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
-    "TORCHINDUCTOR_CACHE_DIR": "/tmp",  # otherwise torch looks for a writable folder, which does not exist
+    "TORCHINDUCTOR_CACHE_DIR": "/tmp",  # otherwise, torch would look for a writable folder, which does not exist
 }
 BOOT = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
@@ -45,7 +45,7 @@ class JailError(ValueError):
 
 @dataclass(frozen=True)
 class Jail:
-    """Starts workers inside bubblewrap and a filter of system calls, or without a jail (`program` None).
+    """Starts workers inside bubblewrap and a system call filter, or without a jail if `program` is None.
 
     `no_processes` is the filter that a worker itself installs before it loads a learner's file.
     """
@@ -107,7 +107,7 @@ def find_jail() -> Jail:
     """Return the jail of this system. Raises `JailError` if bubblewrap is missing."""
     program = shutil.which("bwrap")
     if program is None:
-        raise JailError(f"there is no jail: bubblewrap (bwrap) is not installed; {HOW_TO_INSTALL}. {WITHOUT}")
+        raise JailError(f"no jail is available: bubblewrap (bwrap) is not installed; {HOW_TO_INSTALL}. {WITHOUT}")
     try:
         return Jail(program, *filter_programs())
     except NoFilterError as error:

@@ -27,7 +27,7 @@ from mini_vllm_labs.runs.sandbox.channel import ChannelError
 
 LOAD_SECONDS = 60.0
 PHASE_SECONDS = 300.0
-MORE_TIME = 4  # multiplies the time of a late situation's second try, because the machine may have been busy
+MORE_TIME = 4  # multiplies the time for a late situation's second try, because the machine may have been busy
 NEARLY_ALL = 0.8
 MAX_TIMEOUTS = 2
 LAST_WITHOUT_MODEL = 5
@@ -51,7 +51,7 @@ class Judge:
     def grade(self, submission: Submission) -> SubmissionGrade:
         """Grade one submission: each phase alone, then all written phases together."""
         self.on_progress("drawing situations", 0)
-        self.draw(submission.starters)  # before the clock starts, so that drawing is not timed
+        self.draw(submission.starters)  # done before the clock starts, so that drawing is not timed
         start = monotonic()
         self._deadline = start + 60 * self.settings.minutes
         grade = SubmissionGrade(submission.name, submission.error, submission.notes)
@@ -182,6 +182,6 @@ def load(worker: JailedWorker, phase: int) -> Outcome | None:
 
 
 def last_in_a_row(written: list[int]) -> int:
-    """Return the last of phases 1, 2, ... written without a gap, 5 at most: phase 6 needs a model."""
+    """Return the last phase before the first unwritten one, 5 at most, because phase 6 needs a model."""
     row = range(1, LAST_WITHOUT_MODEL + 1)
     return next((number - 1 for number in row if number not in written), LAST_WITHOUT_MODEL)

@@ -21,7 +21,7 @@ SEEN = (
     "mini_vllm_labs/classroom/worker",
     "mini_vllm_labs/grading/plays",  # public by definition, because this folder contains no right answers
 )
-WHOLE_ENGINE = 0  # stands for the check of phases 1 to 5 in one engine, which gives no points
+WHOLE_ENGINE = 0  # stands for the check of phases 1 to 5 in one engine, for which there are no points
 ONLY_TOGETHER = "mini_vllm_labs/classroom/worker/scenario.py"
 ALWAYS = (  # what learners may use, and what the worker imports by name
     "mini_vllm/core/cdiv.py",
@@ -37,15 +37,17 @@ def copy_course(phase: int, target: Path) -> None:
             if source.exists():
                 copy = target / source.relative_to(CHECKOUT)
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, copy)  # with its modification time, which Python compares with the bytecode's
+                shutil.copy2(
+                    source, copy
+                )  # with its modification time, which Python compares with the one in the bytecode
 
 
 @cache
 def needed_files(phase: int) -> frozenset[str]:
     """Return the files, relative to the checkout, that a phase's plays, the worker and every starter import.
 
-    A submission may import its author's other starters, so all of them must run in each jail. The reference imports
-    the same modules as the starters, which a teacher may have changed. `WHOLE_ENGINE` gives all of `SEEN`.
+    A submission may import its author's other starters, so all of them must run in each jail. The reference imports the
+    same modules as the starters, which a teacher may have changed. For `WHOLE_ENGINE`, the result is all of `SEEN`.
     """
     if phase == WHOLE_ENGINE:
         paths = [path for name in SEEN for path in (CHECKOUT / name, *(CHECKOUT / name).rglob("*.py"))]
@@ -62,7 +64,8 @@ def needed_files(phase: int) -> frozenset[str]:
 
 
 def modules_in_jails() -> dict[str, list[str]]:
-    """Return the engine's modules in every phase's jail, and, by number, those that a single phase's jail adds."""
+    """Return the engine modules in every phase's jail, and the modules that a single phase's jail adds, by phase
+    number."""
     modules = {phase: {module_of(name) for name in needed_files(phase) if name.startswith(ENGINE)} for phase in LABS}
     everywhere = set.intersection(*modules.values())
     more = {str(phase): sorted(own - everywhere) for phase, own in modules.items() if own > everywhere}

@@ -11,7 +11,7 @@ from mini_vllm_labs.classroom.judge.jail import COURSE, ENVIRONMENT, FIRST_USER,
 from mini_vllm_labs.classroom.judge.worker import SubmissionDir
 
 PROBE_SECONDS = 60
-# Runs in the jail with a worker's limits; prints the attempts that succeeded.
+# Runs in the jail with a worker's limits and prints the attempts that succeeded.
 ATTEMPTS = """
 import ctypes, json, mmap, os, socket, sys
 from mini_vllm_labs.classroom.worker.inside import confine
@@ -90,7 +90,7 @@ def require_jail(jail: Jail) -> None:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise JailError(f"the jail does not start on this machine: {reason}. {advice(reason)}{WITHOUT}")
     if possible:
-        raise JailError(f"the jail leaks; a submission could {', '.join(possible)}. {WITHOUT}")
+        raise JailError(f"the jail leaks: a submission could {', '.join(possible)}. {WITHOUT}")
 
 
 def advice(reason: str) -> str:

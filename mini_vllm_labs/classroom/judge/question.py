@@ -1,4 +1,4 @@
-"""Makes questions to a learner's file: a call for the worker, and the reference's answer for the judge alone."""
+"""Makes questions for a learner's file: a call for the worker, and the reference's answer for the judge alone."""
 
 import base64
 import importlib
@@ -56,7 +56,7 @@ def packed(arguments: tuple[Any, ...]) -> str:
 def same(expected: Json, found: Json) -> bool:
     """Return whether an answer is right: floats up to rounding, entries in order, and any truthy value for True.
 
-    A string is not a truth value, because it describes how two answers to the same question differ.
+    A string does not count as a truth value, because it describes how two answers to the same question differ.
     """
     if isinstance(expected, bool):
         return not isinstance(found, str | None) and expected is bool(found)
@@ -108,7 +108,7 @@ def differing_parts(label: str, expected: Json, found: Json) -> list[tuple[str, 
 
 
 def names_of(value: Json) -> Json:
-    """Replace requests with their ids, also in lists."""
+    """Replace requests with their ids, including requests in lists."""
     if isinstance(value, list):
         return [names_of(one) for one in value]
     return value["request"] if isinstance(value, dict) and "request" in value else value

@@ -94,7 +94,7 @@ def as_csv(report: ClassResults) -> str:
 
 
 def extra_cells(report: ClassResults, name: str) -> list[int | str]:
-    """Return the cells of those of viva and tests that exist; a learner without points gets an empty cell."""
+    """Return the cells for the viva and the tests, if they exist; a learner without points gets an empty cell."""
     return [points.get(name, "") for *_, points in report.extras]
 
 
@@ -104,10 +104,10 @@ def safe_cell(text: str) -> str:
 
 
 def require_writable(files: Iterable[Path | None], folder: Path | None = None) -> None:
-    """Raise `ValueError` if a file cannot be written, so that this shows before hours of work instead of after."""
+    """Raise `ValueError` if a file cannot be written, so that the error comes before hours of work instead of after."""
     named = list(filter(None, files))
     if len({file.resolve() for file in named}) < len(named):
-        raise ValueError("several results need several files: give a name for each")
+        raise ValueError("several results need several files: name a file for each")
     for file in named:
         if file.is_dir():
             raise ValueError(f"{file} is a folder: name a file")

@@ -83,7 +83,7 @@ class ClassResults:
 
     @property
     def extras(self) -> list[tuple[str, int, dict[str, int]]]:
-        """The name, the maximum and the points of each column in addition to those of the phases."""
+        """The name, maximum and points of each column other than the phases' columns."""
         columns = (("viva", MAX_VIVA, self.vivas), ("tests", self.max_tests, self.tests))
         return [(name, most, points) for name, most, points in columns if points is not None]
 
@@ -102,7 +102,7 @@ class ClassResults:
 class SubmissionGrade:
     """One submission during grading, with the data for its feedback.
 
-    `failures` contains the first outcome of a group that is not right, by phase and title. `together` contains the
+    `failures` contains each group's first outcome that is not right, keyed by phase and title. `together` contains the
     outcomes of all written phases up to `together_up_to` in one engine.
     """
 
@@ -165,6 +165,6 @@ def is_played(phase: PhaseResult) -> bool:
 
 
 def is_written(phase: PhaseResult) -> bool:
-    """Return whether the phase can be loaded, and at least one situation used written code."""
+    """Return whether the phase can be loaded and at least one situation used written code."""
     statuses = {status for group in phase["groups"] for status in group["situations"]}
     return not phase["error"] and statuses != {"not written"}

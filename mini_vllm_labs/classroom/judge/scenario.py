@@ -67,7 +67,7 @@ def draw_scenario(rng: Random, on: Features) -> EngineScenario:
 
 def draw_budget(rng: Random, on: Features, max_model_len: int) -> int:
     if not on.chunking:
-        return max_model_len + rng.randrange(12)  # otherwise a long prompt would wait for ever
+        return max_model_len + rng.randrange(12)  # otherwise, a long prompt would wait forever
     return rng.randrange(6, 34)
 
 

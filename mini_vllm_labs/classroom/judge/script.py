@@ -12,7 +12,7 @@ from mini_vllm_labs.classroom.judge.question import JudgeQuestion, packed, quest
 from mini_vllm_labs.classroom.worker.scenario import EngineScenario
 from mini_vllm_labs.classroom.worker.script import Call
 
-SHARED = ("FlatBatch",)  # all layers of a step receive the same object
+SHARED = ("FlatBatch",)  # all layers in a step receive the same object
 
 
 class Script:
@@ -29,7 +29,7 @@ class Script:
 
     @property
     def functions(self) -> Any:
-        """The reference's functions; their calls are recorded."""
+        """The reference's functions; calls to them are recorded."""
         return RecordedFunctions(self)
 
     def call(self, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -104,7 +104,7 @@ class ArgumentWriter(TensorWriter):
         kind = thing if isinstance(thing, type | FunctionType) else type(thing)
         if not kind.__module__.startswith(("solutions.", "mini_vllm_labs.grading.")):
             return super().reducer_override(thing)
-        raise TypeError(f"a worker must not receive {kind.__name__} of the reference")
+        raise TypeError(f"a worker must not receive the reference's {kind.__name__}")
 
 
 def shown(value: Any) -> str:

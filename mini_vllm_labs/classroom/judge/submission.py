@@ -26,7 +26,8 @@ ENDINGS = re.compile(r"\.(zip|tar\.gz|tgz|py)$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Submission:
-    """One learner's files, phase to content. `error` states why no file was read; `notes` are for the learner."""
+    """One learner's files, as a mapping from phase to content. `error` states why no file was read; `notes` are for the
+    learner."""
 
     name: str
     starters: dict[int, bytes] = field(default_factory=dict)
@@ -54,7 +55,7 @@ def name_submissions(paths: Iterable[Path]) -> list[HandedIn]:
         for path, stem in zip(paths, stems, strict=True)
     ]
     if doubles := sorted({name for name in names if names.count(name) > 1}):
-        raise SubmissionError(f"several submissions are called {', '.join(doubles)}: rename them")
+        raise SubmissionError(f"several submissions are named {', '.join(doubles)}: rename them")
     return [HandedIn(name, path) for name, path in zip(names, paths, strict=True)]
 
 
@@ -107,7 +108,9 @@ def read_file(path: Path, shown: str) -> bytes:
     except OSError as error:
         if isinstance(error, TimeoutError):
             raise
-        raise SubmissionError(f"{shown} is a link or cannot be opened ({error.strerror}): hand in the file") from None
+        raise SubmissionError(
+            f"{shown} is a link or cannot be opened ({error.strerror}): hand in the file itself"
+        ) from None
     with os.fdopen(handle, "rb") as file:
         facts = os.fstat(file.fileno())
         if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:

@@ -1,4 +1,4 @@
-"""Filters of system calls: they allow one process with threads, no sockets, and no uncounted memory.
+"""System call filters: they allow one process with threads, no sockets, and no uncounted memory.
 
 libseccomp makes the filters. Bubblewrap installs the first just before Python starts, and a worker installs the second
 before it loads a learner's file. A denied call fails with EPERM.
@@ -14,7 +14,7 @@ NO_MORE_PROCESSES = ("fork", "vfork")
 NEW_NAMESPACES = ("unshare", "setns", "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "fsopen")
 KEYS = ("keyctl", "add_key", "request_key")
 OTHER_PROCESSES = ("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd", "pidfd_open")
-# Calls that use kernel memory or pages that no process limit counts.
+# Calls that use kernel memory or pages that are not counted by any process limit.
 SHARED_MEMORY = ("memfd_create", "memfd_secret", "shmget", "shmat", "msgget", "semget", "mq_open")
 SOCKETS = ("socket", "socketpair")
 PINNED_PAGES = ("splice", "vmsplice", "tee", "sendfile", "io_setup", "mlock", "mlock2", "mlockall")
@@ -45,19 +45,20 @@ def filter_programs() -> tuple[bytes, bytes]:
         import pyseccomp
     except (ImportError, RuntimeError, OSError) as error:
         raise NoFilterError(
-            f"system calls cannot be filtered: {error}; install libseccomp2 and "
-            f"pyseccomp (mini_vllm_labs/upkeep/install_jail.sh "
-            "and the extra 'judge')"
+            f"system calls cannot be filtered: {error}; install libseccomp2 and pyseccomp (run "
+            "mini_vllm_labs/upkeep/install_jail.sh and install the extra 'judge')"
         ) from None
     deny, masked = pyseccomp.ERRNO(errno.EPERM), pyseccomp.MASKED_EQ
     rules, no_processes = pyseccomp.SyscallFilter(pyseccomp.ALLOW), pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     for filter, names in ((rules, DENIED), (no_processes, NO_MORE_PROCESSES)):
         for name in names:
             number = pyseccomp.resolve_syscall(pyseccomp.system_arch(), name)
-            if number >= 0:  # otherwise this version of libseccomp or this processor lacks the call
+            if number >= 0:  # otherwise, this version of libseccomp or this processor does not have the call
                 filter.add_rule(deny, number)
     no_processes.add_rule(deny, "clone", pyseccomp.Arg(0, masked, CLONE_THREAD, 0))
-    rules.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")  # libc then uses `clone`, whose flags a filter can read
+    rules.add_rule(
+        pyseccomp.ERRNO(errno.ENOSYS), "clone3"
+    )  # libc then falls back to `clone`, whose flags a filter can read
     for kind in (mmap.MAP_SHARED, GROWS_DOWN):
         rules.add_rule(deny, "mmap", pyseccomp.Arg(3, masked, kind, kind))
     for command in FILE_LOCKS_AND_PIPE_SIZE:
@@ -66,7 +67,7 @@ def filter_programs() -> tuple[bytes, bytes]:
 
 
 def exported(rules: Any) -> bytes:
-    """Export a filter of pyseccomp as a BPF program."""
+    """Export a pyseccomp filter as a BPF program."""
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)
         file.seek(0)

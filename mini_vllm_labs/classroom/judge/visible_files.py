@@ -16,7 +16,7 @@ from mini_vllm_labs.classroom.packages import top_level
 SYSTEM_LINKS = ("/bin", "/lib", "/lib32", "/lib64")  # these point into /usr on most systems
 LINKER_CACHE = "/etc/ld.so.cache"
 LINKED = re.compile(r"(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
-# Binaries that numpy, torch and Python load (without `_tkinter`, which needs a screen).
+# Binaries loaded by numpy, torch and Python (without `_tkinter`, which needs a screen).
 BINARIES = ("lib-dynload/[!_]*.so", "lib-dynload/_[!t]*.so", "numpy/**/*.so", "torch/_C*.so", "torch/lib/*.so*")
 UNWINDER = "libgcc_s.so.1"  # glibc loads this library when a thread exits
 
@@ -56,7 +56,7 @@ def linked_libraries(folders: Iterable[str]) -> list[str]:
 
 
 def outer(paths: Iterable[str]) -> list[str]:
-    """Drop paths that are inside a different path of the list."""
+    """Drop paths that are inside another path in the list."""
     every = sorted(set(paths))
     return [path for path in every if not any(path.startswith(other + "/") for other in every)]
 

@@ -59,7 +59,7 @@ class SubmissionDir:
 
 
 def loadable(content: bytes) -> bytes:
-    """Return a learner's file, or code that raises the reason why it must not be loaded."""
+    """Return a learner's file, or code that raises an error with the reason why it must not be loaded."""
     if complaint := complaint_about_content(content):
         sentence = complaint[0].upper() + complaint[1:]
         return (
@@ -70,7 +70,7 @@ def loadable(content: bytes) -> bytes:
 
 
 class StarterRaisedError(Exception):
-    """The learner's code raised an exception, which the text explains to its author."""
+    """The learner's code raised an exception, which the message explains to its author."""
 
 
 class JailedWorker:
@@ -104,13 +104,13 @@ class JailedWorker:
         self.ask({"load": phase, "folder": lab_folder(phase)})
 
     def start_afresh(self) -> bool:
-        """Replace the process with a fresh one without loaded files; return whether that worked.
+        """Replace the process with a fresh process that has loaded no files; return whether that worked.
 
         A file could answer in place of its successor. In a jail, therefore, the process must be a different one from
         the last.
         """
         self.set_deadline(FRESH_SECONDS)
-        word = secrets.token_hex(8)  # excludes an answer that the old process left in the pipe
+        word = secrets.token_hex(8)  # rules out an answer that the old process left in the pipe
         *_, old = family(self.process.pid)
         with suppress(ChannelError, StarterRaisedError):
             if self.ask({"fresh": True}) is True and self.ask({"echo": word}) == word:
@@ -132,7 +132,7 @@ class JailedWorker:
         if isinstance(answer.get("error"), str):
             raise StarterRaisedError(printable(answer["error"]))
         if answer.keys() != {"answer"}:
-            raise ChannelError("malformed", "a message that is neither an answer nor an error")
+            raise ChannelError("malformed", "received a message that is neither an answer nor an error")
         try:
             return checked(answer["answer"])
         except AnswerError as error:
@@ -172,7 +172,7 @@ class Workers:
         return 0.0 if self._kept is None else self._kept.cpu_seconds
 
     def fresh(self, phase: int, *, with_torch: bool = False, until: float) -> JailedWorker:
-        """Return a worker of a phase without loaded files. None of its deadlines is later than `until`."""
+        """Return a phase's worker that has not loaded any files. None of its deadlines is later than `until`."""
         worker = self._kept
         if worker is not None:
             worker.until = until

@@ -15,7 +15,7 @@ from mini_vllm.assembly.lineup import CHECKOUT
 FILE_NAME = "mini_vllm.py"
 TEMPLATE = Path(__file__).with_name("mini_vllm.py.in")
 MARK = re.compile(r"^#> (\S+)(?: without (.+))?$", re.MULTILINE)
-# Each part has one implementation, so its class takes the interface's name, which annotations already use.
+# Each part has only one implementation, so its class takes the interface's name, which annotations already use.
 RENAMED = {
     "PagedKVCacheManager": "KVCacheManager",
     "RecomputePreemption": "Preemption",
@@ -31,7 +31,7 @@ def write(folder: Path) -> Path:
     Raises `ValueError` if the folder exists and is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} exists and is not empty: nothing was written; name a new or an empty folder")
+        raise ValueError(f"{folder} exists and is not empty, so nothing was written: name a new or empty folder")
     text = compose(TEMPLATE.read_text(encoding="utf-8"))
     model = CHECKOUT / "mini_vllm" / "embedded_model"
     shutil.copytree(model, folder / model.name, ignore=shutil.ignore_patterns("draft"), dirs_exist_ok=True)
@@ -56,7 +56,7 @@ def definitions(path: Path, without: list[str]) -> str:
     body, lines = ast.parse(source).body, source.splitlines()
     functions = dict(_functions(body))
     if unknown := set(without) - functions.keys():
-        raise ValueError(f"{path} defines no {', '.join(sorted(unknown))}: correct {TEMPLATE.name}")
+        raise ValueError(f"{path} does not define {', '.join(sorted(unknown))}: correct {TEMPLATE.name}")
     first = max(node.end_lineno or 0 for node in body if isinstance(node, ast.Import | ast.ImportFrom))
     for function in sorted((functions[name] for name in without), key=lambda node: -node.lineno):
         start = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)]) - 1

@@ -1,4 +1,4 @@
-"""Composes the student edition, the files a learner needs without solutions, and searches it for leaks."""
+"""Composes the student edition (the files a learner needs, without solutions) and searches it for leaks."""
 
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
@@ -72,7 +72,7 @@ def compose(checkout: Path = CHECKOUT) -> dict[str, bytes]:
     Raises `ReleaseError` if it would contain a solution.
     """
     if not (checkout / "solutions").is_dir():
-        raise ReleaseError("this checkout has no solutions/: it is a student edition already")
+        raise ReleaseError("this checkout has no solutions/: it is already a student edition")
     require_untouched_starters(checkout)
     released = (*map(folder_of, for_learners(checkout)), *ALSO_RELEASED)
     edition = {
@@ -84,7 +84,7 @@ def compose(checkout: Path = CHECKOUT) -> dict[str, bytes]:
     for template in sorted(path for path in templates.rglob("*") if path.is_file()):
         edition[template.relative_to(templates).as_posix()] = template.read_bytes()
     if found := leaks(edition, secret_lines(checkout)):
-        raise ReleaseError(f"nothing was written, because {', '.join(found)} has code of a solution")
+        raise ReleaseError(f"nothing was written, because {', '.join(found)} contains solution code")
     return edition
 
 
@@ -96,7 +96,7 @@ def is_shared(path: str) -> bool:
 def write(edition: Mapping[str, bytes], folder: Path) -> None:
     """Write the edition into a new or empty folder. Raises `ReleaseError` if the folder is neither."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ReleaseError(f"{folder} exists and is not empty: nothing was written; name a new or an empty folder")
+        raise ReleaseError(f"{folder} exists and is not empty, so nothing was written: name a new or empty folder")
     if folder.resolve().is_relative_to(CHECKOUT):
         raise ReleaseError(f"{folder} is inside this checkout, next to the solutions: name a folder outside it")
     for path, content in edition.items():
@@ -106,7 +106,7 @@ def write(edition: Mapping[str, bytes], folder: Path) -> None:
 
 
 def require_untouched_starters(checkout: Path) -> None:
-    """Raise `ReleaseError` if a function of a starter has been written."""
+    """Raise `ReleaseError` if a function in a starter has been filled in."""
     touched = []
     for phase in LABS:
         try:
@@ -120,8 +120,8 @@ def require_untouched_starters(checkout: Path) -> None:
         touched += [] if unwritten_task(path.read_text(encoding="utf-8")) else [path.name]
     if touched:
         raise ReleaseError(
-            f"starters are not empty: {', '.join(touched)}. A body must be its docstring and our NotImplementedError, "
-            f"in C our #error; `git checkout -- labs/*/starter*` restores them"
+            f"some starters are not empty: {', '.join(touched)}. A body must contain only its docstring and our "
+            "NotImplementedError (in C, our #error); `git checkout -- labs/*/starter*` restores them"
         )
 
 
@@ -130,7 +130,7 @@ def require_tracked_code(checkout: Path = CHECKOUT) -> None:
     untracked = [path for path in _git(checkout, "-o", "labs") or [] if path.endswith((".py", ".c", ".h"))]
     if untracked:
         raise ReleaseError(
-            f"untracked: {', '.join(untracked)}. Commit the files that belong to the course, remove the others"
+            f"untracked: {', '.join(untracked)}. Commit the files that belong to the course, and remove the others"
         )
 
 

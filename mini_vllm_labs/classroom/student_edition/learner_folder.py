@@ -19,7 +19,7 @@ def arranged(edition: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def adapted(path: str, content: bytes) -> bytes:
-    """Return a text without the parts for a repository, and with the new locations of files."""
+    """Return a text without the parts meant for a repository, and with the new locations of files."""
     if not path.endswith((".md", ".yml")):
         return content
     text = IN_A_REPOSITORY.sub("", content.decode())

@@ -9,7 +9,7 @@ from typing import Any
 
 EDITS_FILE = Path(__file__).with_name("edits.toml")
 EDITS: Mapping[str, Sequence[tuple[str, str]]] = tomllib.loads(EDITS_FILE.read_text(encoding="utf-8"))
-# Marks of the handout paragraphs to remove. Checks of their numbers are also removed: they need the solutions.
+# Marks the handout paragraphs to remove. The checks of their numbers are also removed, because they need the solutions.
 WITH_SOLUTIONS_TAG = "with-solutions"
 LAUNCH_LINKS = re.compile(r'(<!-- launch links -->\\n",\n).*?( *"<!-- end of launch links -->)', re.DOTALL)
 ADDRESS = re.compile(r'REPOSITORY = \\"[^"\\]*\\"')

@@ -94,15 +94,15 @@ def raised(error: BaseException) -> Json:
 def checked(value: Json, depth: int = 0) -> Json:
     """Make the texts in a worker's JSON printable.
 
-    Raises `AnswerError` if a value is nested too deep, too long or too large.
+    Raises `AnswerError` if a value is nested too deeply, too long or too large.
     """
     if depth > MAX_DEPTH:
-        raise AnswerError(f"a value is nested more than {MAX_DEPTH} deep")
+        raise AnswerError(f"a value is nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, int) and not -MAX_INTEGER < value < MAX_INTEGER:
         raise AnswerError("a number is out of range")
     if isinstance(value, str):
         if len(value) > MAX_TEXT:
-            raise AnswerError(f"a text has {len(value):,} characters, but at most {MAX_TEXT:,} are read")
+            raise AnswerError(f"a text has {len(value):,} characters, but at most {MAX_TEXT:,} can be read")
         return printable(value)
     if isinstance(value, list):
         is_plain = depth < MAX_DEPTH and set(map(type, value)) == {int}

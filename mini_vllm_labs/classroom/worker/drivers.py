@@ -23,7 +23,7 @@ NUM_IN_BETWEEN = 4
 def rejection_sample(
     files: Mapping[int, Any], cases: list[tuple[Sequence[int], list[Any], list[Any], list[float], int, int]]
 ) -> list[Json]:
-    """Count how often each case returns each list of tokens, over an even grid of numbers for the last token.
+    """Count how often each case returns each list of tokens, over evenly spaced numbers for the last token.
 
     A grid is needed because tokens may divide the interval from 0 to 1 in any order. Only the row of the last token
     receives the grid's numbers. The smallest and the largest number may return any token that the grid returns.
@@ -58,7 +58,8 @@ def table(files: Mapping[int, Any], phase: int, cases: list[tuple[str, Sequence[
 
     Some cases are then played again, each with another case between two of its calls.
     """
-    # Imported here, because phase 9's plays load numpy, a third of a worker's start, and few workers need it.
+    # Imported here, because phase 9's plays load numpy, which takes a third of a worker's start, and few workers need
+    # it.
     plays = importlib.import_module(f"mini_vllm_labs.grading.plays.phase{phase}_plays")
 
     def played(case: tuple[str, Sequence[Any]]) -> Json:

@@ -44,7 +44,7 @@ def main() -> None:
     sys.modules["solutions"] = None  # type: ignore[assignment]  # only against accidents; the jail is the barrier
     if module:
         importlib.import_module(module)
-    gc.freeze()  # otherwise each process's collector would write to the shared pages and so copy them
+    gc.freeze()  # otherwise, each process's collector would write to the shared pages and thereby copy them
     while True:
         if not CAN_FORK or (child := os.fork()) == 0:
             confine(int(user), bytes.fromhex(no_processes))
@@ -55,7 +55,7 @@ def main() -> None:
 
 def confine(user: int, no_processes: bytes) -> None:
     """Permanently give up the rights and resources that no starter needs."""
-    # Only in a jail does the worker have a uid, and so a process count, to itself.
+    # Only in a jail does the worker have a uid, and therefore a process count, to itself.
     limit_resources(replace(LIMITS, num_processes=MAX_PROCESSES) if user else LIMITS)
     give_up_root(user)
     if no_processes:
@@ -70,13 +70,13 @@ def install_filter(program: bytes) -> None:
 
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(Program(len(program) // 8, program)), 0, 0):
-        raise OSError(ctypes.get_errno(), "the filter of system calls cannot be installed")
+        raise OSError(ctypes.get_errno(), "the system call filter cannot be installed")
 
 
 def answer_all(channel: Channel, *, stays: bool) -> NoReturn:
     """Answer questions until the judge requests a fresh process or closes the channel.
 
-    With `stays` this process continues after such a request, because loading torch again takes too long.
+    With `stays`, this process continues after such a request, because loading torch again takes too long.
     """
     files: dict[int, Any] = {}
     try:

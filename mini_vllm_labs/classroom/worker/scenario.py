@@ -105,7 +105,7 @@ class ScenarioRun:
 
 
 def play_together(files: Mapping[int, Any], scenario: EngineScenario, lineup: str) -> list[Json]:
-    """Run a scenario on the phases of `lineup`; return its steps, then whether it finished or the exception."""
+    """Run a scenario on the phases of `lineup`; return its steps, then whether it finished, or the exception."""
     steps: list[StepRecord] = []
     try:
         run = ScenarioRun(scenario, lineup)

@@ -43,10 +43,10 @@ def bench_busy(
     quick: Annotated[bool, typer.Option("--quick", help="A trial run: embedded model, two cases, one round.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Decode alongside busy processes, with adapted threads, fixed numbers of threads, and peers.
+    """Decode alongside busy processes: with an adapted or a fixed number of threads, and in peers.
 
     Each side has its own process, and they take turns. A table at the end compares the default with the best fixed
-    choice of threads.
+    thread setting.
     """
     team = lineup_to_run(lineup, make_console(stderr=as_json))
     if team.runner == "absent":
@@ -79,7 +79,7 @@ def bench_busy(
 
 
 def summary(cases: Sequence[Case]) -> Table:
-    """Return one row per case: tokens/s of each side, and the ratio of the default to the best fixed choice."""
+    """Return one row per case: tokens/s of each side, and the ratio of the default to the best fixed setting."""
     names = list(cases[0].sides) if cases else []
     table = Table("Tokens/s", *names, f"{DEFAULT} / best of {len(FIXED)}", box=None)
     for case in cases:

@@ -88,7 +88,7 @@ def engine_command(name: str) -> Callable[..., None]:
     ) -> None:
         run(name, lineup, rounds, threads, quick=quick, as_json=as_json)
 
-    command.__doc__ = DESCRIBED[name].help  # where typer looks for the help
+    command.__doc__ = DESCRIBED[name].help  # where typer looks for the help text
     return command
 
 
@@ -108,7 +108,7 @@ def bench_preemption(
 ) -> None:
     """Serve outputs of unknown length in little memory.
 
-    Compares blocks on demand with memory reserved in advance.
+    Compares blocks allocated on demand with memory reserved in advance.
     """
     if not swap:
         run("preemption", lineup, rounds, threads, quick=quick, as_json=as_json)
@@ -131,12 +131,13 @@ def bench_preemption(
 
 
 def run(name: str, lineup: str | None, num_rounds: int, threads: int | None, *, quick: bool, as_json: bool) -> None:
-    """Measure a benchmark of the engine and print it. Raises `ValueError` if the lineup lacks a part that it needs."""
+    """Run one of the engine's benchmarks and print the results. Raises `ValueError` if the lineup lacks a part that the
+    benchmark needs."""
     one = DESCRIBED[name]
     team = lineup_to_run(lineup, make_console(stderr=as_json), reference=one.reference)
     absent = [part for part in ("runner", *one.needs) if getattr(team, part) == "absent"]
     if absent:
-        raise ValueError(f"bench {name} cannot be measured with the lineup {team}: {', '.join(absent)} absent")
+        raise ValueError(f"bench {name} cannot be measured with the lineup {team}, which lacks {', '.join(absent)}")
 
     def cases(report: ProgressReport) -> Iterable[Case]:
         from mini_vllm_labs.bench.engine_benchmarks import BENCHMARKS

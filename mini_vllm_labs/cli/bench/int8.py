@@ -1,4 +1,4 @@
-"""`mini-vllm bench int8`: the benefits and costs of weights in int8."""
+"""`mini-vllm bench int8`: the benefits and costs of int8 weights."""
 
 import tempfile
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def bench_int8(
     lineup: LineupText = None,
     as_json: AsJson = False,
 ) -> None:
-    """Decode with weights in int8 and in float32, on one thread, and compare memory and texts.
+    """Decode with int8 and float32 weights on one thread, and compare memory and texts.
 
     Rates are tokens per CPU second. Both models then read stories that the embedded model wrote in float32, and
     choose a token after each.
@@ -72,7 +72,7 @@ def bench_int8(
 
 
 def memory_table(weights: dict[str, int], resident: dict[str, int]) -> Table:
-    """Return one row per side: MiB of its weights, of the whole process, and the share of float32's weights."""
+    """Return one row per side: MiB of its weights and of its whole process, and its weights' share of float32's."""
     table = Table("Memory", "weights", "of float32's", "whole process", box=None)
     whole = next(iter(weights.values()))
     for name, size in resident.items():

@@ -52,7 +52,7 @@ def run_cases(
 ) -> None:
     """Measure the cases one after another; print JSON, or bars for each case and then the `closing` texts.
 
-    `facts` become part of the JSON object. `cases` may add to both. With --json the bars go to stderr.
+    `facts` become part of the JSON object. `cases` may add to `facts` and `closing`. With --json the bars go to stderr.
     If a required peer fails, the benchmark ends with that peer's last output.
     """
     console, found, before = make_console(stderr=as_json), [], load()
@@ -87,7 +87,7 @@ def load_line(before: float | None) -> str:
 
 
 def show_case(console: Console, case: Case) -> None:
-    """Print a bar for each side with median, range and ratio to the base; then other figures and notes."""
+    """Print a bar for each side with its median, range and ratio to the base; then other figures and notes."""
     console.print(f"\n{case.heading}", style=STRONG, markup=False)
     scale = max((side.median for side in case.sides.values()), default=0.0) or 1.0
     for name, side in case.sides.items():

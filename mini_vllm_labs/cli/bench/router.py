@@ -27,7 +27,7 @@ WHY = (
     "one text, over all replicas: each computes the same prefix. Time is simulated: a run with the same seed gives the "
     "same figures."
 )
-LOAD = 2.1  # a multiple of the rate that the replicas sustain without cache hits, so only hits let them keep up
+LOAD = 2.1  # a multiple of the rate that the replicas can sustain without cache hits, so only hits let them keep up
 
 
 @friendly
@@ -65,7 +65,7 @@ def bench_router(
 
 
 def cases_of(served: dict[str, FleetServed]) -> Iterator[Case]:
-    """Yield the share of hits, and the time to the first token, of each router."""
+    """Yield each router's share of hits and time to first token."""
     hits, waits = dict[str, Side](), dict[str, Side]()
     for name, one in served.items():
         computed, largest = Quantity(one.num_computed_tokens), Quantity(one.largest_share, "share")

@@ -55,7 +55,9 @@ def bench_scheduler(
         if peer_version != RELEASES[0] and team.year == "absent":
             team = replace(team, year="solution" if solutions_exist() else "starter")  # phase 14 implements its rules
         if team.kv_cache == "absent":
-            raise ValueError(f"lineup {team}: --peer vllm needs phase 2, because vLLM's memory also comes in blocks")
+            raise ValueError(
+                f"lineup {team}: --peer vllm needs phase 2, because vLLM also divides its memory into blocks"
+            )
         why = (
             f"CPU microseconds per request, medians of {num_rounds} rounds in turns, in one process; ratios are ours "
             f"over vLLM's. Decode and admission: schedule() and update_from_output(). Arrival: the request is built "

@@ -106,14 +106,14 @@ def numbers(option: str, text: str, minimum: int, *, is_whole: bool) -> list[flo
         found = [-1.0]
     if not all(minimum <= number < inf and (not is_whole or number.is_integer()) for number in found):
         kind = "whole numbers" if is_whole else "numbers"
-        raise ValueError(f"{option} {text}: {kind} of at least {minimum}, separated by commas, or 'none'")
+        raise ValueError(f"{option} {text}: give {kind} of at least {minimum}, separated by commas, or 'none'")
     return list(dict.fromkeys(found))
 
 
 def expected_seconds(
     model: str, num_backends: int, num_requests: int, num_rounds: int, num_batches: int, *, quick: bool
 ) -> float:
-    """Return roughly how long it takes, in proportion to recorded runs of two models."""
+    """Return roughly how long the benchmark takes, scaled from recorded runs of two models."""
     work = 12.0 if model == EMBEDDED else 250.0  # one backend, 64 requests, two rounds
     if quick:
         return num_backends * (10 + work / 10)
@@ -139,6 +139,6 @@ def closing_of(cases: Sequence[Case], facts: dict[str, Any]) -> Iterator[str | T
 
 
 def cell(case: Case, peer: str) -> str:
-    """Return the ratios of a cell."""
+    """Return the ratios in a cell."""
     shown = [one for one in versus(case, peer) if one.words in (RATE, BETWEEN)]
     return " ".join(f"{one.times:.2f}{'*' if one.slower else ' '}" for one in shown)

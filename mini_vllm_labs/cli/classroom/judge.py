@@ -1,4 +1,5 @@
-"""`mini-vllm judge` grades a class in isolation, with the same rules for all. It is missing in the student edition."""
+"""`mini-vllm judge` grades a class in isolation, with the same rules for all. It is missing from the student
+edition."""
 
 import os
 import threading
@@ -44,7 +45,7 @@ from mini_vllm_labs.pictures.terminal.option_groups import with_option_groups
 
 
 class ClassProgress:
-    """Moves a bar in a terminal; otherwise prints a line per finished submission."""
+    """Moves a progress bar in a terminal; elsewhere, prints a line per finished submission."""
 
     def __init__(self, console: Console, bars: Progress | None, total: int) -> None:
         self._console = console
@@ -192,7 +193,7 @@ def judge(
 def graders_for(
     settings: JudgeSettings, progress: ClassProgress, jobs: int | None, dask: str | None
 ) -> Sequence[SubmissionGrader]:
-    """Return a grader for each submission that is graded at the same time, by default one per processor."""
+    """Return one grader for each submission graded at the same time; the default is one per processor."""
     if dask is None:
         return [GradingProcess(settings, progress.situation) for _ in range(jobs or os.cpu_count() or 1)]
     cluster = ClusterGrader(dask, settings, progress.told)
@@ -221,12 +222,13 @@ def run(
     return results, unwritten
 
 
-# Options that the points depend on, and their settings. `--no-jail` is always compared.
+# Options that affect the points, and their settings. `--no-jail` is compared in every case.
 OPTIONS = {"seed": "seed", "situations": "situations", "seconds": "seconds", "minutes": "minutes", "phase": "phases"}
 
 
 def continued(path: Path, asked: JudgeSettings, given: Collection[str]) -> JudgeSettings:
-    """Return the settings of a record. Raises `ValueError` if the given options or the jail differ from them."""
+    """Return the settings of a record. Raises `ValueError` if the given options or the jail differ from the
+    record's."""
     settings = recorded_settings(path)
     differ = [
         f"with a different --{name}"
@@ -236,7 +238,7 @@ def continued(path: Path, asked: JudgeSettings, given: Collection[str]) -> Judge
     if asked.jailed != settings.jailed:
         differ.append(f"{'without' if settings.jailed else 'with'} --no-jail")
     if differ:
-        raise ValueError(f"{path} is a run {differ[0]}: give the same options, or name another file")
+        raise ValueError(f"{path} contains a run {differ[0]}: give the same options, or name a different file")
     return settings
 
 

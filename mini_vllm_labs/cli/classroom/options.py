@@ -41,8 +41,8 @@ class JudgeOptions:
         chosen = chosen_phases(self.phase, len(LABS if self.phase else PHASE_NAMES))
         if len({number > len(PHASE_NAMES) for number in chosen}) > 1:
             raise ValueError(
-                f"--phase {self.phase}: grade electives, from 7 on, in a separate run, "
-                f"because their points are counted separately"
+                f"--phase {self.phase}: grade electives (phases 7 and up) in a separate run, because their points are "
+                "counted separately"
             )
         seed = self.seed or secrets.token_hex(16)
         return JudgeSettings(seed, self.situations, self.seconds, self.minutes, tuple(chosen), not self.no_jail)

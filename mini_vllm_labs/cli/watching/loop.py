@@ -70,7 +70,7 @@ class Watch(Watched):
         self.grade_next()
 
     def grade_next(self, *, after_a_pass: bool = False) -> None:
-        """Grade the current task; only name it if its file is untouched, or if it is unwritten after a pass."""
+        """Grade the current task, but only name it if its file is untouched or it is unwritten after a pass."""
         if (tasks := self.session.to_grade()) and not (after_a_pass and self.session.is_unwritten(tasks[0])):
             self.grade(tasks)
         elif (task := self.session.current) is not None:
@@ -153,7 +153,7 @@ class Watch(Watched):
             self.say(f"  {how}: {len(self.approaches)} other ways to write it, and what each costs", "dim")
 
     def unfold(self) -> None:
-        """Print the next approach to the task that passed last; after the last one start again."""
+        """Print the next approach to the task that passed last; after the last approach, start over."""
         if self.approaches:
             screen.show_approach(self.console, str(self.passed), self.approaches, self.num_unfolded)
             self.num_unfolded = (self.num_unfolded + 1) % len(self.approaches)

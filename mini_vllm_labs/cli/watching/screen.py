@@ -22,7 +22,7 @@ from mini_vllm_labs.grading.results import EngineCheck, PhaseGrade, TaskGrade
 from mini_vllm_labs.grading.view import handout, heading, show_check, show_failure, show_text, why_not_graded
 from mini_vllm_labs.pictures.terminal.step_view import FAINT, STRONG, render_step
 
-ESCAPE = "\x1b"  # the codes of arrows and function keys begin with it
+ESCAPE = "\x1b"  # the codes of arrow and function keys begin with it
 Read = Callable[[float], str]
 HEADING = re.compile(r"^### Task (\d+\.\d)[ ,:]*(.*)$", re.MULTILINE)
 STYLES = {"passed": "green", "stale": "yellow", "open": "dim"}
@@ -33,7 +33,7 @@ def keys() -> Iterator[Read | None]:
     """Yield a function that returns the keys pressed within some seconds; None if no keys can be read.
 
     No keys can be read without a terminal, in the background of one, or on Windows. Ctrl-C and Ctrl-Z work as usual;
-    SIGTERM and the closing of a terminal end the block like Ctrl-C.
+    SIGTERM and closing the terminal end the block like Ctrl-C.
     """
     if sys.platform == "win32":
         yield None
@@ -53,7 +53,7 @@ def keys() -> Iterator[Read | None]:
     before = termios.tcgetattr(0)
     try:
         tty.setcbreak(0)
-        # A shell restores its own settings for a program that continues after Ctrl-Z.
+        # A shell restores the terminal settings for a program that continues after Ctrl-Z.
         signal.signal(signal.SIGCONT, lambda *_: tty.setcbreak(0))
         yield pressed
     finally:
@@ -83,7 +83,7 @@ def title(phase: PlannedPhase, number: int) -> str:
 
 
 def mark(console: Console, state: str) -> str:
-    """Return the sign of a state: a tick, an outdated tick, or a dot."""
+    """Return the symbol for a state: a tick, an outdated tick, or a dot."""
     signs = {"passed": "✓", "stale": "~", "open": "·"} if "utf" in console.encoding else {"passed": "+", "stale": "~"}
     return signs.get(state, ".")
 

@@ -32,7 +32,7 @@ def keep(**settings: object) -> None:
 
 
 class TaskNumber(NamedTuple):
-    """A task of a phase, both by number: `1.2`."""
+    """The number of a phase and of a task in it, such as `1.2`."""
 
     phase: int
     number: int
@@ -80,7 +80,7 @@ class WatchSession:
             self.current = next(skipped, self.current)
 
     def skip(self) -> None:
-        """Go to the next task that has not passed, and from the last one to the first."""
+        """Go to the next task that has not passed, wrapping around from the last task to the first."""
         left = self.unfinished()
         at = left.index(self.current) + 1 if self.current in left else 0
         self.current = next(iter(left[at:] + left[:at]), None)
@@ -93,7 +93,7 @@ class WatchSession:
         return [self.current] if is_begun(self.current.phase) or not is_there else []
 
     def only(self, tasks: Sequence[TaskNumber]) -> PlannedPhase:
-        """Return the phase of some tasks with only these tasks."""
+        """Return the phase that these tasks belong to, without its other tasks."""
         phase = self.phases[tasks[0].phase]
         return replace(phase, tasks=[one for one in phase.tasks if TaskNumber(phase.number, one.number) in tasks])
 

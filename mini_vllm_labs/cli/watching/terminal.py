@@ -18,7 +18,7 @@ from mini_vllm_labs.pictures.terminal.step_table import totals
 from mini_vllm_labs.pictures.terminal.step_view import FAINT
 
 QUIET_SECONDS = 0.15
-MISSING_SECONDS = 1.0  # a file that is missing for this long was really deleted and is not being saved
+MISSING_SECONDS = 1.0  # a file that has been missing for this long was really deleted and is not just being saved
 Stamp = tuple[int, int, int] | None
 TICK_SECONDS = 0.1
 
@@ -28,7 +28,7 @@ class Job(NamedTuple):
 
     work: Callable[[Event], Any]
     show: Callable[[Any, float], None]
-    is_verdict: bool  # describes one version of a file, so a new version makes it useless
+    is_verdict: bool  # describes one version of a file, so it becomes useless with a new version
 
 
 class Jobs:
@@ -58,7 +58,7 @@ class Jobs:
             self._running = job, self._pool.submit(timed, job.work, self._stop)
 
     def close(self) -> None:
-        """Stop all work, and wait for what is running."""
+        """Stop all work, and wait until the running work has ended."""
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
 
@@ -79,9 +79,9 @@ def stamp(path: Path) -> Stamp:
 
 
 class Saves:
-    """Watches some files: their times, sizes and inodes. A moment is in seconds of any clock.
+    """Watches some files: their times, sizes and inodes. Moments are in seconds of any clock.
 
-    While an editor saves, the file may be missing or half written. So a change counts once the file has been
+    While an editor saves, the file may be missing or half written. So a change counts only after the file has been
     quiet for a while.
     """
 
@@ -107,7 +107,7 @@ class Saves:
 
 
 class Watched:
-    """Watches files at a terminal; without one (`read` is None) it only prints, and reads no keys."""
+    """Watches files at a terminal; without a terminal (`read` is None), it only prints and reads no keys."""
 
     keys = at_the_end = after = ""
 
@@ -150,7 +150,7 @@ class Watched:
             self.close()
 
     def close(self) -> None:
-        """Stop all work, and wait for what is running."""
+        """Stop all work, and wait until the running work has ended."""
         self.jobs.close()
 
     def say(self, text: str, style: str | None = None) -> None:

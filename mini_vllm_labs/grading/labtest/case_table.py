@@ -4,8 +4,8 @@ A task is one table or several; later tables inherit missing keys from the first
 default they have the names of the play's parameters. A play either returns all its observations, or makes one call
 after another: it yields each call as text, then observations. `about` maps patterns to different rules and questions. A
 pattern is matched against a text of three lines: the first difference ("what: yours, not expected"), the names of all
-differences, and the call. For an exception the first line is "KeyError in free, evict: its text". A top-level `about`
-applies to each task without one.
+differences, and the call. For an exception, the first line is "KeyError in free, evict: its text". A top-level `about`
+applies to each task that has none.
 """
 
 import re
@@ -58,7 +58,7 @@ def cases(plays: ModuleType, number: int) -> list[str]:
 
 
 def check(plays: ModuleType, yours: ModuleType, answers: Answers, number: int, name: str) -> None:
-    """Play the cases of a name and compare all observations with the recorded ones.
+    """Play the cases that a name covers, and compare all observations with the recorded ones.
 
     If random cases consist of several calls, the shortest failing case is reported.
     """
@@ -82,7 +82,8 @@ def check(plays: ModuleType, yours: ModuleType, answers: Answers, number: int, n
 def check_in_between(
     plays: ModuleType, yours: ModuleType, told: dict[str, Any], drawn: Sequence[Sequence[Any]], right: list[list[Seen]]
 ) -> None:
-    """Play random cases again, each with another one between two of its calls. Each has passed on its own."""
+    """Play random cases again, each with another random case between two of its calls. Each case has passed when played
+    alone."""
     play, rng = getattr(plays, told["play"]), Random(NUM_RANDOM)
     for (given, expected), (other, _) in islice(pairwise(zip(drawn, right, strict=True)), NUM_IN_BETWEEN):
         calls, meanwhile = list[str](), list[str]()
@@ -116,7 +117,8 @@ def report_of(
     given: Sequence[Any],
     kept: list[list[Seen]],
 ) -> Report:
-    """Play a case; return the report of the first call with a difference, or an empty string. Keep right answers."""
+    """Play a case; return the report of the first call with a difference, or an empty string. Right answers are added
+    to `kept`."""
     play = getattr(plays, told["play"])
     in_steps = isgeneratorfunction(play)
     calls = [] if in_steps else situation_of(plays, told, given)
@@ -187,14 +189,15 @@ def arrangement(yours: object, right: object) -> str:
 
 
 def about_error(told: dict[str, Any], error: Exception, calls: Sequence[str]) -> str:
-    """Return the question that matches an exception of the learner's code, or an empty string."""
+    """Return the question that matches an exception from the learner's code, or an empty string."""
     functions = ", ".join(frame.f_code.co_name for frame, _ in learners_frames(error.__traceback__))
     sign = "\n".join([f"{type(error).__name__} in {functions}: {error}", "", *calls[-1:]])
     return next((about["hint"] for pattern, about in told["about"].items() if re.search(pattern, sign)), "")
 
 
 def situation_of(plays: ModuleType, told: dict[str, Any], given: Sequence[Any]) -> list[str]:
-    """Return the arguments of a case by name. Calls that `given` omits are described together with their answers."""
+    """Return a case's arguments, each with its name. Calls that `given` omits are described together with their
+    answers."""
     names = told["given"] or list(signature(getattr(plays, told["play"])).parameters)[1:]
     values = (*given, *getattr(plays, "ALSO_GIVEN", ()))  # arguments shared by all cases, if `given` names them
     return [f"{name}: {QUOTED_KEY.sub(KEY, str(value))}" for name, value in zip(names, values, strict=False)]

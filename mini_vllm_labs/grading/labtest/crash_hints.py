@@ -1,4 +1,4 @@
-"""Chooses hints for exceptions of the learner's code, because the likely mistake depends on the call."""
+"""Chooses hints for exceptions from the learner's code, because the likely mistake depends on the call."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ class CrashHint:
 
 @contextmanager
 def learners_call(situation: Sequence[str], hints: Sequence[CrashHint] = ()) -> Iterator[None]:
-    """Add the situation and the first matching hint to an exception of the learner's code."""
+    """Add the situation and the first matching hint to an exception from the learner's code."""
     try:
         with explained(situation):
             yield

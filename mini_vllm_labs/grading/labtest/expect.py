@@ -14,7 +14,7 @@ MAX_LINES = 12
 MAX_COLUMNS = 120
 MAX_ENTRIES = 60
 MAX_CHARACTERS = 600
-MAX_CALL, ENDING = 400, 40  # maximum characters of one call: its beginning and its answer
+MAX_CALL, ENDING = 400, 40  # maximum number of characters for one call: its beginning and its answer
 MAX_CALLS, LAST_CALLS = 40, 10
 QUEUE = "StrictQueue"
 QUEUE_METHODS = "the methods of `RequestQueue` (mini_vllm/core/interfaces.py) and nothing else."
@@ -74,7 +74,7 @@ def _length(report: str) -> int:
 
 @contextmanager
 def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "", *, rule: str = "") -> Iterator[None]:
-    """Add the rule, the situation and, if there is one, a hint to an exception of the learner's code.
+    """Add the rule, the situation and, if there is one, a hint to an exception from the learner's code.
 
     The hint is only for `ValueError`, `IndexError` and `KeyError`; other exceptions have different hints.
     """

@@ -31,7 +31,7 @@ class Failure:
 
 
 class Report(str):
-    """The text of a failure together with its parts; empty without a failure."""
+    """The text of a failure together with its parts; empty if there is no failure."""
 
     parts: Failure | None = None
 

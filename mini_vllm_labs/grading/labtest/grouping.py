@@ -52,7 +52,7 @@ def failed_in(reporter: pytest.TerminalReporter) -> list[Any]:
 
 
 def arrange(reporter: pytest.TerminalReporter) -> None:
-    """Keep one failure of each kind to print, the first named one last; count the rest separately."""
+    """Keep one failure of each kind to print, with the first named one last; count the rest separately."""
     add_hints(reporter)
     failures = reporter.stats.get("failed", [])
     graded = [report for report in failures if phase_of(report.nodeid)]
@@ -79,7 +79,7 @@ def arrange(reporter: pytest.TerminalReporter) -> None:
     _count(reporter, FAILED[1], [report for group in groups.values() for report in group[1:]])
     _count(reporter, FAILED[2], later)
     if reporter.config.getoption("reportchars") == "fE":
-        reporter.reportchars = "E"  # the list of failures would scroll the first one off the screen
+        reporter.reportchars = "E"  # the list of failures would make the first one scroll off the screen
 
 
 def _task(report: Any) -> str:

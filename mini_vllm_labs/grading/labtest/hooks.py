@@ -79,7 +79,7 @@ def leave_out_untouched_electives(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip the rest of a task whose tests do not end."""
+    """Skip the rest of a task if its tests do not end."""
     if phase_of(item.nodeid) and not late_tests(item).seconds(item.nodeid, GRADE_SECONDS.get()):
         pytest.skip(NOT_RUN)
 
@@ -103,7 +103,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
 
     def give_up(text: str) -> None:
         if (capture := item.config.pluginmanager.getplugin("capturemanager")) is not None:
-            capture.suspend_global_capture(in_=True)  # otherwise the text would be captured and lost
+            capture.suspend_global_capture(in_=True)  # otherwise, the text would be captured and lost
         end_process(f"{item.name}: {text}\nThe tests end here.")
 
     limit = TimeLimit(watched, give_up, by_signal=settings.method == "signal")
@@ -124,7 +124,7 @@ def pytest_timeout_cancel_timer(item: pytest.Item) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Run a graded test within its memory limit, and explain its errors by the last answer of the learner's code.
+    """Run a graded test within its memory limit; explain its errors with the last answer of the learner's code.
 
     If an answer is not its caller's own, or the file has kept something from earlier tests, that is reported instead of
     the consequences.
@@ -138,7 +138,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
                 raise retold_as_kept(error, pyfuncitem.obj, arguments) from error.__cause__
     except Exception as error:
         if isinstance(answers := arguments.get("answers"), Answers):
-            answers.restart()  # the second run starts with the first case
+            answers.restart()  # the second run starts again with the first case
         explanation = unusable_answer(error, lambda: pyfuncitem.obj(**arguments))
         if explanation is None:
             raise
@@ -204,7 +204,7 @@ def limited_memory(phase: int) -> Iterator[None]:
         return
     import resource
 
-    # Not RLIMIT_AS: threads and torch reserve far more address space than they use.
+    # Not RLIMIT_AS, because threads and torch reserve far more address space than they use.
     before = resource.getrlimit(resource.RLIMIT_DATA)
     most = used + EXTRA_BYTES
     if before[0] == resource.RLIM_INFINITY or most < before[0]:

@@ -27,7 +27,7 @@ UNCLEAR = (NotImplementedError, OutOfTime, MemoryError)
 
 
 def retold_as_kept(error: BaseException, test: Callable[..., object], arguments: Mapping[str, Any]) -> BaseException:
-    """Return the error with a rule and a question about kept state, if that is its cause; else unchanged."""
+    """Return the error, with a rule and a question about kept state if that is its cause."""
     name = next((name for name, value in arguments.items() if isinstance(value, ModuleType)), "")
     file = getattr(arguments.get(name), "__file__", None)
     if file is None or isinstance(error, UNCLEAR):

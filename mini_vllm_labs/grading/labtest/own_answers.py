@@ -15,13 +15,15 @@ watched_key = pytest.StashKey[dict[str, EarlierAnswers]]()
 
 @contextmanager
 def all_kept(item: pytest.Function) -> Iterator[None]:
-    """Fail a test in which a call changes an earlier answer or returns it again, before any other failure."""
+    """Fail a test in which a call changes an earlier answer or returns it again, before reporting any other failure."""
     every, names = (
         item.config.stash.get(watched_key, {}),
         [getattr(one, "__name__", "") for one in item.funcargs.values()],
     )
     earlier = next((every[name] for name in names if name in every), None)
-    if earlier is None or item.path.name.endswith("_in_an_engine.py"):  # the engine may change answers that it received
+    if earlier is None or item.path.name.endswith(
+        "_in_an_engine.py"
+    ):  # the engine may change answers that it has received
         yield
         return
     try:
@@ -51,7 +53,7 @@ def tell_changed(changed: Changed | Shared | None) -> None:
         after, before = str(changed.after), str(changed.before)
         is_long = max(len(after), len(before)) > MAX_CHARACTERS and after != before
         expect_equal(
-            after if is_long else changed.after,  # of long texts the report has the part that differs
+            after if is_long else changed.after,  # for long texts, the report shows only the part that differs
             before if is_long else changed.before,
             rule="An answer belongs to the caller: a later call does not change it.",
             situation=f"an earlier answer of {changed.function}, before and after a call of {changed.by}",

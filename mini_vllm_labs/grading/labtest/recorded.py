@@ -37,22 +37,21 @@ class Answers:
 
 
 def file_of(test: str) -> str:
-    """Return the file with the answers of a test. Whole engines have separate files, because their answers are
-    large."""
+    """Return the file with a test's answers. Whole engines have separate files, because their answers are large."""
     engine = "_in_an_engine" if "_in_an_engine.py" in test else ""
     return f"phase{test.removeprefix('test_task').partition('_')[0]}{engine}.json"
 
 
 @cache
 def recorded(file: str) -> dict[str, list[Any] | str]:
-    """Return the answers in a file by test; long ones are packed."""
+    """Return the answers in a file, keyed by test; long ones are packed."""
     path = FOLDER / file
     answers: dict[str, list[Any] | str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return answers
 
 
 def packed(cases: list[Any]) -> list[Any] | str:
-    """Return the answers of a test in the format of the file; long ones, which nobody reads, become compressed text."""
+    """Return a test's answers in the format of the file; long answers, which nobody reads, become compressed text."""
     text = json.dumps(cases)
     return cases if len(text) < MIN_PACKED else base64.b85encode(zlib.compress(text.encode(), 9)).decode()
 

@@ -76,7 +76,7 @@ def words(location: tuple[str, int | None, str], first_line: str, text: str) -> 
 
 
 def unwritten(error: BaseException) -> dict[str, str]:
-    """Return the unwritten task and its place in the file."""
+    """Return the unwritten task and its location in the file."""
     frames = learners_frames(error.__traceback__)
     if not frames:
         return {"task": str(error), "where": ""}

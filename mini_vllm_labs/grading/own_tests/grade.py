@@ -28,7 +28,7 @@ READERS = ("inspect", "dis", "marshal", "subprocess", "multiprocessing", "socket
 class TestsGrade:
     """The result of a test file: the caught mistakes of each rule, and why a fair solution was rejected."""
 
-    __test__ = False  # pytest collects no class with this name
+    __test__ = False  # pytest does not collect classes with this name
 
     phase: int
     tests: int
@@ -61,10 +61,11 @@ class TestsGrade:
 
 
 def graded(path: Path, phase: int) -> TestsGrade:
-    """Grade a test file. Raises `ValueError` with a sentence if it cannot be graded."""
+    """Grade a test file. Raises `ValueError` with the reason if it cannot be graded."""
     if not hasattr(os, "fork"):
         raise ValueError(
-            "grade-tests forks a process for each mistake, which this system does not support: use Linux or macOS"
+            "grade-tests forks a process for each mistake, which this operating system does not support: use Linux or "
+            "macOS"
         )
     try:
         content = path.read_bytes()
@@ -73,7 +74,7 @@ def graded(path: Path, phase: int) -> TestsGrade:
     if complaint := complaint_about_content(content) or complaint_about_imports(content, phase):
         raise ValueError(f"{path}: {complaint}")
     if not solutions_exist() and (unwritten := unwritten_tasks(phase)):
-        raise ValueError(f"your tests are graded once your phase is right: {unwritten[0]} is not written")
+        raise ValueError(f"your tests can be graded once your phase is right: {unwritten[0]} is not written yet")
     module = f"solutions.{lab_folder(phase)}" if solutions_exist() else f"labs.{lab_folder(phase)}.starter"
     order = {"phase": phase, "module": module, "source": content.decode("utf-8-sig"), "at_once": os.cpu_count() or 1}
     with GradingWorker(["-m", "mini_vllm_labs.grading.own_tests"]) as worker:
@@ -82,7 +83,9 @@ def graded(path: Path, phase: int) -> TestsGrade:
             worker.send(order)
             found = receive(worker)
         except ChannelError as error:
-            raise ValueError(f"{path}: the process of the tests ended ({error}): {worker.output[-300:]}") from None
+            raise ValueError(
+                f"{path}: the process that ran the tests ended ({error}): {worker.output[-300:]}"
+            ) from None
     if "problem" in found:
         raise ValueError(f"{path}: {found['problem']}")
     rules = dict[str, tuple[int, int]]()
@@ -101,7 +104,7 @@ def complaint_about_imports(content: bytes, phase: int) -> str:
         if top in READERS or refused_in_starters(name) or (top == "labs" and f"{name}.".find(f"{mine}.") != 0):
             return (
                 f"line {line} imports {name}: tests call the functions of `phase{phase}`, and import only {mine}, "
-                f"mini_vllm, libraries, and nothing that reads code or starts processes"
+                "mini_vllm, libraries, and nothing that reads code or starts processes"
             )
     return ""
 
@@ -121,7 +124,7 @@ def added_to(path: Path, grade: TestsGrade) -> None:
 
 
 def read_points(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the grades in a result file, by phase. Raises `ValueError` if the file has a different format."""
+    """Return the grades in a result file, keyed by phase. Raises `ValueError` if the file has a different format."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         phases: dict[str, dict[str, Any]] = found["own tests"]

@@ -50,7 +50,7 @@ def install(phase: int, reference: str) -> None:
 
 
 def run(phase: int, text: str, file: Path) -> dict[str, Any]:
-    """Return the outcome of a test file on an implementation, which it imports as the phase's starter."""
+    """Return the outcome of a test file on an implementation, which the file imports as the phase's starter."""
     name = f"labs.{lab_folder(phase)}.starter"
     module = sys.modules[name] = ModuleType(name)
     vars(importlib.import_module(f"labs.{lab_folder(phase)}"))["starter"] = module

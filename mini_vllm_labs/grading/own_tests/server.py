@@ -19,8 +19,8 @@ from mini_vllm_labs.runs.sandbox.limits import limit_resources
 
 ENDED_EARLY = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
 KEY_SECONDS = 20.0
-SECONDS = 4.0  # for a run of the file; a mistake that causes an endless loop uses all of them
-MOST_CPU_SECONDS, MOST_SECONDS = 0.6, 3.0  # on a right implementation, so that all runs end within 20 s on two cores
+SECONDS = 4.0  # for one run of the file; a mistake that causes an endless loop uses all of this time
+MOST_CPU_SECONDS, MOST_SECONDS = 0.6, 3.0  # for a right implementation, so that all runs end within 20 s on two cores
 
 
 def serve() -> None:
@@ -35,12 +35,13 @@ def serve() -> None:
 
 
 def judged(order: Mapping[str, Any]) -> Message:
-    """Run the tests of an order on all implementations. Raises `ValueError` if they reject a right one."""
+    """Run the tests of an order on all implementations. Raises `ValueError` if the tests reject a right
+    implementation."""
     phase, at_once = int(order["phase"]), int(order["at_once"])
     known = opened(phase, str(order["module"]))
     install(phase, known.reference)
     gc.collect()
-    gc.freeze()  # a forked process then copies less memory
+    gc.freeze()  # so that a forked process copies less memory
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "own_tests.py"
         file.write_text(order["source"], encoding="utf-8")
@@ -79,18 +80,20 @@ def require_right(ended: Ended, when: str = "") -> None:
     """Raise `ValueError` unless the tests pass quickly on a right implementation."""
     found = ended.answer
     if ended.late:
-        raise ValueError(f"your tests have not ended after {SECONDS:g} s on a right implementation{when}")
+        raise ValueError(f"your tests did not end within {SECONDS:g} s on a right implementation{when}")
     if found and found["failed"]:
         raise ValueError(f"on a right implementation {found['failed']} fails{when}: {found['why']}")
     if found is None or found["code"] in ENDED_EARLY:
-        raise ValueError(f"your tests exit Python on a right implementation{when}: remove the call that exits")
+        raise ValueError(
+            f"your tests exit Python when they run on a right implementation{when}: remove the call that exits"
+        )
     if not found["tests"]:
         raise ValueError("your file has no tests: pytest runs functions whose names begin with test_")
     if not found["passed"]:
-        raise ValueError(f"none of your tests passes on a right implementation{when}, although none fails")
+        raise ValueError(f"none of your tests passes on a right implementation{when}, although none fails either")
     if ended.cpu_seconds > MOST_CPU_SECONDS or ended.seconds > MOST_SECONDS:
         raise ValueError(
-            f"your tests take {ended.cpu_seconds:.1f} s of CPU time and {ended.seconds:.1f} s in all, more than "
+            f"your tests take {ended.cpu_seconds:.1f} s of CPU time and {ended.seconds:.1f} s in total, which exceeds "
             f"{MOST_CPU_SECONDS:g} and {MOST_SECONDS:g} s: test fewer or smaller cases"
         )
 

@@ -1,6 +1,6 @@
 """Detects tensors on the wrong device, without a GPU.
 
-On a machine with a GPU the arguments are on the GPU, and a tensor made without `device=` is on the host. Here the
+On a machine with a GPU, the arguments are on the GPU, and a tensor made without `device=` is on the host. Here the
 arguments are `DeviceTensor`s: their `device` is torch's `meta`, but they contain numbers. Tensors computed from them or
 made with that device are also `DeviceTensor`s; all other tensors are on the host. Mixing the two raises torch's error.
 """

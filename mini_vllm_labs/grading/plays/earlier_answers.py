@@ -2,7 +2,7 @@
 
 Graded tests and the judge both watch the public functions and methods of a phase's module. A change counts if it
 happens during a call that did not receive the answer as an argument; the caller itself may change it.
-`own_containers.py` finds answers that somebody else has, too.
+`own_containers.py` also finds answers that other code holds.
 """
 
 import sys
@@ -20,12 +20,14 @@ from mini_vllm.core.request import Request
 from mini_vllm_labs.grading.plays.own_containers import OwnContainers, Shared, lists_of
 from mini_vllm_labs.runs.sandbox.frames import short
 
-NUM_WATCHED = 1000  # calls per function and test: a policy is called 100,000 times
-NUM_CHECKED = 300  # of these are also checked for containers that somebody else has
-NUM_KEPT = 3  # answers per function: if a function fills two lists in turn, its third call changes the first answer
+NUM_WATCHED = 1000  # limit of recorded calls per function and test; a policy may be called 100,000 times
+NUM_CHECKED = 300  # of these, the number also checked for containers that another object holds
+NUM_KEPT = 3  # answers per function: if a function fills two lists in turn, its third call changes its first answer
 PLAIN = (str, bytes, range, frozenset, type, Request, KVCacheBlock)  # immutable, or not owned by the answer
 ATOMS = frozenset((int, float, str, bytes, bool, type(None)))
-LIVE = ("PagedKVCacheManager.block_ids",)  # a block table belongs to the manager, and grows while its request lives
+LIVE = (
+    "PagedKVCacheManager.block_ids",
+)  # a block table belongs to the manager, and grows during its request's lifetime
 # must not change the table, because the engine needs it to send blocks to another process
 FREES = "PagedKVCacheManager.free"
 
@@ -44,7 +46,7 @@ class Changed(NamedTuple):
 
 
 class KeptAnswer:
-    """An answer, and its contents when they were last looked at."""
+    """An answer, and its contents when they were last checked."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -66,7 +68,7 @@ class KeptAnswer:
 
 
 class EarlierAnswers:
-    """The last answers of a phase. `changed` describes the first that does not belong to its caller alone."""
+    """The last answers of a phase. `changed` describes the first answer that does not belong to its caller alone."""
 
     def __init__(self, phase: ModuleType) -> None:
         self.phase = phase
@@ -81,7 +83,7 @@ class EarlierAnswers:
         """Watch the calls in the `with` block, starting without earlier answers."""
         self.changed, self.is_watching = None, True
         limit = sys.getrecursionlimit()
-        # A recursive method enters its wrapper at every level, and should still reach its usual depth.
+        # A recursive method enters its wrapper at every level, and must still reach its usual depth.
         sys.setrecursionlimit(2 * limit)
         try:
             yield
@@ -97,7 +99,7 @@ class EarlierAnswers:
         return not self.is_watching or caller is vars(self.phase) or tracemalloc.is_tracing()
 
     def call(self, name: str, function: Callable[..., Any], *positional: Any, **named: Any) -> Any:
-        """Make a call, and compare the earlier answers before and after it, unless it is a late one."""
+        """Make a call; unless it is too late to be watched, compare the earlier answers before and after it."""
         self._num_calls[name] += 1
         if self._num_calls[name] > NUM_WATCHED:
             return function(*positional, **named)
@@ -147,7 +149,7 @@ def is_flat(value: Any) -> bool:
 
 def snapshot(value: Any) -> Any:
     """Copy the contents of a container, including tensors and arrays; return other values unchanged."""
-    if is_flat(value):  # a fast path for most answers
+    if is_flat(value):  # fast path for most answers
         return value.copy()
     if not is_container(value):
         return value
@@ -184,7 +186,7 @@ def plain(value: Any) -> Any:
 
 
 class CallListener(Protocol):
-    """Gets the calls of a module's public functions and methods, unless it ignores the caller."""
+    """Receives the calls to a module's public functions and methods, except from callers that it ignores."""
 
     phase: Any
 

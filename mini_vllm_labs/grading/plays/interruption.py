@@ -8,7 +8,7 @@ from typing import Any
 
 from mini_vllm_labs.grading.plays.earlier_answers import wrapped
 
-FIRST, LAST = 2, 7  # the calls before which the other case may be played
+FIRST, LAST = 2, 7  # the first and last call before which the other case may be played
 
 
 class Interruption:
@@ -25,7 +25,7 @@ class Interruption:
         return self._left == 0 or caller is vars(self.phase) or is_measured
 
     def call(self, name: str, function: Callable[..., Any], *positional: Any, **named: Any) -> Any:
-        """Make a call, after the other case if it is time for it."""
+        """Make a call; if the other case is due, play it first."""
         self._left -= 1
         if self._left == 0:
             self._between()

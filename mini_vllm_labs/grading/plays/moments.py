@@ -49,7 +49,7 @@ def varied(request: Request, rng: random.Random, keep: Collection[str] = ()) -> 
 
 
 class Living:
-    """Requests that live through a test: as in the engine, a changed request is the same object.
+    """Requests that live through a test: as in the engine, a changed request remains the same object.
 
     Occasionally a new object takes over a name, as if a client reused an id.
     """
@@ -106,7 +106,7 @@ def with_odd_fields(request: Request, past: str | None, keep: Collection[str] = 
 
 
 def told(kind: str, found: object, anew: object, usual: object) -> object:
-    """Return an answer; append the answer of a new object, or without odd fields, if that differs."""
+    """Return an answer; append the answer of a new object, or the answer without odd fields, if it differs."""
     if anew != found:
         return f"{found}; of a new {kind}: {anew}"
     return found if usual == found else f"{found}; with usual fields: {usual}"

@@ -1,4 +1,4 @@
-"""Calls a learner's function as a different process would, with a different seed of `hash`."""
+"""Calls a learner's function as a different process would, with a different `hash` seed."""
 
 import ctypes
 import os
@@ -65,7 +65,7 @@ def from_another_process(key: Any) -> Any:
 
     Python caches the hash in the object, after its header and length, on the first call of `hash`.
     """
-    if not key or len(key) < 2:  # Python shares a single object for these
+    if not key or len(key) < 2:  # Python shares a single object for each of these
         return key
     copied = "".join([*key]) if isinstance(key, str) else bytes([*key])
     known, place = hash(copied), id(copied) + object.__basicsize__ + ctypes.sizeof(ctypes.c_ssize_t)

@@ -1,6 +1,6 @@
 """Finds containers that a function returns although something else also uses them.
 
-They do no harm until somebody changes them. `labs/README.md` therefore asks for a new one each time.
+They do no harm until somebody changes them. `labs/README.md` therefore asks for a new container each time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from mini_vllm.core.request import Request
 from mini_vllm_labs.runs.sandbox.frames import short
 
-NUM_KEPT = 4  # containers per function
+NUM_KEPT = 4  # number of containers per function
 ON_PURPOSE = (
     "PagedKVCacheManager.block_ids",
     "HostBlockStore.get",
     "RegexTokenMasks.bitmask_row",
     "RegexTokenMasks.next_states",
-)  # these return what they keep
+)  # these return what they store
 PASSES_ON = "SpeculativeScheduling.usable_hit_blocks"  # may return its argument
 RETURNED, GAVE = "returned", "gave a request"
 LISTS = ("spec_token_ids", "block_hashes", "all_token_ids")  # the lists of a request
@@ -51,7 +51,7 @@ class OwnContainers:
     def check(self, name: str, found: object, given: Sequence[object], before: Mapping[int, object]) -> Shared | None:
         """Return the first container of an answer or a request that is also used elsewhere; remember the others.
 
-        `before` has the lists of the requests before the call.
+        `before` contains the requests' lists before the call.
         """
         lists = [one for key, one in lists_of(given).items() if isinstance(one, list) and one is not before.get(key)]
         own = [] if name in ON_PURPOSE else list(containers(found))
@@ -92,7 +92,7 @@ def containers(value: object) -> Iterator[Any]:
 
 
 def lists_of(given: Sequence[object]) -> dict[int, object]:
-    """Return the lists of the requests among the arguments, by numbers that name request and list."""
+    """Return the lists of the requests among the arguments, keyed by numbers that identify the request and the list."""
     requests = [one for one in given if isinstance(one, Request)]
     return {
         3 * id(request) + number: getattr(request, name) for request in requests for number, name in enumerate(LISTS)
@@ -100,7 +100,7 @@ def lists_of(given: Sequence[object]) -> dict[int, object]:
 
 
 def lent_by(value: object) -> Iterator[object]:
-    """Yield the containers that belong to the arguments of a call, those in batches and requests included."""
+    """Yield the containers that belong to the arguments of a call, including those in batches and requests."""
     if isinstance(value, list | dict | set):
         yield value
     if isinstance(value, Sequence) and value and not isinstance(value[0], int | float | str | bytes):

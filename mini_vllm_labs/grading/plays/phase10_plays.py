@@ -1,4 +1,4 @@
-"""Plays the cases of phase 10 for graded tests and judge; each function returns its observations."""
+"""Plays phase 10's cases for the graded tests and the judge; each function returns its observations."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -17,7 +17,7 @@ Calls = Sequence[Sequence[Any]]
 ENDS = ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED", "FINISHED_ABORTED", "FINISHED_ERROR")
 NUM_CACHES, NUM_BLOCKS = 4, 8
 MAX_SHOWN = 40
-PREFIX = "req-"  # share of all ids
+PREFIX = "req-"  # shared by all ids
 
 
 def hash_of(name: str) -> bytes:
@@ -54,7 +54,7 @@ def stores(phase10: ModuleType, max_bytes: int, calls: Calls) -> Seen:
     for number, (what, given, size) in enumerate(calls, start=1):
         names |= set(given)
         if what == "put":
-            # its number of bytes equals neither its number of rows nor that of its elements
+            # the number of bytes equals neither the number of rows nor the number of elements
             block = torch.full((size // 4, 2), ord(given), dtype=torch.int16)
             answer: object = store.put(hash_of(given), block)
         elif what == "lookup":
@@ -67,7 +67,7 @@ def stores(phase10: ModuleType, max_bytes: int, calls: Calls) -> Seen:
 
 
 def many_blocks(phase10: ModuleType, num_blocks: int) -> Seen:
-    """Fill a store with `num_blocks` blocks, look all of them up as a prefix, and put one more."""
+    """Fill a store with `num_blocks` blocks, look all of them up as a prefix, and put one more block."""
     import torch
 
     block, names = torch.zeros(2, dtype=torch.int16), [f"A{n}" for n in range(num_blocks)]
@@ -124,7 +124,7 @@ def _shown(transfers: Mapping[str, Sequence[BlockTransfer]]) -> dict[str, object
 
 
 def _in_short(transfers: Sequence[BlockTransfer]) -> object:
-    """Return the transfers; if there are many, the first, the last, their number and the number in a row."""
+    """Return the transfers; if there are many, only the first, the last, their number and how many are consecutive."""
     shown = [(name_of(block_hash), int(block_id)) for block_hash, block_id in transfers]
     if len(shown) <= MAX_SHOWN:
         return list(map(list, shown))
@@ -192,7 +192,7 @@ def ends(phase10: ModuleType, block_size: int, saves_ended: bool, stored: Sequen
 
 
 def leaves(phase10: ModuleType, num_requests: int) -> Seen:
-    """Match and end requests, every second one without admission; report what remains of them."""
+    """Match and end requests, without admitting every second one; report what remains of them."""
     from mini_vllm_labs.grading.plays.work import left_behind
 
     connector = phase10.BlockStoreConnector(GivenStore({}), 4)
@@ -244,7 +244,7 @@ def moves(phase10: ModuleType, stored: Sequence[str], forgets: Mapping[str, str]
         seen[f"{step}: reported lost"] = sorted(map(int, output.invalid_block_ids))
         seen[f"{step}: blocks"] = [[_content(cache[block]) for cache in caches] for block in range(NUM_BLOCKS)]
         seen[f"{step}: stored"] = {name_of(one): _parts(block) for one, block in sorted(store.blocks.items())}
-        # Only the order of blocks counts, because a block may be used any number of times.
+        # Only the order of the blocks counts, because a block may be used any number of times.
         seen[f"{step}: used last"] = list(map(name_of, dict.fromkeys(reversed(store.uses))))
         for cache in caches:
             cache += 1
@@ -252,7 +252,7 @@ def moves(phase10: ModuleType, stored: Sequence[str], forgets: Mapping[str, str]
 
 
 def many_moves(phase10: ModuleType, num_moves: int) -> Seen:
-    """Load `num_moves` blocks in one step and save as many others; report how many are right."""
+    """Load `num_moves` blocks in one step and save the same number of others; report how many are right."""
     import torch
 
     caches = [torch.arange(2 * num_moves).view(-1, 1, 1, 1) + 1_000_000 * cache for cache in range(2)]

@@ -1,4 +1,4 @@
-"""Plays the cases of phase 11 for graded tests and judge; each function returns its observations."""
+"""Plays phase 11's cases for the graded tests and the judge; each function returns its observations."""
 
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -123,7 +123,7 @@ def chunk(
     room: int,
     known: Sequence[str],
 ) -> Seen:
-    """Schedule one chunk; report the answer and the changes of the encoder cache."""
+    """Schedule one chunk; report the answer and the changes to the encoder cache."""
     cache = RoomyCache(known, room)
     to_encode, num_tokens = phase11.schedule_encoder_inputs(request_of("r", images), computed, num_new, budget, cache)
     return {
@@ -204,7 +204,9 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
         case 1:
             names, num_seats = ("A", "B", "C", "C-1", "CC", "D"), rng.choice((1, 2, 3, 3, 300))
             adapter_of = {name: rng.choice(ADAPTERS) for name in names}
-            if num_seats == 300:  # as many adapters as the limit allows, with one request each, and one more adapter
+            if (
+                num_seats == 300
+            ):  # as many adapters as the limit allows, with one request each, followed by one more adapter
                 calls = [("plan", f"r{number}", f"a{number}") for number in range(300)]
             for _ in range(14):
                 what, name = rng.choice(("step", *("plan", "free", "limit", "plan") * 3)), rng.choice(names)

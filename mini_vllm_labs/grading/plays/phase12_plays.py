@@ -1,4 +1,4 @@
-"""Plays the cases of phase 12 for graded tests and judge; each function returns its observations."""
+"""Plays phase 12's cases for the graded tests and the judge; each function returns its observations."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -48,14 +48,14 @@ class ListedPool:
 
     def get_new_blocks(self, num_blocks: int) -> list[int]:
         if not 0 <= num_blocks <= len(self.free):
-            raise ValueError(f"get_new_blocks({num_blocks}), but only {len(self.free)} blocks are free")
+            raise ValueError(f"get_new_blocks({num_blocks}) was called, but only {len(self.free)} blocks are free")
         taken, self.free = self.free[:num_blocks], self.free[num_blocks:]
         return taken
 
     def free_blocks(self, block_ids: Ints) -> None:
         for block_id in block_ids:
             if block_id == NULL_BLOCK_ID or block_id in self.free:
-                raise ValueError(f"block {block_id} is freed, but no request holds it")
+                raise ValueError(f"block {block_id} was freed, but no request holds it")
             self.free.append(block_id)
             self.freed.append(block_id)
 
@@ -132,7 +132,7 @@ def attends(
     """Attend for requests with (computed, new) tokens; report each token's weights by new token and head.
 
     Token p's value is the unit vector p. Scores are integers times log 2, so weights differ by powers of 2. Slots that
-    no request may read contain a separate value. With `as_on_gpu` all numbers are bfloat16, on a device.
+    no request may read contain a separate value. With `as_on_gpu`, all numbers are bfloat16, on a device.
     """
     import torch
 
@@ -178,7 +178,8 @@ def attends(
 
 
 def works(phase12: ModuleType, window: int, block_size: int, num_tokens: Ints) -> Seen:
-    """Decode after few and many tokens with the same cache; report whether torch creates more tensors after many."""
+    """Decode after few and many tokens with the same cache; report whether torch creates more tensors after many
+    tokens."""
     import torch
 
     from mini_vllm_labs.grading.plays.work import numbers_made
@@ -264,7 +265,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
             tables = [ids[10 * scale * group : 10 * scale * group + num_held] for group in range(num_groups)]
             tables[-1][:num_null] = [NULL_BLOCK_ID] * min(num_null, num_held)
             free, num_more = ids[20 * scale :][: rng.randint(2, 14 * scale)], rng.randint(0, 5 * scale)
-            if scale > 1:  # exactly enough, or one block too few
+            if scale > 1:  # exactly enough blocks, or one block too few
                 free = ids[20 * scale :][: num_groups * num_more - (rng.random() < 0.5)]
             if status == "waiting":
                 free += [one for table in tables for one in table if one and rng.random() < 0.5]

@@ -1,7 +1,7 @@
-"""Plays the cases of phase 13 for graded tests and judge: in which order a small stand-in engine serves requests.
+"""Plays phase 13's cases for the graded tests and the judge: in which order a small stand-in engine serves requests.
 
-The engine has memory for all requests. Ranks are not compared, because those of correct files differ. The order of two
-tenants is also not compared if the counter of one was raised to the other's; a third tenant's view is compared instead.
+The engine has memory for all requests. Ranks are not compared, because they differ between correct files. The order of
+two tenants is also not compared if one's counter was raised to the other's; a third tenant's view is compared instead.
 """
 
 from collections import Counter
@@ -18,15 +18,16 @@ from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepV
 from mini_vllm.sampling_params import SamplingParams
 
 # Name (its first letter is the tenant), prompt tokens, output tokens, arrival time in seconds, limits. The limits may
-# include "hit", the tokens of a prefix hit, and "again", the output tokens after which the request is preempted once.
+# include "hit", the number of tokens in a prefix hit, and "again", the number of output tokens after which the request
+# is preempted once.
 Asked = tuple[str, int, int, float, dict[str, float]]
 Seen = dict[str, object]  # plain JSON
 STEP_SECONDS, TOKEN_SECONDS = 0.01, 0.001
 BUDGET = 16  # number of tokens per seat, so that long prompts are chunked
-# Tenant names for some letters: similar names, and the empty one.
+# Tenant names for some letters: similar names, and the empty name.
 TENANTS = {"m": "", "n": "default", "o": "None", "p": "A", "q": "a", "r": "0", "s": "é", "t": "a1"}
 MAX_STEPS = 2000
-PREFIX = "a request called "  # share of all ids
+PREFIX = "a request called "  # shared by all ids
 
 
 class PlayedRun:
@@ -115,7 +116,7 @@ class PlayedRun:
         return bool(due)
 
     def note(self, slack: Callable[[Request], float]) -> None:
-        """Record the slack of each request, and for running ones also the slack after a preemption."""
+        """Record the slack of each request and, for running requests, also the slack after a preemption."""
         for request in sorted([*self.running, *self.queue], key=name_of):
             self.slacks[f"slack of {name_of(request)}"] = in_seconds(slack(request))
             if num_computed_tokens := request.num_computed_tokens:
@@ -199,10 +200,10 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def random_shares(rng: Random) -> tuple[Any, ...]:
-    """Draw tenants that all arrive together, or tenants some of which return after b has received most.
+    """Draw tenants that all arrive together, or of which some return after b has received the most service.
 
-    In the second case c was away, arrives when a's last request has left the queue, or always had a running request.
-    Or no request has waited for a while, and a, c and d return in any order.
+    In the second case, c was away, arrives when a's last request has left the queue, or always had a running request.
+    Alternatively, no request has waited for a while, and a, c and d return in any order.
     """
 
     def flood(tenant: str, numbers: Sequence[int], at: float = 0.0, longest: int = 2) -> list[Asked]:
@@ -221,12 +222,12 @@ def random_shares(rng: Random) -> tuple[Any, ...]:
             ]
             weights = {t: rng.choice((0.5, 1.0, 2.0, 4.0)) for t in tenants[1:]}
             if rng.random() < 0.5:
-                scale = 2.0 ** rng.choice((-10, 14))  # a power of 2: sums of charges are exact
+                scale = 2.0 ** rng.choice((-10, 14))  # a power of 2, so that sums of charges are exact
                 weights = {t: scale * weights.get(t, 1.0) for t in tenants}
             prices = rng.choice(((1.0, 2.0), (2.0, 1.0), (0.25, 3.0), (1000.0, 1.0)))
             budget = BUDGET if long == 1 else 40 * long
             asked = [(*one[:4], {"hit": rng.randrange(one[1])}) if rng.random() < 0.3 else one for one in asked]
-            # preempted alone, which makes a plan without shares
+            # preempted alone, which leads to a plan without shares
             asked = [(*one[:4], {**one[4], "again": 1}) if one[2] > 1 and rng.random() < 0.2 else one for one in asked]
             return rng.sample(asked, len(asked)), weights, 1, "", prices, rng.choice((1, 1, 3)), budget
         case "away":

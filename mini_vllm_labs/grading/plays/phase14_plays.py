@@ -1,4 +1,4 @@
-"""Plays the cases of phase 14 for graded tests and judge; each function returns its observations."""
+"""Plays phase 14's cases for the graded tests and the judge; each function returns its observations."""
 
 from collections.abc import Sequence
 from random import Random
@@ -40,8 +40,8 @@ def rooms(
 ) -> Seen:
     """Report the answer for each number of free blocks.
 
-    `blocks` contains those for the step, the promised ones and those of the GPU. `sequence` is "no" without the test of
-    the whole sequence. `how` contains "running", "load" or both.
+    `blocks` contains three numbers of blocks: for the step, promised, and on the GPU. `sequence` is "no" if the whole
+    sequence is not tested. `how` contains "running", "load" or both.
     """
     for_step, promised, of_gpu = blocks
     known = sequence if isinstance(sequence, int) else None
@@ -71,7 +71,7 @@ def copied(text: str) -> str:
 
 
 def paces(phase14: ModuleType, interval: int, steps: Sequence[Step]) -> Seen:
-    """Report for each step whether prompts are held, from the decodes, tokens, prompts and queue of each step.
+    """For each step, report whether prompts are held, given its decodes, tokens, prompts and queue.
 
     The last value is -1 for a step that did not look at the queue.
     """
@@ -84,7 +84,7 @@ def paces(phase14: ModuleType, interval: int, steps: Sequence[Step]) -> Seen:
 
 
 def cached(phase14: ModuleType, span: Ints, prompt: int, junction: int, sizes: Ints, interval: int) -> Seen:
-    """Report the blocks that enter the cache. `sizes` contains window and block size in tokens."""
+    """Report the blocks that enter the cache. `sizes` contains the window size and the block size in tokens."""
     (first, end), (window, block_size) = span, sizes
     found = phase14.reachable_blocks(
         first,

@@ -1,4 +1,4 @@
-"""Plays the cases of phase 1 for graded tests and judge, one function per kind of case, step by step.
+"""Plays phase 1's cases for the graded tests and the judge, one function per kind of case, step by step.
 
 "A 5/8+3" describes a request with 5 computed, 8 prompt and 3 output tokens. More words may follow; `TOLD` lists them.
 """
@@ -29,7 +29,7 @@ from mini_vllm_labs.grading.plays.work import LONG, ROOM, SHORT, left_behind, wo
 
 Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # lines that describe a call, followed by observations
-Told = Mapping[str, Any]  # the settings of a case by name; the rest have defaults
+Told = Mapping[str, Any]  # the settings of a case by name; all others have defaults
 TOLD = re.compile(r"(\S+) (?:(\d+)/)?(\d+)(?:\+(\d+))?( preempted)?(?: max (\d+))?(?: stop ([\d ]+))?( ignores EOS)?")
 NUM_RANDOM = 200
 EOS = 2
@@ -45,7 +45,8 @@ def clamp(phase1: ModuleType, num_new: int, budget: int, threshold: int) -> Step
 
 
 def request_of(told: str) -> Request:
-    """Parse a text into a request. It is RUNNING if it has computed tokens; without a slash all are computed."""
+    """Parse a text into a request. It is RUNNING if it has computed tokens; without a slash, all tokens are
+    computed."""
     match = TOLD.fullmatch(told)
     assert match, told
     name, computed, num_prompt, num_output, preempted, most, stops, ignores = match.groups()

@@ -1,4 +1,4 @@
-"""Plays the cases of phase 2 for graded tests and judge, one function per kind of case, call by call."""
+"""Plays phase 2's cases for the graded tests and the judge, one function per kind of case, call by call."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ def queue(phase2: ModuleType, free: Ints | int, calls: Sequence[str]) -> Steps:
     """Make calls to a free queue; report each answer and the remaining blocks.
 
     `free` is either the list of the blocks or their number, with the last block first. Calls such as "append 5" and
-    "remove 5" name a block. Call "put back" appends the block that was popped or removed first.
+    "remove 5" name a block. The call "put back" appends the block that was popped or removed first.
     """
     free = range(free, 0, -1) if isinstance(free, int) else free
     blocks = {number: KVCacheBlock(number) for number in free}
@@ -80,8 +80,9 @@ def shown(numbers: Ints) -> str:
 def pool(phase2: ModuleType, num_gpu_blocks: int, calls: Sequence[str]) -> Steps:
     """Make calls to a block pool; report the allocated blocks and the calls to the prefix cache.
 
-    Calls: "get 2", "touch 3 1", "touch 2 x70000", "free 3 1 x2". Call "get all" gets all blocks that are free according
-    to the answers. Call "release 4" frees entry 4 of the held blocks, in which a block occurs once per holder.
+    Calls: "get 2", "touch 3 1", "touch 2 x70000", "free 3 1 x2". The call "get all" gets all blocks that are free
+    according to the answers. The call "release 4" frees entry 4 of the held blocks, in which a block occurs once per
+    holder.
     """
     cache, holders = RecordingPrefixCache(), list[int]()
     yield f"BlockPool({num_gpu_blocks} blocks, block 0 is the null block)"
@@ -130,9 +131,9 @@ def allocations(
     """Make calls of task 2.3 to a KV cache manager; report the answer, all tables, and the prefix cache's calls.
 
     The call "A 13 hits 2 3 lookahead 1" allocates slots for 13 tokens of A, with hits if A has no table so far. A final
-    "keeps 4" then counts only 4 of them as computed. Call "A 1 x99" makes 99 calls and reports the last. "look A 5 2"
-    looks for a hit if the prefix cache has these blocks. `past` seeds the fields that requests carry over from earlier
-    steps.
+    "keeps 4" then counts only 4 of them as computed. The call "A 1 x99" makes 99 calls and reports the last. "look A 5
+    2" looks for a hit if the prefix cache has these blocks. `past` seeds the fields that requests carry over from
+    earlier steps.
     """
     yield from Serving(phase2, num_usable, block_size, tokens, past, with_free=False).play(calls)
 
@@ -142,7 +143,7 @@ def manager(
 ) -> Steps:
     """Make calls as in `allocations`; also report the free queue, the reference counts and the usage.
 
-    "free A at 7" frees A with 7 computed tokens, "free A" with as many as were counted.
+    "free A at 7" frees A with 7 computed tokens, and "free A" with the number counted so far.
     """
     yield from Serving(phase2, num_usable, block_size, tokens, past, with_free=True).play(calls)
 
@@ -284,7 +285,7 @@ class CountedBlock(KVCacheBlock):
 
 
 def work(phase2: ModuleType, call: str, things: str) -> Steps:
-    """Make a call among few and among many objects; report whether it does more, in lines, copies and block reads.
+    """Make a call among few and among many objects; report whether it takes more lines, copies and block reads.
 
     The better of two large sizes counts, because a growing dict or list may occasionally copy itself.
     """
@@ -304,7 +305,7 @@ def _work_among(phase2: ModuleType, call: str, things: str, number: int) -> int:
 
 
 def _prepared(phase2: ModuleType, call: str, number: int, num_others: int) -> Callable[[], object]:
-    """Prepare a call among `number` free blocks, or to a manager that serves `num_others` more requests."""
+    """Prepare a call among `number` free blocks, or on a manager that serves `num_others` more requests."""
     name = call.partition(" ")[0]
     blocks = [phase2.KVCacheBlock(block_id) for block_id in range(number + 1)]
     if name in ("append", "remove", "popleft"):

@@ -1,4 +1,4 @@
-"""Plays the cases of phase 3 for graded tests and judge, one function per kind of case, call by call."""
+"""Plays phase 3's cases for the graded tests and the judge, one function per kind of case, call by call."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ WAITS = re.compile(rf"(\S+){RANK}")
 POLICIES: dict[int, Policy] = {4: "fcfs", 5: "priority"}
 RANKS: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...] = (
     ((0, 1, 2), (0.0, 1.0, 2.0)),
-    ((-10, -9, 9, 10), (0.5, 9.0, 10.0, 1e6)),  # sorting them as strings changes the order
+    ((-10, -9, 9, 10), (0.5, 9.0, 10.0, 1e6)),  # sorting them as strings would change the order
     ((999, 1000, 1001), (1.75e9 + 0.25, 1.75e9 + 0.5, 1.75e9 + 0.75)),  # seconds since 1970, as returned by time.time()
     ((0, 1), (5.0, 5.0001, 5.0002)),  # prompts sent together
     ((0, 1), (5.0, 5.0 + 2**-30, 5.0 + 2**-21)),  # a billionth of a second apart
@@ -133,7 +133,7 @@ def queue(phase3: ModuleType, calls: Sequence[str]) -> Steps:
 
 
 def queue_leaves(phase3: ModuleType, num_requests: int) -> Seen:
-    """Let requests come and go; report what remains of them. A queue may keep a few of them for a while."""
+    """Let requests come and go; report what remains of them. A queue may keep a few requests for a while."""
     queue, clock = phase3.PriorityRequestQueue(), count()
 
     def use(name: str) -> None:
@@ -147,7 +147,7 @@ def queue_leaves(phase3: ModuleType, num_requests: int) -> Seen:
 
 
 def victims(phase3: ModuleType, calls: Sequence[str]) -> Steps:
-    """Choose victims: "fcfs: A rank 9 1.0, B rank 0 0.5" of A and B.
+    """Choose victims: "fcfs: A rank 9 1.0, B rank 0 0.5" chooses between A and B.
 
     A prefix "7: " seeds the fields that no rule mentions.
     """
@@ -175,7 +175,7 @@ def waiter(told: str) -> Request:
 
 
 def runners(told: Sequence[str], block_size: int) -> tuple[list[Request], dict[str, list[int]]]:
-    """Return running requests and their block tables; the default table exactly holds the computed tokens."""
+    """Return running requests and their block tables; the default table holds exactly the computed tokens."""
     running, tables, next_id = list[Request](), dict[str, list[int]](), 1
     for text in told:
         match = RUNS.fullmatch(text)
@@ -367,8 +367,8 @@ def rooms(
     """Make room in a memory; report the requests, the plan and the memory.
 
     The request "A 9+1 at 8 rank 0 2.5 on 1 2" runs, and "W rank 3 0.5" waits. Calls: "A 12" makes room for 12 tokens of
-    A; "plan 4 A 1 B 5" sets the plan, with a remaining budget of 4. Call "step 30" runs a step with a budget
-    of 30. Call "now A 13 at 8 on 1 2" makes A run with different tokens and blocks; "moved" makes a new memory.
+    A; "plan 4 A 1 B 5" sets the plan, with a remaining budget of 4. The call "step 30" runs a step with a budget of 30.
+    The call "now A 13 at 8 on 1 2" makes A run with different tokens and blocks; "moved" makes a new memory.
     """
     yield f"RecomputePreemption({policy}), and another one with the other policy"
     room = Room(phase3, policy, sizes, told)

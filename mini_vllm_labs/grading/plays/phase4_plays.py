@@ -1,4 +1,4 @@
-"""Plays the cases of phase 4 for graded tests and judge, one function per kind of case, call by call."""
+"""Plays phase 4's cases for the graded tests and the judge, one function per kind of case, call by call."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
@@ -23,7 +23,7 @@ VOCABULARIES += (2**31 - 1,)
 MARKS = (*" ,|:;/-_.=+()[]", "\n", "\t", "\0", "\1", "\2", "\x1f", '"', "'")
 SEPARATORS = ("', '", '", "', "','", '","', "None", " | ", " - ", "|||", "###", "::=")
 PAIRS_OF_MARKS = [one + other for one, other in product(MARKS, repeat=2)]
-# Texts that an encoding, normalisation or truncation makes equal. The lower 16 bits of U+1F600 are U+F600.
+# Texts that an encoding, normalisation or truncation would make equal. The lower 16 bits of U+1F600 are U+F600.
 WORDS: tuple[str, ...] = ("", "a", "b", "ab", "A", "a ", "None", "null", "0", "7", "07", "\u0667", "-", " ", "[]")
 WORDS += ("\0", "a,", ",a", '"', "'", "山", "川", "é", "e\u0301", "ﬁ", "fi", "ß", "ss", "\u0161", "\uf600")
 WORDS += ("\U00010061",)
@@ -232,7 +232,7 @@ class Caching:
         self.phase4, self.block_size, self.texts, self.with_state = phase4, block_size, texts, with_state
         rng = Random(past) if past else None
         self.requests = {name: request_of(name, text, rng) for name, text in texts.items()}
-        self.names: dict[bytes, tuple[str, int]] = {}  # names the hashes, each after the first block that has it
+        self.names: dict[bytes, tuple[str, int]] = {}  # names each hash after the first block that has it
         self.given: list[Any] = []
 
     def play(self, calls: Sequence[str]) -> Steps:
@@ -366,7 +366,7 @@ def unless_hashes(request: Request, before: Mapping[str, object]) -> str:
 
 
 def work(phase4: ModuleType, call: str) -> Steps:
-    """Make a call among few and among many blocks; report whether it does more work, in lines and copies.
+    """Make a call among few and among many blocks; report whether it takes more lines and copies.
 
     The better of two large sizes counts, because a growing dict or list may occasionally copy itself.
     """
@@ -385,7 +385,7 @@ def _work_among(phase4: ModuleType, call: str, num_blocks: int) -> int:
     else:
         cache.cache_full_blocks(known, list(range(num_blocks)), 0, num_blocks)
     known.all_token_ids += range(4)
-    cache.update_block_hashes(known)  # the growing list may copy itself once; after that it has room
+    cache.update_block_hashes(known)  # the growing list may copy itself once; after that, it has room
     known.all_token_ids += range(4)
     acts: dict[str, Callable[[], object]] = {
         "update_block_hashes, per block": lambda: cache.update_block_hashes(new),

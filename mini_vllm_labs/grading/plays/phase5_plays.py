@@ -1,4 +1,4 @@
-"""Plays the cases of phase 5 for graded tests and judge, one function per kind of case, call by call."""
+"""Plays phase 5's cases for the graded tests and the judge, one function per kind of case, call by call."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ from mini_vllm_labs.grading.plays.work import left_behind
 Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # a call, then the observations after it
 Settings = Mapping[str, int]  # of the policy: threshold, max_model_len, chunking, guard
-Choices = Mapping[tuple[bool, ...], int]  # maps how `clamp`'s numbers compare to the index of its result
+Choices = Mapping[tuple[bool, ...], int]  # maps the results of comparing `clamp`'s numbers to the index of its result
 STATUSES = "WAITING", "RUNNING", "PREEMPTED"
-TOKENS = r"(\d+)(?:\+(\d+))?"  # tokens of the prompt, and generated ones
+TOKENS = r"(\d+)(?:\+(\d+))?"  # prompt tokens and generated tokens
 ASKED = re.compile(rf"(\S+) ({'|'.join(STATUSES)}) {TOKENS} at (\d+) (budget|counter|chunks of) (\d+)(?: past (\d+))?")
 WAITS = re.compile(rf"(\S+) (WAITING|PREEMPTED) {TOKENS}(?: hits ([\d -]+?))?(?: beside (.+?))?(?: past (\d+))?")
 RUNS = re.compile(rf"(?:(\d+) times )?(\S+) {TOKENS} at (\d+) on ([\d -]+)")
@@ -59,7 +59,7 @@ def policy_of(phase5: ModuleType, settings: Settings, choices: Choices | None) -
     clamp = public_clamp() if choices is None else choosing(choices)
     others = {"enable_chunked_prefill": not chunking, "admission_guard": not guard}
 
-    def make_other() -> None:  # reveals state that the class keeps of the first or the last policy
+    def make_other() -> None:  # reveals state that the class keeps from the first or the last policy
         phase5.ChunkedPrefillPolicy(grants_nothing, threshold + 7, max_model_len + 9, **others)
 
     make_other()
@@ -124,7 +124,7 @@ class Chunking:
         yield {method: told("policy", *answers), "arguments": changed(request, before)}
 
     def chunks(self, request: Request, budget: int) -> Seen:
-        """Compute a request step by step, in a few steps at most."""
+        """Compute a request step by step, in at most a few steps."""
         chunks, samples = list[object](), list[object]()
         while request.num_computed_tokens < request.num_tokens and len(chunks) < MAX_CHUNKS:
             num_new = self.policy.num_new_tokens(request, request.num_computed_tokens, budget)
@@ -136,11 +136,11 @@ class Chunking:
 
 
 def asked(phase5: ModuleType, settings: Settings, calls: Sequence[str], choices: Choices | None = None) -> Steps:
-    """Call a policy about requests that live on, and a new policy about copies, with odd fields and without.
+    """Call a policy with requests that live on, and a new policy with copies, with and without odd fields.
 
-    "A PREEMPTED 10+7 at 12 budget 100": 12 of 10 prompt and 7 generated tokens are computed, by the argument. With
-    "counter 3" (the request's counter) instead of the budget, `should_sample` is called. A call with "chunks of 16"
-    plays all steps with a budget of 16. A final "past 7" seeds the fields that no rule mentions.
+    "A PREEMPTED 10+7 at 12 budget 100": by the argument, 12 of A's tokens (10 prompt and 7 generated) are computed.
+    With "counter 3" (the request's counter) instead of the budget, `should_sample` is called. A call with "chunks of
+    16" plays all steps with a budget of 16. A final "past 7" seeds the fields that no rule mentions.
     """
     yield made(settings)
     chunking = Chunking(phase5, settings, choices)

@@ -1,4 +1,4 @@
-"""Plays the cases of tasks 6.1, 6.2 and 6.6 for graded tests and judge.
+"""Plays the cases of tasks 6.1, 6.2 and 6.6 for the graded tests and the judge.
 
 "A 3+4 of 9 in 5 6" describes a share of a step: 3 tokens computed, 4 more in this step, 9 known, blocks 5 and 6.
 The tests and questions of tasks 6.3 to 6.5 are code, because tensors are not plain data.
@@ -58,7 +58,7 @@ def row_of(
     first_token = first_token or 100 * number_of(name)
     request = make_request(name, 0, token_ids=range(first_token, first_token + num_prompt))
     request.all_token_ids += range(first_token + 50, first_token + 50 + num_outputs)
-    request.num_computed_tokens = num_computed + num_scheduled  # in the state that the scheduler leaves
+    request.num_computed_tokens = num_computed + num_scheduled  # in the state in which the scheduler leaves it
     return ScheduledRequest(request, num_computed, num_scheduled, list(block_ids), samples)
 
 
@@ -160,7 +160,7 @@ def snapshot(batch: Sequence[ScheduledRequest]) -> dict[str, object]:
 
 
 def seen_of(function: str, answer: Any) -> Seen:
-    """Return the lists of an answer by name."""
+    """Return an answer's lists, keyed by name."""
     if function == "flatten_tokens" and is_list(answer) and len(answer) == len(FLAT):
         return {name: numbers(part) for name, part in zip(FLAT, answer, strict=True)}
     if function == "pad_block_tables" and is_list(answer):

@@ -1,4 +1,4 @@
-"""Plays the cases of tasks 7.1 to 7.5 for graded tests and judge, call by call."""
+"""Plays the cases of tasks 7.1 to 7.5 for the graded tests and the judge, call by call."""
 
 import re
 from collections import deque
@@ -20,7 +20,7 @@ Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # a call, followed by observations
 Ints = Sequence[int]
 Text = Ints | str
-KNOWN = 14  # number of tokens of a request, 10 of them from the prompt
+KNOWN = 14  # number of tokens in a request, 10 of them from the prompt
 SCHEDULE = re.compile(r"schedule \[(.*)\] at (\d+)(?: with (\d+))?")
 ROLL_BACK = re.compile(r"roll back (\d+) (\d+) at (\d+)(?: with (\d+))?")
 SMALL, LARGE = (2, 12, 21, 1, 122, 22, 0, 212, 11), (300, 151_643, 1_000_003, 1, 2**16 + 1, 257, 256, 43, 0)
@@ -64,7 +64,7 @@ def lookups(phase7: ModuleType, calls: Sequence[tuple[Text, int, int, int]]) -> 
 
 
 def reads(phase7: ModuleType, what: str) -> Steps:
-    """Look up a long text that counts its reads; report the drafts, and whether the reads are few."""
+    """Look up a long text that counts its reads; report the drafts, and whether there were few reads."""
     limit = READS_PER_TOKEN * len(LONG_TEXTS[what])
     work, drafts, num_lines = LookupWork(limit), list[Any](), 0
     text = text_of(LONG_TEXTS[what], work)
@@ -78,7 +78,7 @@ def reads(phase7: ModuleType, what: str) -> Steps:
 def speculation(
     phase7: ModuleType, num_drafts: int, has_kv_cache: bool, in_flight: bool, calls: Sequence[str], past: int = 0
 ) -> Steps:
-    """Make calls about requests with 14 tokens, 10 of them prompt; report the answer and the changes.
+    """Make calls about requests with 14 tokens, 10 of them prompt tokens; report the answer and the changes.
 
     "A schedule [7 0 9] at 17 with 1": 17 computed tokens and 1 placeholder; "A roll back 4 2 at 18" (0 for a victim).
     The call "A plan 3 budget 2" plans a step with 3 drafts, as many as fit. The call "A arrive 1" brings the results of
@@ -151,7 +151,7 @@ class Speculating:
             "arguments": changed(request, before),
         }
         if isinstance(request.spec_token_ids, list):
-            request.spec_token_ids.append(8)  # the next draft
+            request.spec_token_ids.append(8)  # stands for the next draft
             seen["schedule_drafts, after the next draft"] = numbers(answer)
             request.spec_token_ids.clear()
         return len(answer), seen

@@ -1,4 +1,4 @@
-"""Plays the cases of phase 8 for graded tests and judge, one function per kind of case, call by call."""
+"""Plays phase 8's cases for the graded tests and the judge, one function per kind of case, call by call."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ METHODS = {"take": "take_placeholders", "fill": "fill_placeholders", "over": "is
 MAY_CHANGE = {"take": ("num_output_placeholders", "spec_token_ids"), "fill": ("num_output_placeholders",), "over": ()}
 ASKED_ABOUT = ("num_output_placeholders", "spec_token_ids", "sampling_params")
 NUMBERS = ("num_computed_tokens", "num_scheduled_tokens", "draft_token_ids")
-BLOCKS, OTHER_TABLE = [7, 3, 9], [0, 4, 9]  # the second table belongs to another group of layers, as in phase 12
+BLOCKS, OTHER_TABLE = [7, 3, 9], [0, 4, 9]  # the second table belongs to a different group of layers, as in phase 12
 
 
 def scheduling_of(phase8: ModuleType, num_speculative_tokens: int) -> AsyncScheduling:
@@ -37,12 +37,12 @@ def scheduling_of(phase8: ModuleType, num_speculative_tokens: int) -> AsyncSched
 
 
 def placeholders(phase8: ModuleType, num_speculative_tokens: int, calls: Sequence[str]) -> Steps:
-    """Call the methods about requests that live on, and of a new object about copies; report the changes.
+    """Call the methods for requests that live on, and a new object's methods for copies; report the changes.
 
     The call "take 2: A 3+1 of 9 at 10 with 4 past 7" plans a step with 2 drafts for A. Request A has 3 prompt tokens, 1
-    of 9 generated ones, 10 computed and 4 placeholders. Its "past 7" seeds the fields that no rule mentions. Call "fill
-    2: ..." applies arrived tokens, "over: ..." calls `is_surely_over`. Call "change A" sets A's placeholder drafts to
-    [17].
+    of 9 generated ones, 10 computed and 4 placeholders. Its "past 7" seeds the fields that no rule mentions. The call
+    "fill 2: ..." applies arrived tokens, and "over: ..." calls `is_surely_over`. The call "change A" sets A's
+    placeholder drafts to [17].
     """
     yield f"PlaceholderScheduling({num_speculative_tokens})"
     scheduling, living = scheduling_of(phase8, num_speculative_tokens), Living(Random(0))
@@ -105,7 +105,7 @@ def drafts_of(living: Living, but: str = "") -> Seen:
 
 
 def shares(phase8: ModuleType, calls: Sequence[Share], past: int = 0) -> Steps:
-    """Correct shares, both among others and alone; report the new share, and changes of the old one.
+    """Correct shares, both among others and alone; report the new share, and changes to the old share.
 
     A call is (start, known tokens, stand-ins, rejected drafts, present drafts, whether it needs a token). `past` seeds
     the fields that requests carry over from earlier steps.
@@ -114,7 +114,9 @@ def shares(phase8: ModuleType, calls: Sequence[Share], past: int = 0) -> Steps:
     for place, call in enumerate(calls):
         start, num_known, num_stand_ins, num_rejected, drafts, _ = call
         num_tokens = start - num_rejected + num_known
-        computed = start + num_known + num_stand_ins + 3 * (place % 2)  # the step after it may also be planned already
+        computed = (
+            start + num_known + num_stand_ins + 3 * (place % 2)
+        )  # the following step may also have been planned already
         counters = (min(3, num_tokens), max(0, num_tokens - 3), 0, computed, num_stand_ins)
         moments = [request_at("A", *counters, drafts=[-1] * num_stand_ins) for _ in range(3)]
         odd = [with_odd_fields(one, f"{past} {place}" if past else None) for one in moments[:2]]
@@ -129,7 +131,7 @@ def shares(phase8: ModuleType, calls: Sequence[Share], past: int = 0) -> Steps:
 
 
 def corrected(phase8: ModuleType, call: Share, drafts: Sequence[int], request: Request) -> Seen:
-    """Correct the share of a request; return the new share's contents and all changes of the arguments."""
+    """Correct the share of a request; return the new share's contents and all changes to the arguments."""
     start, num_known, num_stand_ins, num_rejected, _, needs_token = call
     tables, given = [BLOCKS[:], OTHER_TABLE[:]], drafts[:]
     share = ScheduledRequest(
@@ -193,7 +195,7 @@ def _random_step(rng: Random, most: int) -> str:
     num_outputs, num_drafts = rng.choice((0, rng.randint(1, 40))), rng.randint(0, most)
     places = rng.choice((0, 1, 1 + most))
     computed = num_prompt + num_outputs + places + num_drafts
-    if not num_drafts and not places:  # only known tokens are split into parts
+    if not num_drafts and not places:  # only known tokens are split into chunks
         computed = rng.choice((computed, computed - 1, num_prompt, rng.randint(1, computed)))
     what = f"take {num_drafts}"
     if rng.random() < 0.3:

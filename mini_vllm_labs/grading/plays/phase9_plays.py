@@ -1,4 +1,4 @@
-"""Plays the cases of phase 9 for graded tests and judge; each function returns its observations."""
+"""Plays phase 9's cases for the graded tests and the judge; each function returns its observations."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -144,7 +144,7 @@ def large_logits(phase9: ModuleType, vocab_size: int, seed: int) -> Seen:
 
 
 def lines_run(phase9: ModuleType, num_tokens: Sequence[int]) -> Seen:
-    """Apply bits to rows of few and of many logits; report whether more lines of the file run for many."""
+    """Apply bits to rows of few and of many logits; report whether many logits run more lines of the file."""
     import torch
 
     from mini_vllm_labs.grading.plays.work import ROOM, work_of

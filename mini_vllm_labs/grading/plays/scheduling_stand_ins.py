@@ -11,7 +11,7 @@ from mini_vllm.core.interfaces import KVCacheManager, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import Preempted, SchedulerOutput
 
-MAX_CALLS = 2000  # an endless loop would otherwise fill memory with recorded calls
+MAX_CALLS = 2000  # otherwise, an endless loop would fill memory with recorded calls
 NO_END = "this step never ends: your code has made {most:,} calls in it, the last one is {call}"
 
 
@@ -39,7 +39,7 @@ class CallLog(list[str]):
 class CountingMemory:
     """Replaces phase 2 and counts blocks. `hits` are the blocks that the prefix cache would find now.
 
-    `hits_after` maps a request to the new hits of others once it has received its slots.
+    `hits_after` maps a request to the other requests' new hits once it has received its slots.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ class Drop:
 class RecordingPrefixCache:
     """A prefix cache with given hits. It pins the hit blocks and records every call.
 
-    Successive commits or drops that continue each other count as one call, so blocks may also come one by one.
+    Successive commits or drops that continue each other count as one call, so blocks may also be passed one by one.
     """
 
     def __init__(self, hits: Mapping[str, Sequence[int]] | None = None) -> None:
@@ -113,7 +113,7 @@ class FrozenKV:
         self.free_queue = list(free_queue)
 
     def contents(self) -> dict[str, object]:
-        """Copy everything that a caller could change, by name."""
+        """Copy everything that a caller could change, keyed by name."""
         tables = {f"block table of {request_id}": list(table) for request_id, table in self.tables.items()}
         return {**tables, "ref_counts": dict(self.counts), "free blocks": list(self.free_queue)}
 
@@ -127,7 +127,9 @@ class FrozenKV:
 
     def block_ids(self, request_id: str) -> list[int]:
         if not isinstance(request_id, str):
-            raise TypeError(f"kv.block_ids takes the id of a request, a string, and got a {type(request_id).__name__}")
+            raise TypeError(
+                f"kv.block_ids takes a request's id, which is a string, but got a {type(request_id).__name__}"
+            )
         return self.tables.get(request_id, [])
 
     def free_block_ids(self) -> list[int]:
@@ -137,7 +139,7 @@ class FrozenKV:
         return self.counts
 
     def get_computed_blocks(self, request: Request) -> list[int]:
-        raise AssertionError("the hit blocks are an argument, so do not look them up")
+        raise AssertionError("the hit blocks are passed as an argument, so do not look them up")
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
@@ -151,7 +153,7 @@ class FrozenKV:
 class SharedBlocksKV:
     """A KV cache manager with given block tables; a shared block is free once all its tables are freed.
 
-    With `is_reserved` it is full until a request is freed; after that every allocation succeeds without new blocks.
+    With `is_reserved`, it is full until a request is freed; after that, every allocation succeeds without new blocks.
     `freed` lists the calls of `free`, except a first call for a request without blocks.
     """
 

@@ -7,7 +7,7 @@ from mini_vllm.core.request import Request
 
 
 class StrictQueue:
-    """A queue in order of arrival or in a given `order` of ids; no attribute leads to the requests.
+    """A queue in order of arrival or in a given `order` of ids; no attribute gives access to the requests.
 
     `cost` counts uses of the queue and requests yielded by iteration.
     """
@@ -50,14 +50,16 @@ class StrictQueue:
     def remove_request(self, request: Request) -> None:
         inside = self._use()
         if request not in inside:
-            raise ValueError(f"remove_request({request.request_id}), which is not in the waiting queue")
+            raise ValueError(
+                f"remove_request({request.request_id}) was called, but the request is not in the waiting queue"
+            )
         inside.remove(request)
 
     def __len__(self) -> int:
         return len(self._use())
 
     def __iter__(self) -> Iterator[Request]:
-        for request in tuple(self._use()):  # a copy, because the caller may remove requests meanwhile
+        for request in tuple(self._use()):  # a copy, because the caller may remove requests in the meantime
             self.cost += 1
             yield request
 

@@ -10,7 +10,7 @@ from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.sampling_params import SamplingParams
 
 LONG_START = "x" * 300  # ids that differ only at their ends
-# Ids of a family that are easily confused: "10" starts with "1", and "é" may be one character or two.
+# Ids of one family are easily confused: "10" starts with "1", and "é" may be one character or two.
 FAMILIES_OF_IDS = (
     ("A", "B", "C", "D", "9", "10", "r7", "Ä"),
     ("1", "10", "100", "1-0", "1:0", "01", "0", "11"),
@@ -49,7 +49,7 @@ def as_typed(policy: Policy) -> Policy:
 
 
 def fields_of(request: Request) -> dict[str, object]:
-    """Return all fields of a request by name. Lists are copied; other values cannot change in place."""
+    """Return all fields of a request, keyed by name. Lists are copied; other values cannot change in place."""
     fields = zip(Request.__slots__, VALUES(request), strict=True)
     return {name: value[:] if isinstance(value, list) else value for name, value in fields}
 
@@ -75,13 +75,13 @@ def yes_or_no(answer: object) -> object:
 
 
 def some_ids(rng: Random, count: int) -> list[str]:
-    """Draw different ids of one family. If there are many, they may differ only after 300 characters."""
+    """Draw distinct ids from one family. If there are many, they may differ only after 300 characters."""
     family, start = rng.choice(FAMILIES_OF_IDS), rng.choice(("", LONG_START))
     return rng.sample([*family, *(f"{start}{name}.{n}" for n in range(count // 8) for name in family)], count)
 
 
 def with_a_past(rng: Random, request: Request) -> Request:
-    """Randomize the fields that a request may carry over from earlier steps and other phases; return it."""
+    """Randomise the fields that a request may carry over from earlier steps and other phases; return the request."""
     request.num_preemptions = rng.choice((0, 0, 1, 4))
     request.num_cached_tokens = rng.choice((-1, 0, 2, 40))
     request.spec_token_ids = rng.choices(range(50), k=rng.choice((0, 0, 1, 3)))

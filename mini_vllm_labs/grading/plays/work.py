@@ -1,4 +1,4 @@
-"""Measures the cost and the leftovers of a call without a clock: lines run, bytes allocated, entries kept."""
+"""Measures a call's cost and leftovers without a clock: lines run, bytes allocated and entries kept."""
 
 import gc
 import sys
@@ -13,7 +13,7 @@ BYTES_PER_UNIT = 64  # a copy of a list with 8 entries costs as much as one line
 BYTES_OF_A_CALL = 1024  # for the frames of the call and of the tracer
 NUM_REQUESTS = 150
 SHORT, LONG = 9, 900
-ROOM = 20  # a difference in lines or entries that is not yet evidence of a walk or a leak
+ROOM = 20  # a difference in lines or entries that is not yet evidence of a loop over everything or a leak
 
 
 def work_of(act: Callable[[], object], file: str) -> int:
@@ -65,7 +65,7 @@ def numbers_made(act: Callable[[], object]) -> int:
 def left_behind(
     phase: ModuleType, use: Callable[[str], Request | None], *objects: object, num_requests: int = NUM_REQUESTS
 ) -> dict[str, object]:
-    """Measure what requests leave behind after an equal number of earlier ones; few entries count as 0.
+    """Measure what requests leave behind after an equal number of earlier requests; few entries count as 0.
 
     `use` receives the id of a request that comes and goes. If it returns the request, no reference to it may remain.
     """

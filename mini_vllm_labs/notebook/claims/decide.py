@@ -43,7 +43,7 @@ def all_claims(file: str = CARDS) -> Sequence[Claim]:
 
 
 def claim_of(subject: str, card: Mapping[str, Any], engine: EngineConfig, named: Mapping[str, Any]) -> Claim:
-    """Build a claim from its card. With a `unit`, the answer is a number, otherwise one of the `options`."""
+    """Build a claim from its card. With a `unit`, the answer is a number; otherwise, it is one of the `options`."""
     question, unit = card.get("question", "Is the claim true?"), card.get("unit", "")
     options = tuple(card["options"])
     asked = Question(question, subject, unit=unit) if unit else Question(question, subject, "choice", options)
@@ -74,7 +74,7 @@ def setup_of(title: str) -> ClaimSetup:
     """Return the requests and the config of a claim's first run. Raises `ValueError` for a title without a run."""
     setups = {claim.title: setup for claim in all_claims() for setup in [*claim.setups.values()][:1]}
     if title not in setups:
-        raise ValueError(f"there is no card {title!r} with a run of requests; choose from {', '.join(setups)}")
+        raise ValueError(f"no card {title!r} has a run of requests; choose from {', '.join(setups)}")
     return setups[title]
 
 

@@ -1,4 +1,4 @@
-"""Computes the evidence for the cards that are not about a schedule, by card title."""
+"""Computes the evidence for the cards that are not about a schedule, keyed by card title."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ def serve_documents(budget: int) -> Served:
 
 
 def latencies() -> Evidence:
-    """Decide whether a smaller budget makes the first token earlier."""
+    """Decide whether a smaller budget makes the first token arrive earlier."""
     served = {f"budget {budget:,}": serve_documents(budget) for budget in BUDGETS}
     first = {name: 1e3 * one.time_to_first_token([50])[0] for name, one in served.items()}
     between = {name: 1e3 * one.inter_token_latency([99])[0] for name, one in served.items()}
@@ -83,7 +83,7 @@ def counted_operations() -> dict[str, int]:
 
 
 def activations() -> Evidence:
-    """Compare the activations that exist at once in a step with the formula that multiplies by the layers."""
+    """Compare the activations that exist at once in a step with the formula that multiplies by the number of layers."""
     model = find_model_shape("Llama-3.1-70B")
     of_all = BUDGET * model.hidden_size * model.num_layers * BYTES_PER_NUMBER
     held = {"at once": activation_bytes(model, BUDGET) / GIGA, "as claimed": of_all / GIGA}
@@ -147,7 +147,7 @@ def shortest_first_time(jobs: Jobs) -> float:
 
 def shared_time(jobs: Jobs) -> float:
     """Return the sum of the times of jobs (arrival, length) on a server whose speed all present jobs share equally."""
-    total = clock = served = 0.0  # `served`: the service of a job present since the beginning
+    total = clock = served = 0.0  # `served`: the service received by a job that has been there since the beginning
     there: list[tuple[float, float]] = []
     for arrival, length in (*jobs, (inf, 0.0)):
         while there and clock + (there[0][0] - served) * len(there) <= arrival:

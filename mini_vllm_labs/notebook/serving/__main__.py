@@ -1,6 +1,6 @@
 """Runs the server's process, which serves the lineup that its parent names, and ends together with its parent.
 
-In addition to OpenAI's API, it has routes for the notebook: the run so far, a pause, the exchanges so far.
+In addition to OpenAI's API, it has routes for the notebook: the run so far, a pause, and the exchanges so far.
 """
 
 import asyncio
@@ -177,12 +177,12 @@ def open_server(config: EngineConfig, lineup: Lineup) -> tuple[Server, socket.so
 
 
 def end_with_parent(channel: Channel, server: Server) -> None:
-    """Wait for the end of the channel, then end the server."""
+    """Wait until the channel closes, then end the server."""
     try:
         while True:
             channel.receive()
     except ChannelError:
-        server.should_exit = server.force_exit = True  # nobody reads the answer any more
+        server.should_exit = server.force_exit = True  # nobody reads the answer any longer
 
 
 def main() -> None:
@@ -191,7 +191,7 @@ def main() -> None:
     config, lineup = unpack(channel.receive()["serve"])
     try:
         server, listener = open_server(config, lineup)
-    except (Exception, SystemExit) as error:  # a starter may call `sys.exit` at import
+    except (Exception, SystemExit) as error:  # a starter may call `sys.exit` when it is imported
         channel.send({"problem": describe(error), "unwritten": is_not_written(error)})
         return
     channel.send({"address": address_of(listener)})

@@ -1,4 +1,4 @@
-"""Computes the bill of a request from a server's run so far: steps, tokens, blocks, time."""
+"""Computes the bill of a request from a server's run so far: steps, tokens, blocks and time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -81,7 +81,7 @@ class Bill:
 
 
 def bill_of(run: ServedRun | Notice, label: str) -> Bill | Notice:
-    """Return the bill of the request with a label, or `run` itself if it is a `Notice`.
+    """Return the bill of the request with this label, or `run` itself if it is a `Notice`.
 
     Raises `ValueError` if the run has no such request.
     """
@@ -89,7 +89,7 @@ def bill_of(run: ServedRun | Notice, label: str) -> Bill | Notice:
 
 
 def bill_in(run: ServedRun, label: str) -> Bill:
-    """Return the bill of the request with a label. Raises `ValueError` if the run has no such request."""
+    """Return the bill of the request with this label. Raises `ValueError` if the run has no such request."""
     info = run.recording.info
     request_id = next((each for each in info.titles if info.label(each) == label), None)
     if request_id is None:

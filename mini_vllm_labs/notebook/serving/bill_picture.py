@@ -63,7 +63,7 @@ def drawing(bills: Sequence[Bill], width: float) -> Picture:
 
 
 def bill_parts(bill: Bill, most_steps: int, max_held_blocks: int, longest: float, width: float) -> list[Part]:
-    """Draw one request: a headline, tokens, blocks, the numbers of the steps, and its time."""
+    """Draw one request: a headline, its tokens, its blocks, the step numbers, and its time."""
     first = bill.items[0].step if bill.items else 0
     room = span_of(width)
     whole = StepAxis.even(most_steps, room, first)
@@ -131,7 +131,7 @@ def column(bill: Bill, item: Item, axis: StepAxis, cell: float, high: float) -> 
 def time_part(bill: Bill, longest: float, room: float) -> Part:
     """Draw the time of each phase as a bar with figures below."""
     drawn, x = list[Markup](), 0.0
-    for phase, duration in zip(PHASES, bill.times, strict=False):  # an unfinished request lacks later phases
+    for phase, duration in zip(PHASES, bill.times, strict=False):  # an unfinished request lacks the later phases
         wide = room * duration / longest if longest else 0.0
         if phase == "queued":
             box = svg.rect(x + 0.5, 0.5, wide - 1, TIME - 1, class_="mv-rule")

@@ -35,11 +35,11 @@ COMMAND = (
     "faulthandler",
     "-m",
     "mini_vllm_labs.notebook.serving",
-)  # reports the line at which the process crashes
+)  # reports the line where the process crashes
 
 
 class LabServerProcess:
-    """A server in a new process, which therefore runs the files as last saved. It ends with its owner.
+    """A server in a new process, which therefore runs the files as last saved. It ends together with its owner.
 
     Raises `FreshError` with a message for the learner if it does not start.
     """
@@ -54,7 +54,7 @@ class LabServerProcess:
         except ChannelError as error:
             status = None if error.reason == "timeout" else self._worker.status
             self._worker.kill()
-            trace = self._worker.output  # only complete once the process is dead
+            trace = self._worker.output  # complete only after the process is dead
             self._end()
             raise FreshError(explain_death(status, trace, START_SECONDS, START_SECONDS)[1]) from None
         except BaseException:
@@ -100,7 +100,7 @@ class LabServer:
 
     @property
     def address(self) -> str:
-        """The server's address, or empty without a server."""
+        """The server's address, or empty if there is no server."""
         return self._server.address if self._server else ""
 
     @property
@@ -109,7 +109,7 @@ class LabServer:
         return f"{self.address}/v1"
 
     def client(self) -> "OpenAI":
-        """Return an OpenAI client of this server. It never retries, because cells should see refusals."""
+        """Return an OpenAI client for this server. It never retries, because cells should see refusals."""
         from openai import OpenAI
 
         return OpenAI(base_url=self.base_url, api_key="none", max_retries=0, timeout=SECONDS)
@@ -155,7 +155,8 @@ class LabServer:
         return self._try(get)
 
     def pause(self, after_steps: int = 0) -> None:
-        """Pause the engine after `after_steps` more steps, until `resume`. Requests may still arrive and end."""
+        """Pause the engine after `after_steps` more steps, until `resume` is called. Requests may still arrive and
+        end."""
         self._control(f"/notebook/pause?after_steps={after_steps}", "POST")
 
     def resume(self) -> None:
@@ -168,7 +169,7 @@ class LabServer:
             self._server.close()
 
     def records(self) -> dict[str, str]:
-        """Return the records of all exchanges with a live server, by name."""
+        """Return the records of all exchanges with a live server, keyed by name."""
         noted = self._control("/notebook/exchanges") or []
         return recorded([Exchange(**each) for each in noted], self.config, self.lineup)
 
@@ -196,7 +197,7 @@ class LabServer:
         ]
 
     def _control(self, path: str, method: str = "GET") -> Any:
-        """Call a live server's `/notebook` routes; return None without such a server."""
+        """Call a live server's `/notebook` routes; return None if no server is live."""
         if isinstance(self._server, LabServerProcess) and self._server.is_running:
             return fetch(self.address, path, method, json=True)
         return None

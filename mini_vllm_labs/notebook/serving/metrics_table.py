@@ -1,4 +1,4 @@
-"""Reads `/metrics` as numbers by name, and shows their changes in a table."""
+"""Reads `/metrics` as numbers keyed by name, and shows their changes in a table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from mini_vllm_labs.notebook.notice import Notice
 from mini_vllm_labs.notebook.recorded_mark import first_mark, marked_html, marked_text
 
 SAME_IN_ALL = ("model_name", "engine")
-LEFT_OUT = ("_bucket", "_created")  # `_created` is the clock time of a counter's creation
+LEFT_OUT = ("_bucket", "_created")  # `_created` is the clock time at which a counter was created
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """The values of `/metrics`, except histogram buckets, by name and distinguishing labels.
+    """The values of `/metrics`, except histogram buckets, keyed by name and distinguishing labels.
 
-    `recorded` as in `WorkloadRun`.
+    `recorded` means the same as in `WorkloadRun`.
     """
 
     values: Mapping[str, float]

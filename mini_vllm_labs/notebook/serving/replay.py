@@ -37,7 +37,7 @@ class Exchange:
 
 
 def numbered(asked: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, str, int]]:
-    """Yield method, path and body of requests, each with the number of equal requests before it."""
+    """Yield the method, path and body of each request, with the number of equal requests before it."""
     seen = Counter[tuple[str, str, str]]()
     for method, path, body in asked:
         one = method, path, plain_body(body)
@@ -122,7 +122,7 @@ class RecordedServer(ThreadingHTTPServer):
         self.server_close()
 
     def find(self, method: str, path: str, body: str) -> tuple[int, dict[str, str], str]:
-        """Return the status, headers and text of a recorded answer, or of an error without a record."""
+        """Return the status, headers and text of a recorded answer, or of an error if there is no record."""
         one = method, path, plain_body(body)
         with self._lock:
             number = self._seen[one]
@@ -142,7 +142,7 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
         status, headers, text = cast(RecordedServer, self.server).find(self.command, self.path, body)
         content = text.encode()
-        with suppress(ConnectionError):  # the client hangs up here
+        with suppress(ConnectionError):  # the client disconnects here
             self.send_response(status)
             for name, value in [*headers.items(), ("Content-Length", str(len(content)))]:
                 self.send_header(name, value)

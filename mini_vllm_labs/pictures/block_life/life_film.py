@@ -1,4 +1,4 @@
-"""Builds the film of a run's blocks: four states, the free queue before and after a step, each block's life."""
+"""Builds the film of a run's blocks: their states, the free queue before and after a step, and their lives."""
 
 from collections.abc import Iterable, Sequence
 
@@ -19,7 +19,7 @@ MAX_STRIPS, MAX_DESCRIBED, MAX_BLOCKS = 12, 24, 6
 
 
 def block_life(recording: Recording, blocks: Sequence[int] = ()) -> Film:
-    """Return a film with a picture per step: moves between the four states, the free queue, the lives of `blocks`.
+    """Return a film with a picture per step: moves between states, the free queue, and the lives of `blocks`.
 
     Without `blocks`, every block gets a line, or only the 12 busiest if there are more; the text contains up to 24.
     Raises `ValueError` for a block that does not exist or occurs twice.
@@ -27,9 +27,9 @@ def block_life(recording: Recording, blocks: Sequence[int] = ()) -> Film:
     info, num_steps = recording.info, len(recording.steps)
     for block in blocks:
         if not 1 <= block <= info.num_blocks:
-            raise ValueError(f"blocks has {block}, but there are only blocks 1 to {info.num_blocks}")
+            raise ValueError(f"blocks contains {block}, but the blocks are 1 to {info.num_blocks}")
     if len(set(blocks)) < len(blocks):
-        raise ValueError(f"blocks lists one of {list(blocks)} twice")
+        raise ValueError(f"blocks must not contain a block twice, got {list(blocks)}")
     every = lives_of(info, states(recording))
     lives, told = ([every[block] for block in blocks or busiest(every, most)] for most in (MAX_STRIPS, MAX_DESCRIBED))
     steps = all_moves(info, states(recording))
@@ -42,7 +42,7 @@ def block_life(recording: Recording, blocks: Sequence[int] = ()) -> Film:
 def pictures(
     info: RunInfo, steps: Sequence[Moves], strips: Strips, told: Sequence[Life], width: float
 ) -> list[Picture]:
-    """Draw all steps for pages of a width; the text contains the lives in `told`."""
+    """Draw all steps for pages of a given width; the text contains the lives in `told`."""
     drawn, kept = list[Picture](), dict[int, str]()
     num_lines = most_lines((describe_moves(info, moves) for moves in steps), width)
     for moves in steps:
@@ -50,7 +50,7 @@ def pictures(
         figures = f"{len(moves.in_use)} of {info.num_blocks} blocks in use, {len(moves.holders)} after the step"
         parts = [headline_part(headline, figures, width), cycle_part(moves, width)]
         parts += [queue_part(info, moves, kept, width), strips.part(moves.step)]
-        text = text_alternative(info, moves, told, headline) if width == WIDTH else ""  # the film has a single text
+        text = text_alternative(info, moves, told, headline) if width == WIDTH else ""  # the film has only one text
         title = f"Free queue and lives of blocks, {headline}"
         drawn.append(page(title, parts, describe_moves(info, moves), text, width, num_lines))
         kept = moves.kept

@@ -60,7 +60,7 @@ class Life:
 
 
 def lives_of(info: RunInfo, states: Iterable[RunState]) -> dict[int, Life]:
-    """Return the lives of all blocks except the null block, by their states while each step was computed."""
+    """Return the lives of all blocks except the null block, based on their states while each step was computed."""
     lives = {block: Life(block) for block in range(1, info.num_blocks + 1)}
     for state in states:
         record, holders, cached = record_of(state), state.holders(), state.cached()
@@ -74,7 +74,7 @@ def lives_of(info: RunInfo, states: Iterable[RunState]) -> dict[int, Life]:
 
 
 def busiest(lives: dict[int, Life], most: int) -> list[int]:
-    """Return the blocks with the most spans, at most `most` of them, in order of their ids."""
+    """Return up to `most` blocks with the most spans, in order of their ids."""
     return sorted(sorted(lives, key=lambda block: (-len(lives[block].spans), block))[:most])
 
 

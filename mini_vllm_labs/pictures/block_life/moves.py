@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mini_vllm_labs.pictures.time_machine.queues import record_of
 from mini_vllm_labs.runs.traces.run_state import RunInfo, RunState
 
-ByRequest = Sequence[tuple[str, Sequence[int]]]  # requests, with some of each one's blocks
+ByRequest = Sequence[tuple[str, Sequence[int]]]  # requests, each with some of its blocks
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Moves:
 
     @property
     def found_free(self) -> list[int]:
-        """The found blocks without a holder; the hit removes them from any place in the free queue."""
+        """The found blocks without a holder; the hit removes them from any position in the free queue."""
         waiting = set(self.while_planned)
         return [block for _, blocks in self.found for block in blocks if block in waiting]
 

@@ -10,7 +10,7 @@ PAGE = Path(__file__).with_name("bare_page.html").read_text(encoding="utf-8")
 def open_widget(
     browser: Any, widget: Any, *, dark: bool = False, width: int = 800, sharpness: float = 1, is_answered: bool = False
 ) -> Any:
-    """Open a page with the widget's front end; system and page both use the light or the dark scheme.
+    """Open a page with the widget's front end, with the system and the page both light or both dark.
 
     If `is_answered`, the panel in Python answers the page's calls.
     """
@@ -21,7 +21,7 @@ def open_widget(
         page.expose_function("answer", lambda question, step: answer_of(widget, question, step))
         page.evaluate("answerQuestions()")
     state = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
-    # The other traits refer to a kernel, which this page lacks.
+    # The other traits refer to a kernel, which this page does not have.
     sent = {name: value for name, value in state.items() if name not in ("layout", "tabbable", "tooltip", "comm")}
     page.evaluate("([source, state]) => start(source, state)", [widget._esm, json.loads(json.dumps(sent))])
     return page

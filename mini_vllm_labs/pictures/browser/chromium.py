@@ -32,7 +32,7 @@ def headless_chromium() -> Iterator[Any]:
         from playwright.sync_api import sync_playwright
     except ImportError as error:
         install = pip_install("playwright")
-        raise NoBrowserError(f"playwright is not installed: {install} (no download of browsers)") from error
+        raise NoBrowserError(f"playwright is not installed: {install} (browsers need not be downloaded)") from error
     where = find_chromium()
     if where is None:
         raise NoBrowserError("Chromium is missing: install your system's package, or set CHROMIUM=/path/to/it")

@@ -99,7 +99,8 @@ def capacity_of(setup: Setup) -> Capacity:
     gpu, shape = find_gpu(setup.gpu), find_model_shape(setup.model)
     if setup.context_len > shape.max_model_len:
         raise ValueError(
-            f"context_len is {setup.context_len:,}, but {shape.name} takes 1 to {shape.max_model_len:,} tokens"
+            f"context_len is {setup.context_len:,}, but {shape.name} accepts at most {shape.max_model_len:,} tokens and"
+            " at least 1"
         )
     num_blocks, problem, size = 0, "", setup.bytes_per_number
     try:

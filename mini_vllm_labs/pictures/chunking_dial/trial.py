@@ -82,7 +82,7 @@ class Trial:
 
 @lru_cache(maxsize=32)
 def arrivals(deployment: Deployment, workload: str, load: int) -> tuple[float, list[TimedRequest]]:
-    """Return the arrival rate, `load` percent of the rate that the GPU sustains by default, and a workload's requests.
+    """Return the arrival rate (`load` percent of the rate that the GPU sustains by default) and a workload's requests.
 
     The engine's knobs do not change the rate, so all settings serve the same requests.
     Raises `ValueError` for a request that is too long for the model.
@@ -96,8 +96,8 @@ def arrivals(deployment: Deployment, workload: str, load: int) -> tuple[float, l
     assert config.max_model_len is not None
     if longest > config.max_model_len:
         raise ValueError(
-            f"model is {deployment.model}, which takes up to {config.max_model_len:,} tokens, but the longest request "
-            f"in {workload!r} has {longest:,}: choose a model that can hold it"
+            f"model is {deployment.model}, which accepts up to {config.max_model_len:,} tokens, but the longest request"
+            f" in {workload!r} has {longest:,}: choose a model that can hold it"
         )
     return rate, requests
 

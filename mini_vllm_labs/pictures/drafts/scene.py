@@ -18,7 +18,7 @@ END = "end"  # shown for a token without text, which ends an answer
 class DraftScene:
     """A step. `verdicts` are those of the shown rows, or None for a request that the step did not compute.
 
-    `before` are the output tokens of each request when the step was computed, `texts` the text of each token.
+    `before` are the output tokens of each request when the step was computed, and `texts` is the text of each token.
     """
 
     step: int
@@ -33,7 +33,7 @@ class DraftScene:
     has_stand_ins: bool = False
 
     def num_drafts(self, number: int) -> str:
-        """Return a count of drafts, or of places for drafts in a run that is planned ahead."""
+        """Return a count of drafts, or of placeholders for drafts in a run that is planned ahead."""
         thing = counted(number, "place" if self.has_stand_ins else "draft")
         return f"{thing} for drafts" if self.has_stand_ins else thing
 

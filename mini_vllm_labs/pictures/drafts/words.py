@@ -28,7 +28,7 @@ SAMPLES = [ACCEPTED, WRONG, UNREAD, SAMPLED]
 
 
 def column_widths(scene: DraftScene, verdict: Verdict, room: float) -> list[float]:
-    """Return the widths of the columns of drafts and sampled tokens, narrower than the tokens if space is short."""
+    """Return the column widths for drafts and sampled tokens, narrower than the tokens if space is short."""
     num_columns = max(len(verdict.drafts), len(verdict.sampled))
     most = max(MIN_TOKEN_WIDTH, min(MAX_TOKEN_WIDTH, (room - BEFORE_DRAFTS) / max(1, num_columns) - GAP))
     columns = zip_longest(verdict.drafts, verdict.sampled)
@@ -69,7 +69,7 @@ def words(scene: DraftScene, request_id: str, room: float) -> svg.Markup:
 
 
 def known_text(scene: DraftScene, request_id: str, room: float) -> tuple[svg.Markup, float]:
-    """Draw the newest known tokens that fit, in order; also return their width."""
+    """Draw the newest known tokens that fit, in order, and return their width."""
     tokens = scene.before[request_id]
     names = [shorten(scene.name(token_id), MAX_TOKEN_WIDTH - PAD, SIZE, bold=True) for token_id in tokens]
     prompt = f"prompt of {scene.info.num_prompt_tokens[request_id]}"
@@ -89,7 +89,7 @@ def known_text(scene: DraftScene, request_id: str, room: float) -> tuple[svg.Mar
 
 
 def draft_box(scene: DraftScene, verdict: Verdict, place: int, width: float, index: int) -> svg.Markup:
-    """Draw a draft: accepted, wrong, or after a wrong draft."""
+    """Draw a draft that is accepted, wrong, or after a wrong draft."""
     token_id = verdict.drafts[place]
     is_accepted = place < verdict.num_accepted
     name = shorten(scene.name(verdict.sampled[place] if is_accepted else token_id), width - 6, SIZE)

@@ -1,4 +1,5 @@
-"""Draws the chained hashes of some prompts: the content that each identifies, first differences and cache hits."""
+"""Draws the chained hashes of some prompts: the content that each hash identifies, first differences, and cache
+hits."""
 
 from mini_vllm_labs.pictures.hash_chain.chains import hits_of
 from mini_vllm_labs.pictures.hash_chain.picture import chain_panel, hash_chain

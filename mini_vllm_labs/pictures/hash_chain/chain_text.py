@@ -1,4 +1,4 @@
-"""Describes the chains as text: shared blocks, first differences and cache hits."""
+"""Describes the chains as text: shared blocks, first differences, and cache hits."""
 
 from collections.abc import Mapping, Sequence
 
@@ -29,7 +29,7 @@ def kinship(chains: Sequence[Chain], number: int) -> str:
 
 
 def lookalikes(chains: Sequence[Chain], number: int) -> list[int]:
-    """Return the blocks with the same tokens but a different hash than an earlier chain's block at that place."""
+    """Return the blocks with the same tokens as an earlier chain's block in that position, but a different hash."""
     return [
         place
         for place, link in enumerate(chains[number].links)
@@ -49,7 +49,7 @@ def hit_text(chain: Chain, blocks: Sequence[int], block_size: int) -> str:
 
 
 def describe_chains(chains: Sequence[Chain], hits: Mapping[str, Sequence[int]], block_size: int) -> str:
-    """Return the most interesting facts: wrong hashes first, then shared blocks and the longest hit."""
+    """Return the most interesting facts: wrong hashes first, then shared blocks, then the longest hit."""
     parts = [f"{fault.text[0].upper()}{fault.text[1:]}." for fault in faults(chains)]
     for number, chain in enumerate(chains[1:], start=1):
         parts.append(f"{chain.name}: {kinship(chains, number)}.")

@@ -16,8 +16,8 @@ ROOT_HASH = bytes(32)
 class Link:
     """A full block of a prompt.
 
-    `content` is what the hash should identify: the salt and every token up to the end of the block.
-    `first` is the number of the first prompt with this hash in any block; without hashes, with this content.
+    `content` is what the hash should identify: the salt and every token up to the end of the block. `first` is the
+    number of the first prompt with this hash in any block or, without hashes, with this content.
     """
 
     token_ids: tuple[int, ...]
@@ -29,7 +29,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Chain:
-    """A prompt's full blocks in order, and the tokens of its last block if that is not full."""
+    """A prompt's full blocks in order, and the tokens of its last block if it is not full."""
 
     name: str
     salt: str | None
@@ -55,7 +55,7 @@ def chains_of(
     if not prompts:
         raise ValueError("prompts is empty, but a chain needs at least one prompt")
     if unknown := set(salts) - set(prompts):
-        raise ValueError(f"salts name {', '.join(sorted(unknown))}, but the prompts are {', '.join(prompts)}")
+        raise ValueError(f"salts has the names {', '.join(sorted(unknown))}, but the prompts are {', '.join(prompts)}")
     seen: dict[object, tuple[int, int]] = {}
     chains = []
     for number, (name, token_ids) in enumerate(prompts.items()):
@@ -70,7 +70,7 @@ def chains_of(
                 # computed once, because every later hash includes it
                 found = hash_block(parent, tokens, () if links else (salt, None))
                 if not isinstance(found, bytes):
-                    raise ValueError(f"hash_block returned {found!r:.60}, but a hash is bytes")
+                    raise ValueError(f"hash_block returned {found!r:.60}, but a hash must be bytes")
                 parent = found
             same_as = seen.setdefault(content if found is None else found, (number, len(links)))
             links.append(Link(tokens, content, found, same_as[0], same_as))
@@ -88,7 +88,7 @@ def digest(link: Link, num_digits: int) -> str:
 
 @dataclass(frozen=True)
 class WrongHash:
-    """A wrong hash of block `place` of prompt `number`."""
+    """An incorrect hash of block `place` of prompt `number`."""
 
     number: int
     place: int
@@ -121,7 +121,7 @@ def num_alike(one: Sequence[object], other: Sequence[object]) -> int:
 
 @dataclass(frozen=True)
 class Kin:
-    """The most similar earlier chain, the number of common blocks, and the position of the first differing token."""
+    """The most similar earlier chain, the number of blocks in common, and the position of the first differing token."""
 
     chain: Chain
     num_common: int
@@ -147,9 +147,10 @@ def kin(chains: Sequence[Chain], number: int) -> Kin | None:
 def hits_of(
     prompts: Mapping[str, Sequence[int]], cache: PrefixCache, block_size: int, salts: Mapping[str, str] | None = None
 ) -> dict[str, list[int]]:
-    """Look up each prompt's hit in a phase-4 cache, then enter its blocks as if it had been served.
+    """Look up each prompt's hit in a phase-4 cache, then add its blocks as if it had been served.
 
-    Returns the blocks of each hit by name. Every prompt gets new blocks after its hit, numbered 1, 2, 3, ...
+    Returns the blocks of each hit, keyed by prompt name. Every prompt gets new blocks after its hit, numbered 1, 2, 3,
+    ...
     """
     found: dict[str, list[int]] = {}
     new_blocks = count(1)

@@ -21,7 +21,7 @@ MANY_ROWS = 7
 class ChainLayout:
     """The positions of the boxes in a picture.
 
-    Boxes have room for `num_digits` of a hash and `token_lines` of tokens.
+    Boxes have room for `num_digits` digits of a hash and `token_lines` lines of tokens.
     """
 
     width: float
@@ -64,7 +64,7 @@ def split(token_ids: Sequence[int], lines: int) -> list[str]:
 def draw_link(
     chains: Sequence[Chain], number: int, place: int, layout: ChainLayout, looks_alike: bool, wrong: bool
 ) -> svg.Markup:
-    """Draw a block; a dotted frame marks tokens that also appear above, a red frame a wrong hash."""
+    """Draw a block; a dotted frame marks tokens that also appear above, and a red frame marks a wrong hash."""
     link = chains[number].links[place]
     x, top = layout.x(place), TOKENS * layout.token_lines
     tokens = " ".join(map(str, link.token_ids))
@@ -93,7 +93,7 @@ def draw_link(
 
 
 def token_text(chains: Sequence[Chain], number: int, place: int, x: float, lines: int) -> list[svg.Markup]:
-    """Draw a block's tokens; underline the first that differs from the most similar chain above."""
+    """Draw a block's tokens; underline the first token that differs from the most similar chain above."""
     token_ids, found = chains[number].links[place].token_ids, kin(chains, number)
     differs = found.place - place * len(token_ids) if found and found.differs else -1
     look = {"class_": "mv-alert mv-strong mv-differing", "text_decoration": "underline"}
@@ -123,7 +123,7 @@ def link_arrow(layout: ChainLayout, place: int) -> svg.Markup:
 
 
 def draw_rest(layout: ChainLayout, place: int, num_hidden: int, rest: Sequence[int]) -> svg.Markup:
-    """Draw the tokens without a hash, or the number of hidden blocks."""
+    """Draw the tokens that have no hash, or the number of hidden blocks."""
     x, y, box = layout.x(place), layout.high - HASH, layout.box
     names = (f"{counted(len(rest), 'token')}, no hash", f"{len(rest)} tok.")
     name = first_fitting(names, box) or f"+{len(rest)}"

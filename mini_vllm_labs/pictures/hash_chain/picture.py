@@ -49,14 +49,14 @@ def hash_chain(
     hits: Mapping[str, Sequence[int]] | None = None,
     width: float = WIDTH,
 ) -> Picture:
-    """Draw the chains of at most twelve prompts (name to token ids) for a page of some `width`.
+    """Draw the chains of at most twelve prompts (names mapped to token ids) for a page of a given `width`.
 
-    `hash_block` is phase 4's; without it, blocks are named after the content that they share. `salts` gives prompts an
-    extra key; `hits` contains the blocks that a cache found for prompts (see `hits_of`). Raises `ValueError` for
-    prompts that cannot be drawn and for hashes that are not bytes.
+    `hash_block` is phase 4's function; without it, blocks are named after the content that they share. `salts` gives
+    prompts an extra key; `hits` contains the blocks that a cache found for prompts (see `hits_of`). Raises `ValueError`
+    for prompts that cannot be drawn and for hashes that are not bytes.
     """
     if len(prompts) > MAX_ROWS:
-        raise ValueError(f"there are {len(prompts)} prompts, but a picture holds at most {MAX_ROWS}")
+        raise ValueError(f"there are {len(prompts)} prompts, but a picture can show at most {MAX_ROWS}")
     chains = chains_of(prompts, block_size, hash_block, salts or {})
     layout, hits = layout_of(chains, width), hits or {}
     formula = "hash of a block = hash_block(hash of the block before it, its tokens)"
@@ -92,7 +92,7 @@ def heads(layout: ChainLayout, formula: str, block_size: int) -> Part:
 def row(
     chains: Sequence[Chain], number: int, layout: ChainLayout, found: Sequence[int] | None, block_size: int
 ) -> Part:
-    """Draw one prompt: its name and keys, its full blocks, the rest, and a note below."""
+    """Draw one prompt: its name and keys, its full blocks, its remaining tokens, and a note below."""
     chain, alike = chains[number], chain_text.lookalikes(chains, number)
     label = shorten(chain.name, layout.name - 6, 12, bold=True)
     drawn = [tile(number, label, 12, layout.high / 2 - 10, layout.name, 20)]
@@ -115,7 +115,7 @@ def row(
 def note(
     chains: Sequence[Chain], number: int, layout: ChainLayout, found: Sequence[int] | None, block_size: int
 ) -> tuple[svg.Markup, int]:
-    """Draw the bracket under a chain's hit and its first difference; also return the number of lines."""
+    """Draw the bracket under a chain's hit and its first difference, and return the number of lines."""
     y, parts, text = layout.high + 12, list[svg.Markup](), chain_text.kinship(chains, number)
     if found is not None:
         text = " · ".join(filter(None, [chain_text.hit_text(chains[number], found, block_size), text]))
@@ -131,7 +131,7 @@ def note(
 
 
 def chain_panel(token_ids: Sequence[int], hash_block: HashBlock | None = None) -> "Panel":
-    """Return knobs (token, block size, salt) over the chains of prompt A and of B, which differs in one token.
+    """Return knobs (token, block size, salt) over the chains of prompts A and B, which differ in one token.
 
     Raises `ValueError` for an empty prompt.
     """

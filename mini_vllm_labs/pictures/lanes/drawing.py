@@ -52,7 +52,7 @@ SAMPLE_IN_VAIN = (svg.joined([box(COMPUTE, 0, 0, 14, 10), IN_VAIN]), "in vain")
 
 @dataclass(frozen=True)
 class Scale:
-    """Maps times to positions: `per_ms` px for each ms, up to `end` ms."""
+    """Maps times to positions, with `per_ms` px for each ms, up to `end` ms."""
 
     per_ms: float
     end: float
@@ -109,7 +109,7 @@ def idle_times(schedule: Schedule, scale: Scale) -> list[svg.Markup]:
 
 
 def arrows(schedule: Schedule, scale: Scale) -> list[svg.Markup]:
-    """Draw lines from each plan down to its computation, and from there up to the update."""
+    """Draw lines from each plan down to its computation, and from there up to its update."""
     applied = {task.step: task.start for task in schedule.engine if task.kind == APPLY}
     planned = {task.step: task.end for task in schedule.engine if task.kind == PLAN}
     drawn, low, high = [], TOP + HIGH, RUNNER

@@ -1,4 +1,4 @@
-"""Draws a sequential run above a run planned ahead on one time scale, with knobs for step times."""
+"""Draws a sequential run above a run planned ahead on the same time scale, with knobs for step times."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,16 +23,17 @@ SIMULATED = "The order is that of the recorded steps; the times are simulated."
 def lanes(
     runs: Mapping[str, Recording], plan_ms: float = PLAN_MS, compute_ms: float = COMPUTE_MS, width: float | None = None
 ) -> Picture:
-    """Draw the lanes of each run, given by name: the tasks of the engine and of the runner over time.
+    """Draw the lanes of each run, keyed by name: the tasks of the engine and of the runner over time.
 
-    A step takes the engine `plan_ms`: half of it to plan, and a quarter each to apply its tokens and to write its text.
-    It takes the runner `compute_ms`. Only the beginning of a long run is drawn. `width` is the page's width; without
-    it, the picture also has a narrow version. Raises `ValueError` without a run, or for times that are not above 0.
+    A step takes the engine `plan_ms`: half of it to plan, a quarter to apply its tokens, and a quarter to write its
+    text. It takes the runner `compute_ms`. Only the beginning of a long run is drawn. `width` is the page's width;
+    without it, the picture also has a narrow version. Raises `ValueError` without a run, or if a time is not greater
+    than 0.
     """
     if not runs or not all(run.steps for run in runs.values()):
-        raise ValueError("lanes need at least one run with a step")
+        raise ValueError("lanes need at least one run that has a step")
     if plan_ms <= 0 or compute_ms <= 0:
-        raise ValueError(f"plan_ms and compute_ms must be above 0, got {plan_ms} and {compute_ms}")
+        raise ValueError(f"plan_ms and compute_ms must be greater than 0, got {plan_ms} and {compute_ms}")
     schedules = {name: schedule_of(run, plan_ms, compute_ms) for name, run in runs.items()}
     if width is None:
         wide = drawing(schedules, plan_ms, compute_ms, WIDTH)
@@ -43,7 +44,7 @@ def lanes(
 def lanes_panel(
     runs: Mapping[str, Recording], finish: Callable[[Picture], Picture] = lambda picture: picture
 ) -> "Panel":
-    """Return knobs for the two times, over the lanes of the runs; `finish` may change each picture."""
+    """Return knobs for the two times, over the runs' lanes; `finish` may change each picture."""
     from mini_vllm_labs.pictures.panels import Panel
 
     def draw(
@@ -74,7 +75,7 @@ def drawing(schedules: Mapping[str, Schedule], plan_ms: float, compute_ms: float
 
 
 def sentence(schedules: Mapping[str, Schedule], plan_ms: float, compute_ms: float) -> str:
-    """Describe the durations of the runs and the limiting side."""
+    """Describe how long the runs take and which side limits them."""
     times = ", ".join(f"{name} {ms(schedule.total)}" for name, schedule in schedules.items())
     ahead = max(schedule.most_in_flight for schedule in schedules.values())
     if ahead < 2:

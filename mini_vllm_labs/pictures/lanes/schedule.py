@@ -13,9 +13,9 @@ SHARES = {PLAN: 0.5, APPLY: 0.25, TEXT: 0.25}  # how the engine's time for a ste
 
 @dataclass(frozen=True)
 class Task:
-    """Work of one side for a step, from `start` to `end` in ms.
+    """One side's work for a step, from `start` to `end` in ms.
 
-    `in_vain` means that no request of the step needs its result.
+    `in_vain` means that none of the step's requests needs its result.
     """
 
     kind: str
@@ -31,7 +31,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The tasks of the engine and of the runner, each in order of time."""
+    """The tasks of the engine and of the runner, each in time order."""
 
     engine: Sequence[Task]
     runner: Sequence[Task]
@@ -43,10 +43,10 @@ class Schedule:
 
     @property
     def idle(self) -> list[tuple[float, float]]:
-        """The times during which the runner has nothing to compute, as (start, end) in ms."""
+        """The times when the runner has nothing to compute, as (start, end) in ms."""
         edges = [(0.0, 0.0), *((task.start, task.end) for task in self.runner), (self.total, self.total)]
         gaps = [(before[1], after[0]) for before, after in pairwise(edges)]
-        return [(start, end) for start, end in gaps if end - start > 1e-9]  # sums of times have rounding errors
+        return [(start, end) for start, end in gaps if end - start > 1e-9]  # sums of times contain rounding errors
 
     @property
     def idle_share(self) -> float:
@@ -55,7 +55,7 @@ class Schedule:
 
     @property
     def in_flight(self) -> list[tuple[int, float, float]]:
-        """Each computed step with the end of its plan and the beginning of its update, in ms."""
+        """Each computed step with the end of its planning and the beginning of its update, in ms."""
         planned = {task.step: task.end for task in self.engine if task.kind == PLAN}
         applied = {task.step: task.end for task in self.engine if task.kind == APPLY}
         return [(task.step, planned[task.step], applied.get(task.step, self.total)) for task in self.runner]
@@ -67,9 +67,9 @@ class Schedule:
 
 
 def schedule_of(recording: Recording, plan_ms: float, compute_ms: float) -> Schedule:
-    """Return the schedule of a run whose steps take the engine `plan_ms` each and the runner `compute_ms`.
+    """Return the schedule of a run in which each step takes the engine `plan_ms` and the runner `compute_ms`.
 
-    Each record is one turn of the engine: it plans that step, then waits for the step `update_of`, applies it and
+    Each record is one iteration of the engine: it plans that step, then waits for the step `update_of`, applies it and
     writes its text. The runner computes one step at a time.
     """
     engine, runner = list[Task](), list[Task]()

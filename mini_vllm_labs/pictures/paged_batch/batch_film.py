@@ -1,4 +1,4 @@
-"""Builds the film of a step: one picture for each query token."""
+"""Builds the film of a step, with one picture for each query token."""
 
 from collections.abc import Sequence
 
@@ -34,22 +34,22 @@ def example_batch() -> list[ScheduledRequest]:
 def share(
     name: str, first: int, known: int, computed: int, scheduled: int, block_ids: list[int], *, samples: bool = True
 ) -> ScheduledRequest:
-    """Return one request's share of a step, from its numbers of tokens; token ids count up from `first`."""
+    """Return one request's share of a step, built from its numbers of tokens; token ids count up from `first`."""
     return ScheduledRequest(Request(name, list(range(first, first + known))), computed, scheduled, block_ids, samples)
 
 
 def paged_batch(
     batch: Sequence[ScheduledRequest] | None = None, block_size: int = BLOCK_SIZE, functions: RowFunctions | None = None
 ) -> Film:
-    """Return a film with a picture per token of a step: row, slots, tables, cache, mask and slots read.
+    """Return a film with one picture per token of a step: row, slots, tables, cache, mask, and slots read.
 
     Without `batch`, it shows the step of phase 6's handout. `functions` is a phase-6 module whose numbers are shown;
-    numbers that break the handout's rules are red. A step of more than 240 tokens omits some, but never a request's
-    last token. Raises `ValueError` for a batch that cannot be drawn.
+    numbers that break the handout's rules are red. If a step has more than 240 tokens, some are omitted, but never a
+    request's last token. Raises `ValueError` for a batch that cannot be drawn.
     """
     batch = example_batch() if batch is None else batch
     if len(batch) > MAX_REQUESTS:
-        raise ValueError(f"the batch has {len(batch)} requests, but a picture holds at most {MAX_REQUESTS}")
+        raise ValueError(f"the batch has {len(batch)} requests, but a picture can show at most {MAX_REQUESTS}")
     scene = BatchScene.of(batch, block_size, functions)
     rows = chosen_rows(scene)
     step_of = {row: step for step, row in enumerate(rows)}

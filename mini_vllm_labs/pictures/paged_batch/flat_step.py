@@ -1,4 +1,4 @@
-"""Compares a step's arrays from phase 6's functions with those that follow from the handout's rules."""
+"""Compares a step's arrays from phase 6's functions with the arrays that follow from the handout's rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from mini_vllm.core.step import ScheduledRequest
 
 
 class RowFunctions(Protocol):
-    """The functions of phase 6 that return lists: a starter, a solution, or `RunnerSteps`."""
+    """The functions of phase 6 that return lists, from a starter, a solution, or `RunnerSteps`."""
 
     def flatten_tokens(self, batch: Sequence[ScheduledRequest], /) -> tuple[list[int], list[int], list[int]]: ...
     def compute_slot_mapping(self, batch: Sequence[ScheduledRequest], block_size: int, /) -> list[int]: ...
@@ -20,7 +20,7 @@ class RowFunctions(Protocol):
 
 @dataclass(frozen=True)
 class FlatStep:
-    """T tokens of R requests in one row.
+    """T tokens from R requests in one row.
 
     `input_ids`, `positions`, `slot_mapping` [T]; `query_start_loc` [R + 1]; `block_tables` [R, longest];
     `logits_rows` are the rows that need logits.
@@ -57,13 +57,13 @@ def slot(table: Sequence[int], position: int, block_size: int) -> int:
 
 
 def by_functions(batch: Sequence[ScheduledRequest], block_size: int, functions: RowFunctions) -> FlatStep:
-    """Return the arrays of some phase-6 functions, without catching their exceptions.
+    """Return the arrays computed by some phase-6 functions, without catching their exceptions.
 
     Raises `ValueError` for a function that does not return lists.
     """
     flat = functions.flatten_tokens(batch)
     if not isinstance(flat, tuple) or len(flat) != 3:
-        raise ValueError(f"flatten_tokens returned {flat!r:.60}, but must return three lists")
+        raise ValueError(f"flatten_tokens returned {flat!r:.60}, but it must return three lists")
     input_ids, positions, query_start_loc = (as_list("flatten_tokens", part) for part in flat)
     tables = as_list("pad_block_tables", functions.pad_block_tables(batch, block_size))
     return FlatStep(
@@ -79,13 +79,13 @@ def by_functions(batch: Sequence[ScheduledRequest], block_size: int, functions: 
 def as_list(name: str, found: object) -> list[Any]:
     """Return the list that function `name` returned. Raises `ValueError` for any other type."""
     if not isinstance(found, list):
-        raise ValueError(f"{name} returned {found!r:.60}, but must return a list")
+        raise ValueError(f"{name} returned {found!r:.60}, but it must return a list")
     return found
 
 
 @dataclass(frozen=True)
 class WrongEntry:
-    """An entry that breaks the rules; `expected` is None for a surplus entry, `got` for a missing one."""
+    """An entry that breaks the rules; `expected` is None for a surplus entry, and `got` is None for a missing one."""
 
     name: str
     place: tuple[int, ...]

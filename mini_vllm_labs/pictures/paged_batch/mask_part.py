@@ -1,4 +1,4 @@
-"""Draws the mask of the whole step: queries from top to bottom, all requests' keys from left to right."""
+"""Draws the mask of the whole step: queries from top to bottom, and all requests' keys from left to right."""
 
 from itertools import accumulate
 

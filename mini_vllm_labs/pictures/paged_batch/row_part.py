@@ -1,4 +1,4 @@
-"""Draws the row: all tokens of the step, with their positions, slots, and whether they need logits."""
+"""Draws the row: all tokens of the step, with their positions, their slots, and whether they need logits."""
 
 from mini_vllm_labs.pictures import svg
 from mini_vllm_labs.pictures.paged_batch.flat_step import at
@@ -29,7 +29,7 @@ def row_part(scene: BatchScene, row: int, step_of: dict[int, int], width: float)
         (34, "row", "mv-faint"),
         (TOP + 14, "input_ids", ""),
         (TOP + LINE_HEIGHT + 14, "2 positions", ""),
-        (TOP + 2 * LINE_HEIGHT + 14, "3 slot_mapping", ""),  # in bold it would touch the first value
+        (TOP + 2 * LINE_HEIGHT + 14, "3 slot_mapping", ""),  # in bold, it would touch the first value
         (high + 14, "logits rows", ""),
         (high + 30, "query_start_loc", ""),
     ]
@@ -82,7 +82,7 @@ def entry(scene: BatchScene, name: str, row: int, x: float, y: float) -> svg.Mar
 
 
 def starts(scene: BatchScene, page: range, wide: float, high: float) -> list[svg.Markup]:
-    """Draw `query_start_loc`: the beginning of each request, and the end."""
+    """Draw `query_start_loc`: where each request begins, and where the last ends."""
     parts = []
     for number, expected in enumerate(scene.rules.query_start_loc):
         if expected not in page and not expected == scene.num_rows == page.stop:

@@ -1,4 +1,4 @@
-"""Collects the picture's data: the request of each row, the tokens in each slot, the slots that queries read."""
+"""Collects the picture's data: each row's request, the tokens in each slot, and the slots that queries read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from mini_vllm_labs.runs.traces.run_state import is_short_name
 class Query:
     """One token of the row.
 
-    `reads` are the slots of positions 0 to its own, or -1 if the table does not contain the block.
+    `reads` contains the slots of positions 0 to the token's own, or -1 where the table does not contain the block.
     """
 
     row: int
@@ -35,7 +35,7 @@ class Query:
 
 @dataclass(frozen=True)
 class BatchScene:
-    """A batch, its arrays as some functions returned them, and where these differ from the rules."""
+    """A batch, its arrays as some functions returned them, and where the arrays differ from the rules."""
 
     batch: Sequence[ScheduledRequest]
     block_size: int
@@ -54,7 +54,7 @@ class BatchScene:
         return cls(batch, block_size, num_blocks, step, rules, faults(step, rules))
 
     def name(self, number: int) -> str:
-        """Return the label of a request: its id if that is short, otherwise its letter."""
+        """Return a request's label: its id if that is short, otherwise its letter."""
         request_id = self.batch[number].request.request_id
         return request_id if is_short_name(request_id) else label(number)
 
@@ -64,7 +64,7 @@ class BatchScene:
 
     @cached_property
     def owners(self) -> Sequence[int]:
-        """The number of each row's request."""
+        """The number of the request that each row belongs to."""
         return [number for number, row in enumerate(self.batch) for _ in range(row.num_scheduled_tokens)]
 
     @cached_property
@@ -99,7 +99,7 @@ class BatchScene:
         )
 
     def strangers(self, query: Query) -> list[int]:
-        """Return the slots that a query reads although they do not contain its request's token."""
+        """Return the slots that a query reads although they do not contain one of its request's tokens."""
         return [
             where
             for position, where in enumerate(query.reads)
@@ -124,8 +124,10 @@ def require_sound(batch: Sequence[ScheduledRequest], block_size: int) -> None:
     for row in batch:
         name, end = row.request.request_id, row.num_computed_tokens + row.num_scheduled_tokens
         if row.num_scheduled_tokens < 1:
-            raise ValueError(f"{name} is scheduled for {row.num_scheduled_tokens} tokens, but it must be at least 1")
+            raise ValueError(
+                f"{name} is scheduled for {row.num_scheduled_tokens} tokens, but it must be scheduled for at least 1"
+            )
         if end > len(row.request.all_token_ids):
             raise ValueError(f"{name} computes up to token {end}, but has only {len(row.request.all_token_ids)} tokens")
         if end > len(row.block_ids) * block_size:
-            raise ValueError(f"{name} needs {end} slots, but its {len(row.block_ids)} blocks have fewer")
+            raise ValueError(f"{name} needs {end} slots, but its {len(row.block_ids)} blocks have fewer slots")

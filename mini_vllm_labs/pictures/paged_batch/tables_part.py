@@ -19,7 +19,7 @@ LENGTHS, GAP, TOP = 44, 18, 18
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The positions of the tables: the second table begins at `second`, and the lengths end at `room`."""
+    """The positions of the tables: the second table begins at `second`, and the column of lengths ends at `room`."""
 
     room: float
     second: float
@@ -34,7 +34,7 @@ class TableColumns:
 
 
 def tables_part(scene: BatchScene, query: Query, width: float) -> Part:
-    """Draw a line per request; the entry for the query's own position is outlined."""
+    """Draw one line per request; the entry for the query's own position is outlined."""
     room = span_of(width)
     columns = TableColumns(room, (room - LENGTHS) / 2 + GAP / 2)
     names = [

@@ -22,9 +22,9 @@ P95 = 95
 
 @dataclass(frozen=True)
 class PolicyComparison:
-    """The workload, the deployment, and the policies by their names in `mini_vllm_labs.policies`.
+    """The workload, the deployment, and the policies, identified by their names in `mini_vllm_labs.policies`.
 
-    `load` is in percent of the rate that the GPU sustains with this number of blocks. `prediction_sigma` is the error
+    `load` is a percentage of the rate that the GPU sustains with this number of blocks. `prediction_sigma` is the error
     of the output lengths that `sjf-noisy` guesses (see `noisy`).
     """
 
@@ -63,7 +63,7 @@ class PolicyResult:
 
     @cached_property
     def _known(self) -> dict[tuple[str, float, frozenset[int] | None], float]:
-        """The percentiles computed so far, cached because dragging the SLO requests the same ones repeatedly."""
+        """The percentiles computed so far, cached because dragging the SLO requests the same percentiles repeatedly."""
         return {}
 
     def time_to_first_token(self, percent: float, group: frozenset[int] | None = None) -> float:
@@ -96,7 +96,7 @@ def serve_under(policy: str, comparison: PolicyComparison, lineup: Lineup) -> Po
 
 
 def groups(results: list[PolicyResult]) -> dict[str, frozenset[int]]:
-    """Return the groups that a policy may favour or delay: by urgency, and the shortest and longest outputs."""
+    """Return the groups that a policy may favour or delay: by urgency, and by the shortest and longest outputs."""
     requests = results[0].served.requests
     lengths = [request.num_output_tokens for request in requests]
     shortest, _, longest = quantiles(lengths, n=4, method="inclusive")

@@ -1,4 +1,4 @@
-"""Draws a column per policy, with requests as dots and figures as bars on common scales, under knobs."""
+"""Draws one column per policy, with requests as dots and figures as bars on common scales, under knobs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -67,7 +67,7 @@ def policy_picture(
 
 
 def every_request(results: list[PolicyResult], slo: Slo, columns: Sequence[tuple[float, float]]) -> svg.Markup:
-    """Draw a small chart per policy: each request's wait over its output length."""
+    """Draw one small chart per policy: each request's wait against its output length."""
     urgent = sorted(groups(results)["urgent requests"])
     waits = [time for result in results for time in result.times_to_first_token]
     lengths = [request.num_output_tokens for request in results[0].served.requests]
@@ -98,7 +98,7 @@ def every_request(results: list[PolicyResult], slo: Slo, columns: Sequence[tuple
 def group_table(
     by_group: list[figures.FigureRow], results: list[PolicyResult], columns: Sequence[tuple[float, float]]
 ) -> svg.Markup:
-    """Draw the bars of the groups; the group that a policy starves most is red."""
+    """Draw the groups' bars; the group that a policy starves most is red."""
     victims = figures.starved(results)
     heading = svg.text(MARGIN, -4, "p95 first token of ...", class_="mv-strong")
     engine = svg.text(columns[-1][1], -4, f"engine: {results[0].lineup}", class_="mv-faint mv-end")
@@ -107,7 +107,7 @@ def group_table(
 
 
 def table(lines: list[figures.FigureRow], marked: list[str], columns: Sequence[tuple[float, float]]) -> svg.Markup:
-    """Draw a row of bars per figure, with its better direction; the best bars have full colour."""
+    """Draw one row of bars per figure and state which direction is better; the best bars have full colour."""
     parts, longest = [], columns[0][1] - columns[0][0] - NUMBERS
     for n, line in enumerate(lines):
         y = n * ROW + 14
@@ -123,7 +123,7 @@ def table(lines: list[figures.FigureRow], marked: list[str], columns: Sequence[t
 
 
 def compare_with_this_lineup(comparison: PolicyComparison) -> list[PolicyResult]:
-    """Compare with the lineup of `LAB_IMPL`. Raises `ValueError` if its engine stalls."""
+    """Compare policies with the lineup of `LAB_IMPL`. Raises `ValueError` if the lineup's engine stalls."""
     try:
         return compare_policies(comparison, lineup_from_env())
     except StalledError as error:
@@ -134,7 +134,7 @@ def policy_panel(
     compare: Callable[[PolicyComparison], list[PolicyResult]] = compare_with_this_lineup,
     code: Callable[[], object] = tuple,
 ) -> "Panel":
-    """Return knobs over three policies. `compare` serves the requests that a knob's change affects.
+    """Return knobs over three policies. `compare` serves only the requests that a knob's change affects.
 
     A notebook passes a `compare` that runs in a new process, so that the latest saved code runs. When `code` returns a
     new value, all requests are served again. If `compare` raises `ValueError`, the reader sees its message.

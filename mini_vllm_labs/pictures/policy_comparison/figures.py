@@ -10,11 +10,11 @@ from mini_vllm_labs.policies.named import POLICIES
 from mini_vllm_labs.simulation.served import Slo
 
 Figure = Callable[[PolicyResult], float]
-STARVED = 1.1  # a group is starved if it waits this many times as long as under the first policy
+STARVED = 1.1  # a group counts as starved if it waits this many times as long as with the first policy
 
 
 class FigureRow(NamedTuple):
-    """A figure of each policy, in the order of the results, as numbers and as text."""
+    """One figure for each policy, in the order of the results, as numbers and as text."""
 
     name: str
     policies: list[str]
@@ -76,7 +76,7 @@ def row(
 
 
 def starved(results: list[PolicyResult]) -> dict[str, str]:
-    """Return, per policy, the group whose p95 time to first token grew most, if at least by factor `STARVED`.
+    """Return, for each policy, the group whose p95 time to first token grew most, if by at least the factor `STARVED`.
 
     The growth is relative to the first policy; ties go to the smallest group.
     """

@@ -1,4 +1,4 @@
-"""Defines a question with one right answer, checks answers, and defines the card that contains a question."""
+"""Defines a question with a single right answer, checks answers, and defines the card that contains a question."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,8 +15,8 @@ Kind = Literal["number", "choice", "several"]
 class Question:
     """A question whose answer is a number, one of the `options`, or several of them.
 
-    `unit` follows a number. `subject` is the heading under which a score counts the question. A number is right within
-    `factor` of the true number: 1 for counts, 2 for "about how many times". Raises `ValueError` for a choice of
+    `unit` is shown after a number. `subject` is the heading under which a score counts the question. A number is right
+    within `factor` of the true number: 1 for counts, 2 for "about how many times". Raises `ValueError` for a choice of
     fewer than two options or a factor below 1.
     """
 
@@ -29,7 +29,9 @@ class Question:
 
     def __post_init__(self) -> None:
         if self.kind != "number" and len(self.options) < 2:
-            raise ValueError(f"{self.text!r} has {len(self.options)} options, but a choice needs at least 2")
+            raise ValueError(
+                f"{self.text!r} has {len(self.options)} options, but a multiple-choice question needs at least 2"
+            )
         if self.factor < 1:
             raise ValueError(f"factor is {self.factor}, but it must be at least 1")
 
@@ -38,7 +40,7 @@ class Question:
 
 
 def checked_answer(question: Question, value: Any) -> Answer:
-    """Return the value if it is a possible answer. Raises `ValueError` with the possible answers."""
+    """Return the value if it is a possible answer. Raises a `ValueError` that lists the possible answers."""
     if question.kind == "number":
         fits, wanted = isinstance(value, (int, float)) and not isinstance(value, bool), "a number"
     elif question.kind == "choice":
@@ -47,7 +49,7 @@ def checked_answer(question: Question, value: Any) -> Answer:
         fits = isinstance(value, list) and bool(value) and all(each in question.options for each in value)
         wanted = f"a list with some of {', '.join(question.options)}"
     if not fits:
-        raise ValueError(f"the answer to {question.text!r} is {value!r}, but it must be {wanted}")
+        raise ValueError(f"the answer to {question.text!r} is {value!r}, but the answer must be {wanted}")
     answer: Answer = value
     return answer
 

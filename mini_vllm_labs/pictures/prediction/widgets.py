@@ -19,7 +19,7 @@ CSS = "controls.css prediction/prediction.css prediction/fold.css"
 class PredictionWidget(SavedWidget):
     """A widget with a second output for exported pages, which a script runs without a kernel.
 
-    `still` is shown if scripts do not run either; it folds everything that must stay hidden.
+    `still` is shown if scripts do not run either; it folds away everything that must stay hidden.
     """
 
     _esm = "".join(map(read_asset, FRONT_END))
@@ -86,10 +86,10 @@ class Reveal(Ask):
         super().__init__(group, questions, answers, role="reveal", truths=list(truths), film=known)
 
     def still(self) -> str:
-        """Return the questions with their answers folded; without questions, return only the veil."""
+        """Return the questions with their answers folded away; without questions, return only the veil."""
         rows = (
             f"<li>{escape(question['text'])} <b>{escape(shown(question, truth))}</b></li>"
-            # without the right answers the widget draws only a veil
+            # without the right answers, the widget draws only a veil
             for question, truth in zip(self.questions, self.truths, strict=False)
         )
         return folded(f"<ul>{''.join(rows)}</ul>", f' class="mvq-fold"{" open" if self.answers else ""}')
@@ -99,7 +99,7 @@ class Reveal(Ask):
 
 
 class Score(PredictionWidget):
-    """The numbers of right answers by subject. `groups` have `group`, `questions`, `answers`, `truths`."""
+    """The number of right answers for each subject. `groups` have `group`, `questions`, `answers`, `truths`."""
 
     groups: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
     shared = ("groups",)
@@ -124,7 +124,7 @@ class Deck(PredictionWidget):
         super().__init__(role="deck", cards=[card.as_json() for card in cards], answers=answers)
 
     def still(self) -> str:
-        """Return the claims with their questions; the results of their runs are folded."""
+        """Return the claims with their questions; the results of their runs are folded away."""
         return "".join(
             f"<h3>{place}. {escape(card['title'])}</h3><blockquote>{escape(card['claim'])}</blockquote>"
             f"<p>{escape(card['setup'])} {escape(card['question']['text'])}</p>"

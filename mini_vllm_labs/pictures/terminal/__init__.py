@@ -1,1 +1,1 @@
-"""Contains the commands' common code: console, options, tables, charts."""
+"""Contains code that the commands share: console, options, tables, charts."""

@@ -36,18 +36,18 @@ def duration(seconds: float) -> str:
 
 
 def spread(seconds: Sequence[float]) -> str:
-    """Return the range of a measurement's rounds: `1.20s to 1.31s`."""
+    """Return the range of a measurement's rounds, such as `1.20s to 1.31s`."""
     return " to ".join(dict.fromkeys(map(duration, (min(seconds), max(seconds)))))
 
 
 def rates(tokens_per_second: float, seconds: Sequence[float]) -> str:
-    """Return the range of rates, `360 to 400 tokens/s`, from the rate of the fastest round."""
+    """Return the range of rates, such as `360 to 400 tokens/s`, from the rate of the fastest round."""
     slowest = tokens_per_second * min(seconds) / max(seconds)
     return " to ".join(dict.fromkeys(f"{rate:,.0f}" for rate in (slowest, tokens_per_second))) + " tokens/s"
 
 
 def shares(seconds: Mapping[str, float]) -> str:
-    """Return each part's share, largest first: `60% this, 40% that`."""
+    """Return each part's share, largest first, such as `60% this, 40% that`."""
     total = sum(seconds.values())
     ordered = sorted(seconds.items(), key=lambda part: -part[1])
     return ", ".join(f"{spent / total:.0%} {name}" for name, spent in ordered)

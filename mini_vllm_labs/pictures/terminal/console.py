@@ -1,4 +1,4 @@
-"""Prints the commands' output: one console, one palette, errors without tracebacks."""
+"""Prints the commands' output, with one console, one palette, and errors without tracebacks."""
 
 import functools
 import sys
@@ -58,7 +58,7 @@ def whose_code(lineup: Lineup) -> str:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Print `message` in red on stderr and end the program with `code`."""
+    """Print `message` in red on stderr and exit the program with `code`."""
     console = make_console(stderr=True)
     console.print("error: ", style="bold red", end="")
     console.print(message, markup=False, soft_wrap=True)
@@ -68,8 +68,9 @@ def fail(message: str, code: int) -> NoReturn:
 def friendly(command: Callable[P, R]) -> Callable[P, R]:
     """Make a command print errors that the user can fix as messages.
 
-    Bad values exit with 2, a stalled or failed engine with 1. An exception from a learner's file exits with 1 and the
-    traceback from that file on, without our frames. An endless call into that file is stopped and explained.
+    Bad values exit with 2, and a stalled or failed engine exits with 1. An exception from a learner's file exits with 1
+    and prints the traceback from that file on, without our frames. An endless call into that file is stopped and
+    explained.
     """
 
     @functools.wraps(command)
@@ -102,7 +103,7 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def what_to_do() -> str:
-    """Return advice for an unwritten task, such as a lineup of only written phases."""
+    """Return advice for an unwritten task, such as to use a lineup of only written phases."""
     if solutions_exist():
         return (
             "Write it, or choose a lineup: starter for what you have written, solution for the rest, as in --lineup "
@@ -115,9 +116,9 @@ def what_to_do() -> str:
 
 
 def traceback_from_labs(error: Exception) -> str | None:
-    """Return the traceback from the first frame under `labs/` on, or None without such a frame.
+    """Return the traceback from the first frame under `labs/` on, or None if there is no such frame.
 
-    An error from an engine's process has that process's frames as `remote_frames`.
+    An error from an engine's process stores that process's frames in `remote_frames`.
     """
     frames = [*traceback.extract_tb(error.__traceback__), *getattr(error, "remote_frames", [])]
     mine = ["/labs/" in frame.filename.replace("\\", "/") for frame in frames]

@@ -1,4 +1,4 @@
-"""Shows the first difference of a trace, or of two engines, as tables."""
+"""Shows the first difference in a trace, or between two engines, as tables."""
 
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -72,7 +72,7 @@ def short(value: Any) -> str:
 
 
 def last_steps(title: str, records: list[StepRecord]) -> Table:
-    """Return the step table of the last two steps, which are the last equal and the first differing step."""
+    """Return the step table of the last two steps: the last equal step and the first differing one."""
     table = step_table(records, None, range(max(0, len(records) - 2), len(records)))
     table.title, table.title_justify, table.caption = title, "left", None
     return table

@@ -1,4 +1,4 @@
-"""Declares the engine's settings as options, once for all commands. None means that the option was not given."""
+"""Declares the engine's settings as options, once for all commands. An option that was not given is None."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
@@ -66,7 +66,7 @@ class RunnerOptions:
 
 
 def engine_config(defaults: EngineConfig, *options: SchedulerOptions | RunnerOptions) -> EngineConfig:
-    """Return `defaults` with the given settings. Raises `ValueError` like `EngineConfig`."""
+    """Return `defaults`, changed by the given settings. Raises `ValueError` like `EngineConfig`."""
     given: dict[str, Any] = {}
     for group in options:
         given |= {name: value for name, value in vars(group).items() if value is not None}

@@ -15,7 +15,7 @@ PLAIN = (bool, int, float, str)
 class Conversion:
     """Converts a parameter as typer does, but leaves missing or converted values unchanged.
 
-    Typer uses pydantic even for those, which takes 0.1 s to import.
+    Typer would use pydantic even for those, and importing it takes 0.1 s.
     """
 
     def __init__(self, param: Any) -> None:
@@ -52,7 +52,8 @@ def load(name: str, target: str) -> Any:
 
 
 def lazy_app(package: str, groups: Mapping[str, Sequence[Row]], **settings: Any) -> typer.Typer:
-    """Return an app with commands under headings. `package` contains their modules; `settings` go to `typer.Typer`."""
+    """Return an app with commands under headings. `package` contains the commands' modules; `settings` are passed to
+    `typer.Typer`."""
     targets = {name: f"{package}.{target}" for rows in groups.values() for name, target, _ in rows}
 
     class LazyGroup(TyperGroup):

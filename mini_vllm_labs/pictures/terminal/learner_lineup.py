@@ -17,15 +17,15 @@ from mini_vllm_labs.runs.starter_status import starter_path, unwritten_tasks, wr
 from mini_vllm_labs.runs.workloads.electives import electives_of
 
 RECORDED = "mini-vllm trace --read labs/observed/all_phases.jsonl"
-WHOLE_REFERENCE = f"solution:1-{len(ALL_NAMES)}"  # includes electives; settings decide whether they are used
+WHOLE_REFERENCE = f"solution:1-{len(ALL_NAMES)}"  # includes electives; settings determine whether they are used
 TURNS_ON = {7: "--speculative-method ngram", 8: "--async-scheduling", 10: "--kv-connector host"}
 
 
 def lineup_to_run(text: str | None, console: Console, reference: str = "solution") -> Lineup:
     """Return the lineup of `--lineup`, else of `LAB_IMPL`, else the default: `reference`, or the written phases.
 
-    Without a reference and without phase 1, it prints the first task to write and exits with 1. Raises `ValueError` if
-    a string is not a lineup.
+    Without a reference and without phase 1, prints the first task to write and exits with 1. Raises `ValueError` if a
+    string is not a lineup.
     """
     if is_chosen(text):
         return parse_lineup(text or LAB_IMPL.get() or reference)
@@ -37,7 +37,7 @@ def lineup_to_run(text: str | None, console: Console, reference: str = "solution
 
 
 def is_chosen(text: str | None) -> bool:
-    """Return whether the lineup is chosen explicitly or the reference exists as the default."""
+    """Return whether the lineup was chosen explicitly or the reference exists as the default."""
     return text is not None or bool(LAB_IMPL.get()) or solutions_exist()
 
 
@@ -50,7 +50,7 @@ def remark_on_electives(lineup: Lineup, config: EngineConfig) -> str:
 
 
 def say_what_you_have(console: Console) -> None:
-    """Print the written phases and the next step."""
+    """Print which phases are written, and the next step."""
     written = written_phases()
     to_write = [phase for phase in range(1, len(PHASE_NAMES) + 1) if phase not in written]
     if 1 not in written:
@@ -69,7 +69,7 @@ def say_what_you_have(console: Console) -> None:
 
 
 def enumeration(phases: list[int]) -> str:
-    """Return `1`, `1 and 2`, `1, 2 and 4`."""
+    """Return a list such as `1`, `1 and 2`, `1, 2 and 4`."""
     *first, last = map(str, phases)
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -89,7 +89,8 @@ def next_steps(phase: int) -> str:
 
 
 def activation() -> str:
-    """Return the command that activates the environment in this terminal, or an empty string if it is active."""
+    """Return the command that activates the environment in this terminal, or an empty string if it is already
+    active."""
     found = shutil.which("mini-vllm")
     if found is not None and Path(found).parent.resolve() == Path(sys.executable).parent.resolve():
         return ""

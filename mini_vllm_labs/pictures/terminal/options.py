@@ -62,12 +62,13 @@ def adapters_of(options: Sequence[str]) -> dict[str, str]:
     pairs = [option.partition("=") for option in options]
     adapters = {name: path for name, _, path in pairs}
     if len(adapters) < len(pairs) or not all(name and path for name, _, path in pairs):
-        raise ValueError(f"adapters must be NAME=PATH with different names, got {', '.join(options)}")
+        raise ValueError(f"adapters must be given as NAME=PATH with different names, got {', '.join(options)}")
     return adapters
 
 
 def stands_in_for_phase_6(lineup: Lineup, model: str | None, *, fake_model: bool) -> bool:
-    """Return whether a plain forward pass replaces phase 6: it is absent, but torch and a model are installed."""
+    """Return whether a plain forward pass replaces phase 6, which is absent although torch and a model are
+    installed."""
     has_model = model is not None or (CHECKOUT / "mini_vllm" / "embedded_model" / "model.safetensors").exists()
     return lineup.runner == "absent" and not fake_model and has_model and find_spec("torch") is not None
 
@@ -85,7 +86,7 @@ def remark_on_phase_6(lineup: Lineup, *, dense: bool) -> str:
 
 
 def chosen_phases(text: str | None, num_phases: int) -> range:
-    """Parse `3` or `1-3`. Raises `ValueError` for numbers that are not phases."""
+    """Parse `3` or `1-3`. Raise `ValueError` for numbers that are not phases."""
     if text is None:
         return range(1, num_phases + 1)
     first, dash, last = text.partition("-")

@@ -20,7 +20,7 @@ T = TypeVar("T")
 class ProgressReport(Protocol):
     """A function that receives the current part of the work and its progress; `total` is 0 if unknown.
 
-    `found` is a result of that part, printed as a permanent line.
+    `found` is a result of that part, and is printed as a permanent line.
     """
 
     def __call__(self, text: str, done: int = 0, total: int = 0, found: str = "") -> None: ...
@@ -32,7 +32,7 @@ def unreported(text: str, done: int = 0, total: int = 0, found: str = "") -> Non
 
 @contextmanager
 def reported(text: str, console: Console | None = None) -> Iterator[ProgressReport]:
-    """Show the block's reports on stderr, beginning with `text`."""
+    """Show the progress reports of the `with` block on stderr, beginning with `text`."""
     console = console or make_console(stderr=True)
     if not is_live(console):
         lines = ProgressLines(text)
@@ -44,7 +44,7 @@ def reported(text: str, console: Console | None = None) -> Iterator[ProgressRepo
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"))
     times = (TimeElapsedColumn(), TimeRemainingColumn())
-    # Results on the same terminal appear above the bar. A pipe receives them through stdout.
+    # Results shown on the same terminal appear above the bar. A pipe receives them through stdout.
     is_shared = sys.stdout.isatty()
     with Progress(
         *columns, *times, console=console, transient=True, redirect_stdout=is_shared, redirect_stderr=False
@@ -103,7 +103,7 @@ class ProgressLines:
 
 
 def counted(items: Sequence[T], text: str, report: ProgressReport) -> Iterator[T]:
-    """Yield the items; before each, report the number of earlier items."""
+    """Yield the items, and report the number of earlier items before each."""
     for number, item in enumerate(items):
         report(text, number, len(items))
         yield item

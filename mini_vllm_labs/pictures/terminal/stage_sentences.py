@@ -18,7 +18,7 @@ def mean_ms(seconds: Sequence[float]) -> float:
 
 
 def p95_ms(seconds: Sequence[float]) -> float:
-    """Return the 95th percentile in milliseconds; 0 without values."""
+    """Return the 95th percentile in milliseconds, or 0 if there are no values."""
     return 1e3 * percentiles(seconds, [95])[0]
 
 
@@ -40,9 +40,9 @@ def describe(stage: LineupResult, before: LineupResult | None, first: LineupResu
 
 
 def figures(now: LineupResult, before: LineupResult) -> dict[str, object]:
-    """Return the sentences' values in addition to the fields of the two results; pairs are (now, before)."""
+    """Return the values for the sentences in addition to the two results' fields; pairs are (now, before)."""
     both, more = (now, before), now.num_computed_tokens - before.num_computed_tokens
-    steps = enumerate(zip(now.decisions, before.decisions, strict=False))  # either of them may be longer
+    steps = enumerate(zip(now.decisions, before.decisions, strict=False))  # either list may be longer
     return {
         "ttft": [mean_ms(one.first_token_latencies) for one in both],
         "itl": [mean_ms(one.inter_token_latencies) for one in both],

@@ -37,7 +37,7 @@ def step_line(state: RunState, last_of_run: int | None = None) -> str:
 
 
 class LineWriter:
-    """Writes a line per step, and one line for a run of steps in which the same requests only decode."""
+    """Writes one line per step, but only one line for a run of steps in which the same requests only decode."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -45,7 +45,7 @@ class LineWriter:
         self._last = 0
 
     def add(self, state: RunState) -> None:
-        """Add the state's current step, which is written when the length of its run is known."""
+        """Add the state's current step, which is written once the length of its run is known."""
         if (
             self._first is not None
             and decoding_requests(state)
@@ -65,7 +65,7 @@ class LineWriter:
 
 
 def decoding_requests(state: RunState) -> list[str]:
-    """Return the requests of a step if all of them only decode, otherwise an empty list."""
+    """Return the requests in a step if all of them only decode, otherwise an empty list."""
     record = state.record
     if record is None or record["preempted"] or record["finished"]:
         return []

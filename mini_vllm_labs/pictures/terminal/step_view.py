@@ -1,6 +1,6 @@
-"""Draws one step: a pure function from a `RunState` to a rich renderable.
+"""Draws one step with a pure function from a `RunState` to a rich renderable.
 
-A request has the same letter and colour everywhere. Colour never carries information alone.
+A request has the same letter and colour everywhere. Colour is never the only carrier of information.
 """
 
 from collections.abc import Iterable, Iterator
@@ -57,7 +57,7 @@ def chip(state: RunState, request_id: str) -> Text:
 
 
 def budget_bar(state: RunState, width: int) -> Text:
-    """Draw each request's share of the token budget: decodes solid, prefills hatched, the rest dotted."""
+    """Draw each request's share of the token budget: decodes solid, prefills hatched, unused tokens dotted."""
     assert state.record is not None
     budget, total = state.info.token_budget, state.record["total"]
     figure = f" {total}/{budget} tokens"
@@ -77,7 +77,7 @@ def budget_bar(state: RunState, width: int) -> Text:
 
 
 def request_table(state: RunState, width: int) -> Table:
-    """Return a table with each request's part in this step, computed tokens and end of text."""
+    """Return a table with each request's share of this step, its computed tokens, and the end of its text."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style=FAINT, pad_edge=False, show_edge=False)
     table.add_column("", width=3)
     table.add_column("state", width=9)
@@ -111,7 +111,7 @@ def shown_text(state: RunState, request_id: str, room: int) -> Text:
 
 
 def queues(state: RunState) -> Text:
-    """Return both queues as letters, the next request first."""
+    """Return both queues as letters, with the next request first."""
     assert state.record is not None
     running = [chip(state, request_id) for request_id, *_ in state.record["running_after"]]
     waiting = [chip(state, request_id) for request_id in state.record["waiting_after"]]
@@ -122,7 +122,7 @@ def queues(state: RunState) -> Text:
 def block_map(state: RunState, width: int) -> list[Text]:
     """Draw the pool as rows of cells, with the legend.
 
-    A pool of more than 96 blocks has several blocks per cell; a cell shows its first block.
+    In a pool of more than 96 blocks, a cell stands for several blocks and shows the first of them.
     """
     per_cell = cdiv(state.info.num_blocks, MAX_CELLS)
     cells = list(block_cells(state, range(1, state.info.num_blocks + 1, per_cell)))
@@ -146,7 +146,7 @@ def block_cells(state: RunState, block_ids: Iterable[int]) -> Iterator[Text]:
         held_by = holders.get(block_id, [])
         owner = held_by[0] if held_by else state.remembered.get(block_id)
         if len(held_by) > 1:
-            # there is room for one digit
+            # there is only room for one digit
             yield Text(f"{state.info.label(held_by[0])[-1]}{min(len(held_by), 9)}", SHARED)
         elif held_by:
             mark = "+" if block_id in taken else " "

@@ -1,4 +1,4 @@
-"""Draws a step's token budget: the tokens granted to each request, taken back from it, and found in the cache."""
+"""Draws a step's token budget: each request's granted tokens, tokens taken back, and tokens hit in the cache."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -29,12 +29,13 @@ HIT = (svg.rect(1, 1, 12, 8, class_="mv-line", stroke_width=2, stroke_dasharray=
 
 
 def with_hits(runs: Sequence[Recording]) -> bool:
-    """Return whether any request in the runs finds tokens in the prefix cache."""
+    """Return whether any request in the runs hits tokens in the prefix cache."""
     return any(share.get("hit") for run in runs for record in run.steps for share in record["scheduled"])
 
 
 def budget_part(state: RunState, width: float, *, hits: bool) -> Part:
-    """Draw the bar: shares in order, undone plans crossed out, the rest empty; `hits` adds a line for hits below."""
+    """Draw the bar: shares in order, undone plans crossed out, the remainder empty; `hits` adds a line for hits
+    below."""
     record, info, bar = record_of(state), state.info, span_of(width) - FIGURE
     shares, undone = record["scheduled"], [(victim, n) for victim, _, n in record["preempted"] if n]
     widths = fitted([*(share["n"] for share in shares), *(n for _, n in undone)], info.token_budget, bar)
@@ -64,7 +65,7 @@ def budget_part(state: RunState, width: float, *, hits: bool) -> Part:
 
 
 def fitted(amounts: Sequence[int], budget: int, bar: float) -> list[float]:
-    """Return widths in proportion to the budget, but at least a letter's width while the bar has room."""
+    """Return widths in proportion to the budget, but at least a letter's width as long as the bar has room."""
     scale, least = bar / max(budget, sum(amounts), 1), min(MIN_SEGMENT_WIDTH, bar / max(1, len(amounts)))
     widths = [max(least, scale * amount) for amount in amounts]
     excess = sum(widths) - bar
@@ -89,7 +90,7 @@ def one_share(state: RunState, share: ScheduledRecord, x: float, width: float) -
 
 
 def of_drafts(share: ScheduledRecord) -> str:
-    """State the number of drafts, or of places for drafts, in a share; empty without any."""
+    """Return the number of drafts, or of slots for drafts, in a share, or an empty string if there are none."""
     drafts = share.get("drafts", [])
     kind = "place" if STAND_IN in drafts else "draft"
     where = " for drafts" if STAND_IN in drafts else ""
@@ -107,7 +108,7 @@ def undone_share(state: RunState, victim: str, num_tokens: int, x: float, width:
 
 
 def hit_shares(state: RunState, bar: float) -> svg.Markup:
-    """Draw the outlined shares of tokens found in the prefix cache, on the bar's scale if they fit."""
+    """Draw the outlined shares of tokens hit in the prefix cache, on the bar's scale if they fit."""
     found = [(share["id"], share["hit"]) for share in record_of(state)["scheduled"] if share.get("hit")]
     if not found:
         return svg.text(0, HITS_HEIGHT / 2 + 4, "no tokens from the prefix cache", class_="mv-faint")

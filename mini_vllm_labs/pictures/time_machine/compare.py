@@ -1,4 +1,4 @@
-"""Draws two runs of one workload step by step, side by side if they fit, with the first difference marked."""
+"""Draws two runs of the same workload step by step, side by side if they fit, with the first difference marked."""
 
 import json
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from mini_vllm_labs.runs.traces.sentences import events_in
 
 NAMES = ("mine", "reference")
 PREFIXES = ("first-", "second-")
-MIN_WIDTH_BESIDE, GAP = 1000, 4  # from this width on, the runs are side by side
-MAX_HEIGHT_ABOVE = 64  # height of a timeline in the layout with one run above the other
-# The compared fields in the order of a step, with their display names.
+MIN_WIDTH_BESIDE, GAP = 1000, 4  # from this width on, the runs are drawn side by side
+MAX_HEIGHT_ABOVE = 64  # height of a timeline when one run is drawn above the other
+# The compared fields in step order, with their display names.
 FIELDS = {
     "added": "the arrivals",
     "scheduled": "the scheduled requests",
@@ -39,7 +39,7 @@ FIELDS = {
 
 @dataclass(frozen=True)
 class RunDifference:
-    """The first step in which two runs differ. `field` is empty if one run ends there."""
+    """The first step in which two runs differ. `field` is empty if one of the runs ends there."""
 
     step: int
     field: str
@@ -161,7 +161,7 @@ class PairFrame:
 
 
 def differing(first: RunState, second: RunState) -> tuple[bool, bool, bool]:
-    """Return whether the budgets, the queues and the block tables differ."""
+    """Return whether the budgets, the queues, and the block tables differ."""
     records = [record_of(first), record_of(second)]
     shares = [[(share["id"], share["n"]) for share in record["scheduled"]] for record in records]
     queues = [([i for i, *_ in record["running_after"]], record["waiting_after"]) for record in records]

@@ -18,7 +18,8 @@ MAX_ROWS, TABLE_ROW, TABLE_HIGH, TABLE_NAME, TABLE_CELL = 4, 20, 17, 34, 26
 
 
 def free_queue_part(state: RunState, width: float) -> Part:
-    """Draw the queue after the step, with blocks just given back outlined. A long queue omits its middle."""
+    """Draw the queue after the step, and outline the blocks that were just given back. The middle of a long queue is
+    omitted."""
     info, queue, cached = state.info, state.pool.free_queue, state.cached()
     # The longest number determines the width of a cell.
     wide = WIDE + max(0, 7 * len(str(info.num_blocks)) - 17)
@@ -48,13 +49,13 @@ def places_in(width: float, wide: int = WIDE) -> int:
 def queue_row(
     name: str, queue: Sequence[int], places: int, draw: Callable[[int], svg.Markup], y: float = 0, wide: int = WIDE
 ) -> list[Layer]:
-    """Return a layer for each place of a row: a block, the number of omitted blocks, or nothing."""
+    """Return a layer for each position in a row: a block, the number of omitted blocks, or nothing."""
     hidden = svg.text(0, HIGH / 2 + 4, "none", class_="mv-faint")
     if queue:
         number = f"+{len(queue) - places + 1}"
         hidden = svg.text((wide - APART) / 2, HIGH / 2 + 4, number, class_="mv-middle mv-faint")
     cells = [hidden if block is None else draw(block) for block in both_ends(queue, places)]
-    cells += [svg.Markup("")] * (places - len(cells))  # pictures of a film have the same layers
+    cells += [svg.Markup("")] * (places - len(cells))  # all pictures of a film have the same layers
     return [Layer(f"{name}-{place}", cell, LEFT + place * wide, y) for place, cell in enumerate(cells)]
 
 
@@ -66,7 +67,7 @@ def both_ends(queue: Sequence[int], places: int) -> list[int | None]:
 
 
 def free_block(info: RunInfo, block: int, owner: str | None, giver: str | None, wide: int = WIDE) -> svg.Markup:
-    """Draw a free block: dashed in the colour of the `owner` of its content, outlined if just given back."""
+    """Draw a free block: dashed in the colour of its content's `owner`, outlined if just given back."""
     kept = f", still holds content of {info.label(owner)}" if owner is not None else ""
     new = f", given back by {info.label(giver)} in this step" if giver is not None else ""
     style = f"stroke:{color(info.index(owner))};stroke-width:2" if owner is not None else None
@@ -105,7 +106,7 @@ def tables_part(state: RunState, width: float, rows: int) -> Part:
 
 
 def table_row(state: RunState, request_id: str, table: Sequence[int], most: int) -> svg.Markup:
-    """Draw a request's tile and its blocks; a long table omits its middle."""
+    """Draw a request's tile and its blocks; the middle of a long table is omitted."""
     info, index, holders = state.info, state.info.index(request_id), state.holders()
     name = tile(index, info.label(request_id), 0, 0, 28, TABLE_HIGH)
     cells = [svg.group(name, data_request=str(index), class_="mv-link")]

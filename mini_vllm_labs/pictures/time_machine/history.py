@@ -25,7 +25,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Wait:
-    """Steps `first` to `last` during which a request waited for its first or next token.
+    """Steps `first` to `last`, in which a request waited for its first or next token.
 
     `num_tokens` counts the tokens of all requests that these steps computed.
     """
@@ -38,7 +38,8 @@ class Wait:
 
 @dataclass
 class RequestHistory:
-    """One request over a run. `tokens` are the steps that yielded one; `hits` (step, tokens), `end` (step, reason)."""
+    """One request's history over a run. `tokens` lists the steps that produced one, `hits` contains (step, tokens), and
+    `end` is (step, reason)."""
 
     spans: list[Span] = field(default_factory=list)
     preemptions: list[int] = field(default_factory=list)
@@ -79,7 +80,7 @@ class RequestHistory:
 
 
 class Histories:
-    """The histories of a run's requests, the token count of each step and any stuck step, filled step by step."""
+    """The histories of a run's requests, each step's token count, and any stuck step, filled in step by step."""
 
     def __init__(self, request_ids: Sequence[str]) -> None:
         self.of = {request_id: RequestHistory() for request_id in request_ids}
@@ -91,7 +92,8 @@ class Histories:
         return [i for i, history in self.of.items() if history.spans and history.spans[0].first <= step]
 
     def waits(self, info: RunInfo, step: int, *, first: bool) -> str:
-        """Return the tokens computed in each request's wait for its first token, or in its longest later wait."""
+        """Return the number of tokens computed in each request's wait for its first token, or in its longest later
+        wait."""
         longest = [
             (i, max((wait.num_tokens for wait in waits if wait.last <= step and wait.is_first == first), default=0))
             for i, waits in self.all_waits.items()

@@ -31,9 +31,9 @@ MARGIN, LEFT, RIGHT, TOP, ROW, BAR, LABEL = 10, 50, 40, 44, 22, 16, 12
 
 
 def spent(recording: Recording) -> dict[str, Counter[str]]:
-    """Return, for each request, the tokens that the engine computed from its arrival to its end, by part.
+    """Return, for each request, the number of tokens that the engine computed from its arrival to its end, by part.
 
-    Tokens stand for time, because a step takes longer the more tokens it computes.
+    Tokens stand for time, because a step takes longer if it computes more tokens.
     """
     state, parts = RunState(recording.info), {name: Counter[str]() for name in recording.info.titles}
     furthest: Counter[str] = Counter()
@@ -95,7 +95,8 @@ def bar(info: RunInfo, request_id: str, parts: Mapping[str, int], scale: float, 
 
 
 def piece(kind: str, index: int | None, x: float, long: float, words: str) -> svg.Markup:
-    """Draw one part: outlined for waiting, solid for own tokens, hatched for a prompt, grey for others' tokens."""
+    """Draw one part: outlined for waiting, solid for the request's tokens, hatched for a prompt, grey for others'
+    tokens."""
     own, drawn = index if kind in WORK else None, []
     if kind in WORK:
         drawn.append(svg.rect(x, 0, long, BAR, fill="var(--mv-rule)" if own is None else color(own)))

@@ -1,4 +1,4 @@
-"""Draws the memory while a step is computed: each block is a strip of slots, filled as they are used."""
+"""Draws the memory while a step is computed: each block is a strip of slots, which are filled as they are used."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ MIN_CELL_SEPARATED, LETTER = 3, 12
 
 @dataclass(frozen=True)
 class Block:
-    """The state of a block as its strip shows it; `num_used` of its `size` slots contain K and V.
+    """A block's state as its strip shows it; `num_used` of its `size` slots contain K and V.
 
     `owner` is the request whose content a free block still contains. For content from before the recording, only
     `is_kept` is known.
@@ -130,7 +130,7 @@ def held(block: Block, cell: float, high: float) -> list[svg.Markup]:
 
 
 def letters(block: Block, wide: float, high: float) -> list[svg.Markup]:
-    """Draw the names of a block's holders that fit; with single slots, name only a request's first slot."""
+    """Draw the names of a block's holders that fit; if blocks are single slots, name only a request's first slot."""
     if high < HIGHS[0] or not block.labels or (block.size == 1 and not block.is_first):
         return []
     room = wide - 3 * block.taken  # the frame around it is 3 px wide
@@ -149,7 +149,7 @@ def letters(block: Block, wide: float, high: float) -> list[svg.Markup]:
 
 
 def sample(**changed: Any) -> svg.Markup:
-    """Draw a full block with some changes, 14 x 10 px large."""
+    """Draw a full block, 14 x 10 px in size, with some changes."""
     block = replace(Block(9, 4, 4, (0,), ("",)), **changed)
     return svg.joined(strip(block, 14 / block.size, 10))
 
@@ -189,7 +189,7 @@ def line_numbers(shelf: Shelf, block_size: int, first_block: int = 1) -> svg.Mar
     """Draw the first id of each line if the blocks are too narrow for their ids."""
     if shelf.named or shelf.height <= 2 * shelf.line:
         return svg.Markup("")
-    every = 1 if shelf.line >= 13 else 2  # with lower lines, some have no room for a number
+    every = 1 if shelf.line >= 13 else 2  # if lines are lower, some have no room for a number
     firsts = range(shelf.per_line * shelf.size * 4 * every, shelf.num_slots, shelf.per_line * shelf.size * every)
     drawn = []
     for slot in firsts:

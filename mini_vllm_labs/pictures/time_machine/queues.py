@@ -1,4 +1,4 @@
-"""Draws the two queues at the end of a step, the next request first."""
+"""Draws the two queues at the end of a step, with the next request first."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,9 +23,9 @@ Marks = Mapping[str, tuple[str, str]]
 def queues_part(
     state: RunState, width: float, *, in_rows: bool = False, followed: str = "", marks: Marks | None = None
 ) -> Part:
-    """Draw running and waiting requests, in two rows on request or if needed; new requests are outlined.
+    """Draw running and waiting requests, in two rows if requested or needed; new requests are outlined.
 
-    If the `followed` request does not fit, its id and place are stated. With `marks` there is room for them.
+    If the `followed` request does not fit, its id and position are stated. With `marks`, there is room for them.
     """
     record = record_of(state)
     running = [request_id for request_id, *_ in record["running_after"]]
@@ -52,9 +52,9 @@ def queues_part(
 def chips(
     state: RunState, request_ids: Sequence[str], new: set[str], room: float, followed: str, marks: Marks | None = None
 ) -> svg.Markup:
-    """Draw as many requests as fit, as labels on their colours, and the number of the others.
+    """Draw as many requests as fit, as labels on their colours, and the number of remaining requests.
 
-    Neighbours with the same mark share one mark.
+    Neighbours with the same mark share it.
     """
     if not request_ids:
         return svg.text(0, HIGH / 2 + 4, "none", class_="mv-faint")

@@ -34,7 +34,7 @@ class WaitingGroup:
 
 
 def reasons_of(record: StepRecord) -> dict[str, Found]:
-    """Return the reasons of a step by request, first those of running requests, then in the order of the queue."""
+    """Return a step's reasons keyed by request, running requests first, then queued requests in queue order."""
     found: dict[str, Found] = dict(record.get("reasons", {}))
     order = [*(name for name, *_ in record["running_after"]), *record["waiting_after"]]
     return {name: found[name] for name in dict.fromkeys([*order, *found]) if name in found}
@@ -45,7 +45,7 @@ def mark_of(found: Found) -> str:
 
 
 def in_words(info: RunInfo, found: Found) -> str:
-    """Return the sentence of a reason with the requests' labels in the picture."""
+    """Return a reason's sentence with the requests' labels in the picture."""
     named = {key: info.label(found[key]) for key in ("by", "on") if found.get(key) in info.titles}
     return sentence_of({**found, **named})
 
@@ -58,7 +58,7 @@ def groups_of(info: RunInfo, record: StepRecord) -> list[WaitingGroup]:
 
 
 def missing(record: StepRecord) -> set[str]:
-    """Return which of the resources `WHERE` are missing in a step, so that a limit applies there."""
+    """Return which of the resources in `WHERE` are missing in a step, so that a limit applies there."""
     return {BINDS[mark] for found in reasons_of(record).values() if (mark := mark_of(found)) in BINDS}
 
 
@@ -78,7 +78,7 @@ def marks_of(state: RunState) -> Marks:
 
 
 def lines_of(groups: Sequence[WaitingGroup], width: float) -> list[tuple[str, str]]:
-    """Return the lines of text about a step's groups, each with a mark, which is empty in continued lines."""
+    """Return the lines of text about a step's groups, each with a mark, which is empty in continuation lines."""
     room, lines = width - MARGIN - MARK - left(width), list[tuple[str, str]]()
     for place, group in enumerate(groups):
         if place == MAX_GROUPS - 1 and len(groups) > MAX_GROUPS:
@@ -107,7 +107,7 @@ def why_part(state: RunState, width: float, num_lines: int) -> Part:
 
 
 def with_limit(part: Part, mark: str, state: RunState, width: float, high: float, y: float) -> Part:
-    """Add a frame around the limit if it applies in this step, and its mark below the heading, at `y`."""
+    """If the limit applies in this step, add a frame around it, and its mark below the heading, at `y`."""
     drawn = svg.Markup("")
     if mark in missing(record_of(state)):
         box = svg.rect(

@@ -1,4 +1,4 @@
-"""Positions the slots of memory, on one scale for blocks of any size."""
+"""Positions the slots of memory, on the same scale for blocks of any size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ USUAL_ROOM = span_of(WIDTH)
 class Shelf:
     """The positions of the first `num_slots` slots: `cell` px per slot, `size` per strip, `per_line` strips per line.
 
-    Two runs on one shelf show the same memory at the same size, regardless of their block sizes.
+    Two runs on the same shelf show the same memory at the same size, regardless of their block sizes.
     """
 
     size: int
@@ -31,9 +31,9 @@ class Shelf:
 
     @classmethod
     def fitting(cls, runs: Sequence[Recording], room: float, most_lines: int = MAX_LINES) -> Self:
-        """Return the largest strips for which all memory that any run uses fits, with at least one line.
+        """Return the largest strips that fit all memory that any run uses, with at least one line.
 
-        They do not grow if `room` is wider than usual, so that a film stores them once for both widths.
+        The strips do not grow if `room` is wider than usual, so that a film stores them once for both widths.
         """
         if room > USUAL_ROOM:
             return cls.fitting(runs, USUAL_ROOM, most_lines).widened(room)

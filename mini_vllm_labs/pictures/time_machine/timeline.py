@@ -28,7 +28,7 @@ DIFFERENCE = (svg.path("M2 1h10l-5 8z", class_="mv-alert"), "they part")
 
 
 class Timeline:
-    """Draws the rows of all requests, once per scale because only the cursor and the row heads change."""
+    """Draws the rows of all requests only once per scale, because only the cursor and the row heads change."""
 
     def __init__(
         self,
@@ -42,11 +42,12 @@ class Timeline:
         max_rows: int = MAX_ROWS,
         num_hidden: int | None = None,
     ) -> None:
-        """`axes` contains the positions of the steps, by scale. `mark` is a step to highlight: the first difference.
+        """`axes` contains the positions of the steps, keyed by scale. `mark` is a step to highlight, namely the first
+        difference.
 
-        All rows together have at most `most_high` px, unless their text needs more. `shown` are the requests with a row
-        (default: the first `max_rows` of the run); there is room for at least `num_rows` rows. `num_hidden` requests
-        are omitted (default: the others of the run).
+        All rows together take at most `most_high` px, unless their text needs more. `shown` lists the requests with a
+        row (default: the first `max_rows` of the run); there is room for at least `num_rows` rows. `num_hidden`
+        requests are omitted (default: all others in the run).
         """
         self.info, self.histories, self.axes, self.mark = info, histories, axes, mark
         self.shown = list(info.titles)[:max_rows] if shown is None else shown
@@ -65,7 +66,7 @@ class Timeline:
     def part(self, state: RunState, step: int, *, with_axis: bool = True) -> Part:
         below = self.height + TOP
         layers = [self._head(place, request_id, state) for place, request_id in enumerate(self.shown)]
-        for place in range(len(self.shown), self.num_rows):  # pictures of a film have the same layers
+        for place in range(len(self.shown), self.num_rows):  # all pictures of a film have the same layers
             layers.append(Layer(f"head-{place}", svg.Markup(""), x=12, y=TOP + place * self.row))
         for scale, axis in self.axes.items():
             end = "" if scale == "steps" else f"-{scale}"
@@ -80,7 +81,7 @@ class Timeline:
         return Part(layers, below + AXIS + self.foot, legend)
 
     def _unchanging(self, scale: str) -> dict[str, svg.Markup]:
-        """Draw the layers that are the same in all steps on a scale; the cursor is inserted between them."""
+        """Draw the layers that are the same in all steps on one scale; the cursor is inserted between them."""
         axis = self.axes[scale]
         rule = svg.line(0, 0, axis.x(axis.num_steps), 0, class_="mv-rule")
         drawn = {
@@ -88,7 +89,7 @@ class Timeline:
             "axis": svg.joined([rule, axis.numbers()]),
             "cursor": svg.Markup(""),
             "mark": self._mark(axis),
-            # drawn above the lines of cursor and mark, because these would cross the letters
+            # drawn above the cursor's and the mark's lines, because these would cross the letters
             "names": self._names(scale),
             "columns": axis.columns(-3, self.height + 3 + AXIS),
         }
@@ -198,7 +199,7 @@ class Timeline:
         return parts
 
     def _mark(self, axis: StepAxis) -> svg.Markup:
-        """Draw a red line before the marked step, with a flag above it that does not touch the cursor."""
+        """Draw a red line before the marked step, with a flag above the line that does not touch the cursor."""
         if self.mark is None:
             return svg.Markup("")
         x = axis.x(self.mark)

@@ -1,4 +1,4 @@
-"""Draws below the time axis how long each request waits, why, and in which steps."""
+"""Draws, below the time axis, how long each request waits, why, and in which steps."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ ROW, MAX_ROWS, TOP, APART = 18, 6, 4, 6
 
 @dataclass
 class Stretch:
-    """Steps `first` to `last` in which a request waited for the same reason; `words` are those of the first step."""
+    """Steps `first` to `last`, in which a request waited for the same reason; `words` come from the first step."""
 
     mark: str
     first: int
@@ -49,7 +49,7 @@ def words_of(info: RunInfo, found: Found) -> str:
 
 
 class WaitRows:
-    """The rows of the requests that wait longest, which are the same in all steps of a run."""
+    """The rows of the requests that wait the longest, which are the same in all steps of a run."""
 
     def __init__(self, info: RunInfo, steps: Sequence[StepRecord], axes: Mapping[str, StepAxis], room: float) -> None:
         self.info, self.steps, self.axes, self.room = info, steps, axes, room
@@ -116,7 +116,7 @@ class WaitRows:
         return svg.group(*parts, transform=f"translate(0,{place * ROW})")
 
     def _sum_beside(self, name: str, axis: StepAxis) -> svg.Markup:
-        """Draw the sum in the widest gap between its waits."""
+        """Draw the total wait in the widest gap between the request's waits."""
         ends = [(axis.x(one.first), axis.x(one.last + 1)) for one in self.stretches[name]]
         edges = [0.0, *(edge for pair in ends for edge in pair), max(axis.edges[-1], self.room)]
         rooms = list(zip(edges[::2], edges[1::2], strict=True))

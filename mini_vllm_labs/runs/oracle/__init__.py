@@ -1,1 +1,1 @@
-"""Runs two lineups on one workload and finds where their decisions diverge."""
+"""Runs two lineups on the same workload and finds where their decisions diverge."""

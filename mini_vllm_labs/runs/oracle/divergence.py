@@ -1,4 +1,4 @@
-"""Run the same workload on two lineups: find their first different decision and the phase that causes it."""
+"""Runs the same workload on two lineups and finds their first different decision and the phase that causes it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ class Divergence:
 
 
 def settings_for(seed: int) -> EngineConfig:
-    """Return small settings that change with the seed: policy, chunking, caching, block size, guard, drafts, gates."""
+    """Return small settings that vary with the seed: policy, chunking, caching, block size, guard, drafts, gates."""
     whole_prompts, is_ahead, is_gated = seed % 6 == 5, FIRST_AHEAD <= seed < FIRST_GATED, seed >= FIRST_GATED
     return replace(
         SMALL_POOL,
@@ -55,10 +55,11 @@ def settings_for(seed: int) -> EngineConfig:
 
 
 def workload_for(seed: int, num_requests: int) -> list[TimedRequest]:
-    """Return a small workload that covers full cache hits and, from seed `FIRST_GATED`, adapters.
+    """Return a small workload that covers full cache hits and, from seed `FIRST_GATED` on, adapters.
 
-    Every fourth seed copies every second prompt from the previous one, cut to whole blocks, because the prefix cache
-    never contains the whole of a random prompt. From `FIRST_GATED` on, three of four requests have an adapter.
+    With every fourth seed, every second prompt is a copy of the previous one, cut to whole blocks, because the prefix
+    cache never contains the whole of a random prompt. From `FIRST_GATED` on, three out of four requests have an
+    adapter.
     """
     requests, size = make_workload(seed, num_requests), settings_for(seed).block_size
     if seed >= FIRST_GATED:
@@ -98,7 +99,8 @@ def first_divergence(
 
 
 def find_culprit(arrivals: Sequence[TimedRequest], config: EngineConfig, mine: Lineup, reference: Lineup) -> list[int]:
-    """Replace one phase of `mine` at a time with the reference's; return those that remove the difference."""
+    """Replace one phase of `mine` at a time with the reference's, and return the phases whose replacement removes the
+    difference."""
     return [
         phase
         for phase in range(1, len(ALL_NAMES) + 1)

@@ -1,4 +1,5 @@
-"""Finds the phases that a recorded scenario needs, so that an engine with only these can be compared with vLLM."""
+"""Finds the phases that a recorded scenario needs, so that an engine with only these phases can be compared with
+vLLM."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ class ParityComparison:
 
     @property
     def suspects(self) -> list[int]:
-        """The failing scenario's phases that no agreeing scenario needs; all its phases if there are none."""
+        """The failing scenario's phases that no agreeing scenario needs, or all its phases if there are none."""
         needed = phases_needed(self.failure.scenario) if self.failure else frozenset[int]()
         tried = {phase for scenario in self.agreed for phase in phases_needed(scenario)}
         return sorted(needed - tried or needed)
@@ -32,7 +33,7 @@ def phases_needed(scenario: Scenario) -> frozenset[int]:
         needed.add(3)
     if config["enable_prefix_caching"]:
         needed.add(4)
-    # Without phase 5 the budget must hold whole prompts. Tokens that end without a sample are a chunk.
+    # Without phase 5, the budget must hold whole prompts. Tokens whose share does not end with a sample are a chunk.
     if config["max_num_batched_tokens"] < config["max_model_len"] or any(
         share["id"] not in step["sampled"] for step in scenario.steps for share in step["scheduled"]
     ):
@@ -41,7 +42,7 @@ def phases_needed(scenario: Scenario) -> frozenset[int]:
 
 
 def comparable(scenarios: Iterable[Scenario], lineup: Lineup) -> list[Scenario]:
-    """Return the scenarios that the lineup can run and that show no defect of vLLM, fewest phases first."""
+    """Return the scenarios that the lineup can run and that show no vLLM defect, fewest phases first."""
     present = {phase for phase in range(1, len(ALL_NAMES) + 1) if lineup[phase] != "absent"}
     plain = [one for one in scenarios if not one.defects and not one.has_gates]
     chosen = [one for one in plain if phases_needed(one) <= present]

@@ -1,4 +1,4 @@
-"""Counts the matched recordings with the rules of 0.13.0, and with one task of phase 14 after another."""
+"""Counts the matched recordings with 0.13.0's rules, and then with the tasks of phase 14 added one by one."""
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -13,13 +13,13 @@ PHASE = 14
 
 
 def plain_recordings() -> list[Scenario]:
-    """Return the recordings of the newest release that need no other elective and name no defect of vLLM."""
+    """Return the newest release's recordings that need no other elective and name no vLLM defect."""
     found = (scenario for path in NEWER_FILES[:2] for scenario in read_scenarios(path))
     return [one for one in found if one.electives == {PHASE} and not one.has_gates and not one.defects]
 
 
 def matches_by_task(lineup: Lineup) -> list[int]:
-    """Return how many plain recordings agree with 0.13.0's rules, then with task 1's, with those of 1 and 2, ...
+    """Return how many plain recordings agree with 0.13.0's rules, then with task 1's, with tasks 1 and 2's, ...
 
     The last number is for the whole phase. Raises `NotImplementedError` for an unwritten task.
     """

@@ -1,6 +1,7 @@
 """Draws random scenarios and plays them on the reference, in the format of the recorded traces.
 
-The kind `small` needs at most one capability of `PLAIN`, for engines that have few. The kind `mixed` needs several.
+The kind `small` needs at most one capability of `PLAIN`, for engines that have few. The kind `mixed` needs several of
+them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,7 @@ Line = dict[str, Any]
 
 
 def drawn_lines(seed: int, releases: Iterable[str], kinds: Iterable[str] = DRAWN) -> Iterator[Line]:
-    """Yield the scenarios of a seed, which are the same each time."""
+    """Yield a seed's scenarios, which are the same each time."""
     for release in releases:
         for kind in kinds:
             if kind == "small":
@@ -33,7 +34,7 @@ def drawn_lines(seed: int, releases: Iterable[str], kinds: Iterable[str] = DRAWN
 
 
 def drawn_line(name: str, seed: int, release: str, kind: str, needs: frozenset[str]) -> Line:
-    """Return the first drawn scenario that needs `needs`, two of them if mixed, and shows no known defect."""
+    """Return the first drawn scenario that needs `needs` (if mixed, two of them) and shows no known defect."""
     random = Random(name)
     lineup = parse_lineup("solution:1-5" if release == "0.13.0" else "solution:1-5,solution:14")
     for _ in range(MAX_TRIES):
@@ -45,7 +46,7 @@ def drawn_line(name: str, seed: int, release: str, kind: str, needs: frozenset[s
         fits = found == needs if kind == "small" else found <= needs and len(found) > 1
         if fits and not may_show_a_defect(line):
             return line
-    raise ValueError(f"no scenario of {MAX_TRIES} needs only {', '.join(sorted(needs))}")
+    raise ValueError(f"none of {MAX_TRIES} scenarios needs only {', '.join(sorted(needs))}")
 
 
 def draw(random: Random, needs: frozenset[str]) -> Line:
@@ -107,7 +108,8 @@ def play(line: Line, lineup: Lineup) -> None:
 def may_show_a_defect(line: Line) -> bool:
     """Whether vLLM might decide differently, because our engine has neither `stale_blocks` nor `unreserved_prompts`.
 
-    The first needs a victim that the same step has scheduled, the second a prompt that its admission does not finish.
+    The first defect needs a victim that the same step has scheduled; the second needs a prompt that is not finished by
+    its admission.
     """
     steps = line["trace"]["steps"]
     if any(num_tokens for step in steps for _, _, num_tokens in step["preempted"]):

@@ -1,4 +1,4 @@
-"""Records the fields of a step that only recordings of gates and windows contain."""
+"""Records the fields of a step that occur only in recordings of gates and windows."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class GatesRecorder:
         return "WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR" if is_renamed else status.name
 
     def after_schedule(self, scheduled: list[ScheduledRecord]) -> dict[str, Any]:
-        """Return the fields of a plan; the fields of shares are added in place."""
+        """Return the fields of a plan, and add the fields of its shares in place."""
         fields: dict[str, Any] = {}
         transfers = transfers_of(self.scheduler)
         if transfers is not None:

@@ -1,4 +1,4 @@
-"""Lists the fields that recordings of each release may have. An unknown field would be a rule that is not replayed."""
+"""Lists the fields that each release's recordings may have. An unknown field would mean a rule that is not replayed."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -34,7 +34,7 @@ _SHARE = "id kind computed n hit new_blocks blocks drafts encode sliding_blocks"
 
 
 def unknown_field(line: dict[str, Any]) -> str | None:
-    """Describe a trace's first field or release that is unknown here; return None if all are known."""
+    """Describe a trace's first field or release that is unknown here, or return None if all are known."""
     config = line["config"]
     release = config.get("version", _OLDEST)
     known_releases = f"the known releases are {', '.join(RELEASES)}"

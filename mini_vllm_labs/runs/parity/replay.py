@@ -37,12 +37,12 @@ class ReplayDifference:
 
 
 class RecordedModel:
-    """The fake model of `traces/README.md`: a request continues after its last sampled token, even if preempted."""
+    """The fake model in `traces/README.md`: a request continues after its last sampled token, even if preempted."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.num_sampled: Counter[str] = Counter()
-        self.admitted: set[str] = set()  # drafts at an admission are placeholders, and all of them are wrong
+        self.admitted: set[str] = set()  # drafts at admission are placeholders, and all of them are wrong
 
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> dict[str, list[int]]:
         """Return the tokens of the requests that sample: one token, plus one per accepted draft."""
@@ -69,7 +69,7 @@ class RecordedModel:
 class ScenarioReplay:
     """Runs one scenario on one lineup and checks the invariants after every step.
 
-    With `explain` the records state why requests got no tokens.
+    With `explain`, the records state why requests got no tokens.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class ScenarioReplay:
         self._in_flight: list[tuple[SchedulerOutput, dict[str, list[int]], KVConnectorOutput | None]] = []
 
     def run_step(self, number: int) -> StepRecord:
-        """Run one step; add the step as a note to any exception of the engine."""
+        """Run one step; if the engine raises an exception, add the step to it as a note."""
         try:
             return self._run_step(number)
         except Exception as error:
@@ -147,7 +147,7 @@ class ScenarioReplay:
         return not self.scheduler.has_unfinished_requests() and not in_flight
 
     def _give_drafts(self, number: int, step: SchedulerOutput) -> dict[str, list[int]]:
-        """Set the recorded drafts of the step's requests; return the nonempty ones."""
+        """Set the recorded drafts of the step's requests, and return the nonempty ones."""
         recorded = self.scenario.steps[number]["drafts_given"] if number < len(self.scenario.steps) else {}
         living = [request_id for request_id in step.num_scheduled_tokens if request_id in self.scheduler.requests]
         self.scheduler.update_draft_token_ids({request_id: recorded.get(request_id, []) for request_id in living})
@@ -197,7 +197,7 @@ def compare(
 ) -> ReplayDifference | None:
     """Replay a scenario and return the first difference from its recording, including block ids.
 
-    `policy` replaces the scenario's policy, and should make the same decisions. `releases` replace phase 14.
+    `policy` replaces the scenario's policy, and must make the same decisions. `releases` replace phase 14.
     """
     replay = ScenarioReplay(scenario, lineup, policy, releases)
     for number, recorded in enumerate(scenario.steps):
@@ -219,7 +219,7 @@ def compare(
 
 
 def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
-    """Run a scenario that shows a defect of vLLM. Raises `InvariantError` if our engine breaks an invariant."""
+    """Run a scenario that shows a vLLM defect. Raises `InvariantError` if our engine breaks an invariant."""
     replay = ScenarioReplay(scenario, lineup)
     last_event = max(event["step"] for event in scenario.line["events"])
     for number in range(scenario.max_steps):
@@ -230,8 +230,8 @@ def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
 
 
 def _comparable(field: str, recorded: Any) -> Any:
-    """Normalise a recorded field: sort lost blocks and the users of an encoding, which have no order."""
-    if field == "preempted":  # a reset preempts requests without another request as the cause
+    """Normalise a recorded field by sorting lost blocks and an encoding's users, which have no order."""
+    if field == "preempted":  # a reset preempts requests although no other request is the cause
         return [[victim, cause or "", num_tokens] for victim, cause, num_tokens in recorded]
     if field == "transfers":
         return {**recorded, "invalid": sorted(recorded["invalid"])}
@@ -241,7 +241,7 @@ def _comparable(field: str, recorded: Any) -> Any:
 
 
 def as_json(value: Any) -> Any:
-    """Convert a value as a round trip through JSON does: tuples become lists."""
+    """Convert a value as a round trip through JSON would: tuples become lists."""
     if isinstance(value, dict):
         return {key: as_json(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Reads recorded scenarios: settings, requests and fake model, as defined in `traces/README.md`."""
+"""Reads recorded scenarios (settings, requests and fake model), as defined in `traces/README.md`."""
 
 import gzip
 import json
@@ -71,13 +71,13 @@ class Scenario:
         return any(name in self.line["config"] for name in GATES)
 
     def out_of_scope(self, lineup: Lineup) -> str | None:
-        """Name an elective phase that the scenario uses but the lineup lacks; return None if there is none."""
+        """Name an elective phase that the scenario uses but the lineup lacks, or return None."""
         missing = [phase for phase in sorted(self.electives, reverse=True) if lineup[phase] == "absent"]
         return f"phase {missing[0]} ({ALL_NAMES[missing[0] - 1]})" if missing else None
 
     @property
     def release(self) -> str:
-        """The recorded release of vLLM."""
+        """The vLLM release that was recorded."""
         return str(self.line["config"].get("version", "0.13.0"))
 
     def config(self) -> EngineConfig:
@@ -99,14 +99,14 @@ class Scenario:
 
     @property
     def windows(self) -> tuple[int | None, ...]:
-        """The attention window of each group of layers; None means all tokens."""
+        """The attention window of each layer group; None means all tokens."""
         window = self.line["config"].get("window")
         if window is None:
             return (None,)
         return (None, window["tokens"]) if window["hybrid"] else (window["tokens"],)
 
     def connector(self) -> RecordedConnector | None:
-        """Build the connector that the scenario describes; None if it has none."""
+        """Build the connector that the scenario describes, or return None if it has none."""
         described = self.line["config"].get("connector")
         if described is None:
             return None
@@ -176,9 +176,9 @@ def _speculative_config(spec: dict[str, Any], release: str) -> SpeculativeConfig
 
 
 def read_scenarios(path: Path) -> Iterator[Scenario]:
-    """Yield the scenarios of a `.jsonl` or `.jsonl.gz` file.
+    """Yield the scenarios in a `.jsonl` or `.jsonl.gz` file.
 
-    Raises `ValueError` with the line number if a line is not a trace or belongs to an unknown release.
+    Raises a `ValueError` with the line number if a line is not a trace or belongs to an unknown release.
     """
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8") as file:
@@ -190,10 +190,10 @@ def read_scenarios(path: Path) -> Iterator[Scenario]:
                 missing = {"name", "kind", "config", "requests", "events", "max_steps", "trace"} - line.keys()
                 what = f"{', '.join(sorted(missing))} missing" if missing else unknown_field(line)
             except (json.JSONDecodeError, AttributeError, TypeError) as error:
-                raise ValueError(f"{path}, line {number}: not a trace: {error}") from error
+                raise ValueError(f"{path}, line {number} is not a trace: {error}") from error
             except KeyError as error:
                 what = f"{error} missing in {line['name']!r}"
             if what:
-                raise ValueError(f"{path}, line {number}: not a trace: {what}")
+                raise ValueError(f"{path}, line {number} is not a trace: {what}")
             line.setdefault("defects", [])
             yield Scenario(line)

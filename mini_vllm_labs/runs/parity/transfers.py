@@ -1,4 +1,4 @@
-"""Simulates the connector of the recordings: which K and V are stored outside, and when transfers finish."""
+"""Simulates the recordings' connector: which K and V are stored outside, and when transfers finish."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,10 +10,10 @@ from mini_vllm.electives.gates.connector import KVConnectorMetadata
 
 
 class RecordedConnector:
-    """The `KVConnector` described in `traces/README.md`. It moves no data.
+    """The `KVConnector` described in `traces/README.md`. It does not move any data.
 
-    `step` counts the outputs so far; the transfer of a request that ends is due at a later one. With
-    `reports_aborted` an aborted load is reported like any other.
+    `step` counts the outputs so far; the transfer of a request that ends is due at a later output. With
+    `reports_aborted`, an aborted load is reported like any other.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RecordedConnector:
         return KVConnectorMetadata()
 
     def take_output(self) -> KVConnectorOutput | None:
-        """Return the transfers that finish with the output of this step; None if there are none."""
+        """Return the transfers that finish with this step's output, or None if there are none."""
         received = [(request_id, lost) for due, request_id, lost in self._due_loads if due == self.step]
         due_sends = {request_id for due, request_id in self._due_sends if due == self.step}
         sent = [request_id for request_id in self.described if request_id in due_sends]

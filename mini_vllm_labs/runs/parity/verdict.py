@@ -12,7 +12,7 @@ from mini_vllm_labs.runs.parity.scenario import Scenario
 Outcome = Literal["match", "differ", "free of defect", "broken", "out of scope"]
 
 # Defects of each vLLM release; the README next to its traces describes them. Traces that name other defects are
-# compared as usual.
+# compared in the usual way.
 KNOWN_DEFECTS = {
     "0.13.0": {"stale_blocks", "index_slip", "stale_drafts", "flipped_skips"},
     "0.33.0": {"stale_blocks", "own_reservation", "ghost_prefill", "unreserved_prompts"},
@@ -70,7 +70,7 @@ def _place(error: Exception) -> str:
 
 
 def require_complete(scenario: Scenario) -> None:
-    """Raise `ValueError` with the scenario's name if parts needed for its replay are missing."""
+    """Raise a `ValueError` with the scenario's name if parts needed for its replay are missing."""
     try:
         for name in CONFIG_NAMES:
             scenario.line["config"][name]

@@ -1,4 +1,4 @@
-"""Runs and explains other people's code. A jail sees only this package, the plays and the stand-ins."""
+"""Runs and explains other people's code. A jail contains only this package, the plays and the stand-ins."""
 
 import sys
 

@@ -1,7 +1,7 @@
 """Replaces processes and threads in a browser tab, which has neither.
 
 The learner's code runs in the kernel's own process, and Python itself checks the clock at calls and jumps. A loop
-inside a C function (`list(itertools.count())`) makes neither, so only a restart of the kernel can end it.
+inside a C function (`list(itertools.count())`) makes neither, so it can be ended only by restarting the kernel.
 """
 
 import importlib
@@ -17,7 +17,7 @@ from mini_vllm_labs.runs.sandbox.frames import is_learners
 
 FORGOTTEN = ("labs", "solutions")
 TOOL = 4  # a `sys.monitoring` tool id that debuggers and profilers do not use
-# Pyodide reads its interrupt buffer at every fiftieth call or jump. This buffer holds a clock instead of a number.
+# Pyodide reads its interrupt buffer at every 50th call or jump. This buffer holds a clock instead of a number.
 CLOCK = """({
     next: 0,
     get 0() {
@@ -42,8 +42,8 @@ class EventWatch:
     """Calls `look` with the running frame every 50 ms and, once `look` has raised, at each call and jump.
 
     Only the learner's calls and jumps count, so that a loop that catches the exception is interrupted again outside its
-    `try`. Watching every event makes a loop many times slower, so it starts only when the loop is late. It needs Python
-    3.12, which every browser has. The methods are the same as those of a watching thread.
+    `try`. Watching every event makes a loop many times slower, so watching starts only when the loop is late. This
+    needs Python 3.12, which every browser has. The methods are the same as for a watching thread.
     """
 
     def __init__(self, look: Callable[[FrameType], None]) -> None:
@@ -99,7 +99,7 @@ class EventWatch:
 
     def _at_event(self, frame: FrameType) -> None:
         self._look(frame)
-        self._end_events()  # the late call has ended
+        self._end_events()  # the late call has now ended
 
 
 def _monitoring() -> Any:

@@ -1,8 +1,8 @@
-"""Messages between a worker and its parent over pipes: a secret mark and a line of JSON each.
+"""Sends messages between a worker and its parent over pipes, each with a secret mark and a line of JSON.
 
-The worker takes over its own stdin and stdout before it loads untrusted code, so that code's output goes elsewhere. A
-line without the mark is never read as a message. A line that was cut off, because its process was killed, damages only
-itself. A line of any length takes a bounded amount of memory.
+The worker takes over its stdin and stdout before it loads untrusted code, so that the code's output goes elsewhere. A
+line without the mark is never read as a message. A line that was cut off because its process was killed damages only
+itself. A line of any length takes up a bounded amount of memory.
 """
 
 import json
@@ -18,7 +18,7 @@ Message = dict[str, Any]
 
 
 class ChannelError(Exception):
-    """The other end closed the channel, timed out, or sent a malformed message; `reason` says which."""
+    """The other end closed the channel, timed out, or sent a malformed message; `reason` states which."""
 
     def __init__(self, reason: Literal["closed", "timeout", "malformed"], text: str) -> None:
         super().__init__(text)
@@ -26,7 +26,8 @@ class ChannelError(Exception):
 
 
 class Channel:
-    """One end: sends on one pipe and receives on the other. `mark` precedes every message in both directions."""
+    """One end of the channel, which sends on one pipe and receives on the other. `mark` precedes every message in both
+    directions."""
 
     def __init__(self, read_fd: int, write_fd: int, mark: str, max_bytes: int = MAX_BYTES) -> None:
         self._read_fd = read_fd
@@ -37,16 +38,16 @@ class Channel:
         self._is_skipping = False
 
     def send(self, message: Message, deadline: float | None = None) -> None:
-        """Write one message; give up at `deadline` (on `time.monotonic`) if the pipe is non-blocking.
+        """Write one message, and give up at `deadline` (on `time.monotonic`) if the pipe is non-blocking.
 
         Raises `ChannelError`, and `ValueError` for a message that is too long or contains NaN or infinity.
         """
         content = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
         if len(content) > self._max_bytes:
             raise ValueError(
-                f"an answer of {len(content):,} bytes is too long: at most {self._max_bytes:,} can be sent"
+                f"an answer of {len(content):,} bytes is too long: at most {self._max_bytes:,} bytes can be sent"
             )
-        # The leading line break completes a line that was cut off.
+        # The leading line break ends a line that was cut off.
         rest = memoryview(b"\n" + self._mark + content + b"\n")
         while rest:
             try:
@@ -57,7 +58,7 @@ class Channel:
                 raise ChannelError("closed", "the process has exited") from None
 
     def receive(self) -> Message:
-        """Wait for one message and return it. Raises `ChannelError`; after "malformed", call it again."""
+        """Wait for one message and return it. Raises `ChannelError`; after "malformed", it may be called again."""
         while not (line := self._line()):
             pass
         if not line.startswith(self._mark):
@@ -67,11 +68,12 @@ class Channel:
         except (ValueError, RecursionError) as error:
             raise ChannelError("malformed", f"a message is not plain JSON ({type(error).__name__})") from None
         if not isinstance(message, dict):
-            raise ChannelError("malformed", "a message is not an object")
+            raise ChannelError("malformed", "a message is not a JSON object")
         return message
 
     def take_back(self) -> None:
-        """Reuse the pipes after a fork: the child answered buffered messages, and may have set them non-blocking."""
+        """Reuse the pipes after a fork, in which the child answered buffered messages and may have set them
+        non-blocking."""
         self._buffer.clear()
         os.set_blocking(self._read_fd, True)
         os.set_blocking(self._write_fd, True)
@@ -102,20 +104,20 @@ class Channel:
 
     def _wait_for_room(self, deadline: float | None) -> None:
         left = None if deadline is None else 1000 * max(0.0, deadline - time.monotonic())
-        waiting = select.poll()  # `select.select` refuses descriptors over 1023
+        waiting = select.poll()  # `select.select` rejects descriptors above 1023
         waiting.register(self._write_fd, select.POLLOUT)
         if not waiting.poll(left):
-            raise ChannelError("timeout", "the process does not read its input")
+            raise ChannelError("timeout", "the process is not reading its input")
 
 
 def take_stdio(max_bytes: int = MAX_BYTES) -> Channel:
     """Turn stdin and stdout into the worker's end of the channel.
 
-    From then on stdin is empty and stdout goes to stderr. The first line of stdin is the mark.
+    From then on, stdin is empty and stdout goes to stderr. The first line of stdin is the mark.
     """
     read_fd, write_fd = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)  # otherwise `input()` in untrusted code would read our messages
+    os.dup2(null, 0)  # otherwise, `input()` in untrusted code would read our messages
     os.close(null)
     sys.stdout.flush()
     os.dup2(2, 1)

@@ -1,4 +1,4 @@
-"""Explain an exception, or the end of a process, to the learner."""
+"""Explains an exception, or the end of a process, to the learner."""
 
 import re
 import signal
@@ -37,7 +37,7 @@ def is_not_written(error: BaseException) -> bool:
 
 
 def unwritten_phase(error: BaseException) -> int:
-    """Return the phase named by our `NotImplementedError`, or 0 for a different exception."""
+    """Return the phase named by our `NotImplementedError`, or 0 for any other exception."""
     found = NOT_WRITTEN.match(str(error)) if isinstance(error, NotImplementedError) else None
     return int(found[1]) if found else 0
 
@@ -74,7 +74,7 @@ def headline(error: BaseException) -> str:
 
 
 def location(error: BaseException) -> list[str]:
-    """Return lines with the learner's line that raised, its variables, and the calls that led there."""
+    """Return lines that show the learner's line that raised, its variables, and the calls that led there."""
     frames = learners_frames(error.__traceback__)
     if not frames:
         return []
@@ -120,7 +120,7 @@ def message_of(error: BaseException) -> str:
 
 
 def missing_name(error: BaseException) -> str:
-    """Return the name that is missing in the learner's module or class, or an empty string for other errors."""
+    """Return the missing name in the learner's module or class, or an empty string for other errors."""
     if not isinstance(error, AttributeError) or place_in(error):
         return ""
     owner = error.obj
@@ -131,7 +131,7 @@ def missing_name(error: BaseException) -> str:
 
 
 def place_in(error: BaseException) -> str:
-    """Return the innermost line of the learner's files in the traceback, or an empty string."""
+    """Return the innermost line from the learner's files in the traceback, or an empty string."""
     frames = learners_frames(error.__traceback__)
     return place_of(*frames[-1]) if frames else ""
 
@@ -146,8 +146,8 @@ def explain_death(
 ) -> tuple[Literal["timeout", "crashed"], str]:
     """Return (outcome, message) for a process that ended without an answer.
 
-    `status` is None if the process was killed. `seconds` is its limit of CPU time. `waited` is the wall time after
-    which it was killed, or None if both limits of a `Watchdog` applied.
+    `status` is None if the process was killed. `seconds` is its CPU time limit. `waited` is the wall time after which
+    it was killed, or None if both limits of a `Watchdog` applied.
     """
     where = _place_in_trace(trace)
     if status is None:

@@ -1,4 +1,4 @@
-"""Describes a place in the learner's code: the line, and the values of its variables, shortened."""
+"""Describes a place in the learner's code: the line, and the shortened values of its variables."""
 
 import ast
 import inspect
@@ -55,7 +55,7 @@ def variables_at(frame: FrameType, line: int, *, in_loop: bool = False) -> list[
 
 
 def _paths_read(file: str, line: int, in_loop: bool) -> Iterator[tuple[str, ...]]:
-    """Yield names and dotted names, the line's own first: ("budget",), ("step", "token_budget")."""
+    """Yield names and dotted names, the line's own names first, such as ("budget",), ("step", "token_budget")."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError):

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator
 from functools import lru_cache
 
 REFUSED = ("mini_vllm_labs", "solutions", "tests")
-# A sorted queue is the subject of task 3.1.
+# A sorted queue is what task 3.1 asks learners to write.
 ANSWERS = ("mini_vllm.electives.policy.policy_queue", "mini_vllm.electives.policy.policy_step")
 NAMED = re.compile(rf"({'|'.join(REFUSED)}|mini_vllm\.electives\.policy|labs)(\.\w+)*")
 STARTER = re.compile(r"labs\.phase\d+_\w+\.starter(_\w+)?(\.|$)")
@@ -15,9 +15,10 @@ IMPORTERS = ("import_module", "__import__", "find_spec", "run_module")
 
 @lru_cache  # each forked test checks the file again
 def refused_import(source: str | bytes) -> str:
-    """Return a sentence about the first forbidden import of a file, or an empty string if there is none.
+    """Return a sentence about a file's first forbidden import, or an empty string if there is none.
 
-    Starters may import `mini_vllm` and other phases' starters. A file that is not Python gives an empty string.
+    Starters may import `mini_vllm` and other phases' starters. For a file that is not Python, the result is an empty
+    string.
     """
     found = [(line, name) for line, name in imported_names(source) if is_refused(name)]
     if not found:

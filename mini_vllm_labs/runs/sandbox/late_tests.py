@@ -1,4 +1,4 @@
-"""Limits what endless loops cost a run of graded tests: about twice the limit of one test."""
+"""Limits what endless loops cost a run of graded tests to about twice the time limit of one test."""
 
 import re
 from collections import Counter
@@ -11,10 +11,10 @@ NOT_RUN = f"Not run: {LATE_TESTS_OF_TASK} tests of this task did not end before 
 
 
 class LateTests:
-    """Counts the tests that reached their time limit, and gives the later ones less time.
+    """Counts the tests that reached their time limit, and gives later tests less time.
 
-    The tests after a late one probably meet the same loop: each late test halves their limit, and the rest of a task
-    with two of them is not run.
+    The tests after a late one probably run into the same loop: each late test halves their limit, and after two late
+    tests the rest of the task is not run.
     """
 
     def __init__(self, late: Iterable[str] = ()) -> None:
@@ -24,7 +24,7 @@ class LateTests:
         self._num_late[task_of(test)] += 1
 
     def seconds(self, test: str, seconds: float) -> float:
-        """Return the limit of a test whose own limit is `seconds`, or 0 if it is not run."""
+        """Return the limit for a test whose usual limit is `seconds`, or 0 if it is not run."""
         if self._num_late[task_of(test)] >= LATE_TESTS_OF_TASK:
             return 0.0
         return min(seconds, max(LEAST_SECONDS, seconds * 0.5 ** self._num_late.total()))

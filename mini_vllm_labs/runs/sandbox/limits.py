@@ -1,4 +1,4 @@
-"""Limits the machine's resources for a process with untrusted code."""
+"""Limits the machine's resources for a process that runs untrusted code."""
 
 import sys
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 class Limits:
     """Limits of one process; None leaves a resource unlimited. Core files are never written.
 
-    `num_processes` counts all processes of the same user, so it is useful only in a jail.
+    `num_processes` counts all of a user's processes, so it is useful only in a jail.
     """
 
     memory_bytes: int | None = None

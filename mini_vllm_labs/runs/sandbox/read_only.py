@@ -15,9 +15,9 @@ OPTIONS = (
 
 @cache
 def bubblewrap() -> tuple[str, ...]:
-    """Return a prefix that denies a command write access, network and other processes; empty if unavailable.
+    """Return a prefix that denies a command write access, network and other processes, or an empty one if unavailable.
 
-    Some systems install bubblewrap but forbid its system calls, so a trial run checks it once.
+    Some systems install bubblewrap but forbid its system calls, so a trial run checks this once.
     """
     program = shutil.which("bwrap")
     if program is None:

@@ -1,4 +1,4 @@
-"""Recognises files that are not Python text despite their `.py` name, and syntax of a newer Python."""
+"""Recognises files that are not Python text despite their `.py` name, and syntax from a newer Python."""
 
 import ast
 import io
@@ -36,7 +36,7 @@ KINDS: tuple[tuple[bytes, str, str], ...] = (
 )
 NOTEBOOK = re.compile(rb'\s*\{\s*"(cells|metadata|nbformat)"\s*:')
 IS_BYTECODE, NULL_SHARE = b"\r\n", 0.3
-# (Python, description, pattern in a line that an older Python cannot parse, part of its error message)
+# (Python version, description, pattern in a line that an older Python cannot parse, part of its error message)
 NEWER = (
     ("3.14", "`except A, B:` without parentheses", r"^\s*except\*?\s+[\w.]+\s*,", ""),
     ("3.14", "a t-string", r"(?<![\w\"'])(t|tr|rt)[\"']", ""),
@@ -48,7 +48,7 @@ NEWER = (
 
 
 def complaint_about_content(content: bytes) -> str:
-    """Name the format of a file that is not UTF-8 Python text, and the remedy; empty if it is."""
+    """Name the format of a file that is not UTF-8 Python text, and the remedy; return "" if it is."""
     start = content.lstrip()[:64].lower()
     for signature, kind, what_to_do in KINDS:
         if content.startswith(signature) or (signature.isascii() and start.startswith(signature.lower())):
@@ -73,7 +73,7 @@ def complaint_about_content(content: bytes) -> str:
 
 
 def newer_syntax(error: SyntaxError) -> str:
-    """Return a sentence about this Python, and about the newer one that the line needs, if it is recognised."""
+    """Return a sentence about this Python and, if recognised, the newer Python that the line needs."""
     line = error.text or ""
     for version, what, in_line, in_message in NEWER:
         is_newer = tuple(map(int, version.split("."))) > sys.version_info[:2]
@@ -93,7 +93,10 @@ def whereabouts(error: BaseException) -> str:
     return f"This is {HERE}; a newer version may have it." if module.partition(".")[0] in LIBRARY else ""
 
 
-LIBRARY = sys.stdlib_module_names | {"annotationlib", "compression"}  # the second set is new in Python 3.14
+LIBRARY = sys.stdlib_module_names | {
+    "annotationlib",
+    "compression",
+}  # the names in the second set are new in Python 3.14
 
 
 def written_for_newer(content: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Limits the time of the learner's code in the process that runs it: graded tests, commands, notebooks."""
+"""Limits the time that the learner's code takes in the process that runs it: graded tests, commands, notebooks."""
 
 import contextlib
 import ctypes
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mini_vllm_labs.runs.sandbox.browser import EventWatch
 
 SECONDS = 10.0
-SECONDS_OF_PHASE = {6: 60.0}  # the tests of this phase compute with torch
+SECONDS_OF_PHASE = {6: 60.0}  # this phase's tests compute with torch
 WAITING_FACTOR = 10.0
 PAUSE = 0.1
 MAX_TRIES = 5
@@ -30,7 +30,7 @@ Watched = tuple[object, float] | None
 
 
 def seconds_for(phase: int) -> float:
-    """Return the CPU seconds that a graded test of a phase, or a call into it, may take."""
+    """Return how many CPU seconds a graded test of a phase, or a call into it, may take."""
     return SECONDS_OF_PHASE.get(phase, SECONDS)
 
 
@@ -44,13 +44,13 @@ class TimeLimit:
     """Raises `OutOfTime` in the thread that started it if code there runs too long.
 
     A watching thread samples the stack. `watched` receives the stack's innermost frame and returns a key for the
-    limited code and its seconds, or None for unlimited code. Time counts while the key stays the same. The limit is CPU
-    time, so that a busy machine does not stop any code. Waiting code uses no CPU time; it may take `WAITING_FACTOR`
-    times as long in wall time.
+    limited code and its time limit in seconds, or None for unlimited code. Time counts while the key stays the same.
+    The limit is CPU time, so that a busy machine does not cause code to be stopped. Waiting code uses no CPU time, so
+    it may take `WAITING_FACTOR` times as long in wall time.
 
-    On systems with signals a signal interrupts the code. Otherwise (`by_signal` false) Python interrupts it, but cannot
-    wake a sleeping thread. Code may catch `OutOfTime`, so after `MAX_TRIES` times `give_up` receives a text and must
-    end the process. A browser has no threads; there `EventWatch` checks the clock.
+    On systems with signals, a signal interrupts the code. Otherwise (if `by_signal` is false), Python interrupts it,
+    but cannot wake a sleeping thread. Code may catch `OutOfTime`, so after `MAX_TRIES` times `give_up` receives a text
+    and must end the process. A browser has no threads; there `EventWatch` checks the clock.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class TimeLimit:
         found = self._watched(frame)
         if found is not None and found[0] is self._key:
             raise self._error
-        self._key = None  # the call has just ended, or a debugger has stopped it: restart its time
+        self._key = None  # the call has just ended, or a debugger has stopped it, so its time starts again
 
 
 def in_main_thread() -> bool:

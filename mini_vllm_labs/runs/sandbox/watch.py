@@ -24,7 +24,9 @@ class Watchdog:
         self._file = path.open("ab")  # opened for appending, so that a record begins at 0 after `clear`
         faulthandler.enable(self._file)
         if MEASURES_CPU:
-            faulthandler.register(signal.SIGPROF, self._file, chain=True)  # in that case the signal kills the process
+            faulthandler.register(
+                signal.SIGPROF, self._file, chain=True
+            )  # if it is not handled, the signal kills the process
 
     def clear(self) -> None:
         os.ftruncate(self._file.fileno(), 0)

@@ -17,7 +17,7 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.runs.sandbox.channel import CHUNK, MAX_BYTES, Channel, ChannelError, Message
 
 OUTPUT_BYTES = 4000
-MAX_QUEUED = 16  # further messages stay in the pipe and use no memory here
+MAX_QUEUED = 16  # further messages stay in the pipe and take up no memory here
 POLL_SECONDS = 0.05  # `receive` waits on a queue, which does not show that the process has exited
 GRACE_SECONDS = 1.0
 
@@ -111,7 +111,7 @@ class WorkerProcess:
             with contextlib.suppress(Empty):
                 return self._next(min(left, POLL_SECONDS))
             if not self.is_running:
-                self.kill()  # its children may keep the pipe open, so the end of the file never comes
+                self.kill()  # its children may keep the pipe open, so end-of-file never arrives
                 with contextlib.suppress(Empty):  # its last message may still be on its way
                     return self._next(GRACE_SECONDS)
                 raise ChannelError("closed", "the process has exited")

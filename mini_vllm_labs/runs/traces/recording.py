@@ -135,7 +135,7 @@ def require_whole(steps: Sequence[StepRecord]) -> None:
     """Raise `ValueError` unless the steps are 0, 1, 2, ..., because drawing a step needs all steps before it."""
     for place, record in enumerate(steps):
         if record["step"] != place:
-            raise ValueError(f"record {place} is step {record['step']}, but a trace must be complete, from step 0 on")
+            raise ValueError(f"record {place} is step {record['step']}, but a trace must contain every step from 0 on")
 
 
 def titles_of(steps: Sequence[StepRecord]) -> dict[str, str]:

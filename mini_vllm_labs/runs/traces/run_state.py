@@ -114,7 +114,7 @@ class RunState:
 
     def advance(self, record: StepRecord) -> None:
         tables = self.tables_after_update()
-        # Must come first, because the pool needs the state before the step.
+        # Must come first, because the pool needs the state from before the step.
         self.pool.advance(record, tables, self.computed, {i: self.num_tokens(i) for i in self.info.titles})
         freed = {victim for victim, *_ in record["preempted"]} | set(record["aborted"])
         self.tables = {i: blocks for i, blocks in tables.items() if i not in freed}
@@ -139,7 +139,9 @@ class RunState:
         self.tables[request_id] = share["blocks"]
         self.remembered |= dict.fromkeys(share["new_blocks"], request_id)
         self.computed[request_id] = end
-        if share["kind"] == "new":  # a preempted request finds its own blocks; vLLM also counts those separately
+        if (
+            share["kind"] == "new"
+        ):  # a preempted request hits blocks that it computed itself; vLLM also counts those separately
             self._num_first_tokens += self.num_tokens(request_id)
             self._num_first_hit_tokens += share.get("hit", 0)
         if share["kind"] != "running":

@@ -43,7 +43,7 @@ def open_trace(path: Path, name: str | None = None) -> Scenario | tuple[list[Ste
     if name is None and len(scenarios) != 1:
         raise ValueError(f"{path} has {len(scenarios)} scenarios; choose one with --name: {', '.join(scenarios)}")
     if name is not None and name not in scenarios:
-        raise ValueError(f"{path} has no scenario {name!r}; it has {', '.join(scenarios)}")
+        raise ValueError(f"{path} has no scenario {name!r}; its scenarios are {', '.join(scenarios)}")
     return scenarios[name] if name is not None else next(iter(scenarios.values()))
 
 

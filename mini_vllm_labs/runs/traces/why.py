@@ -41,7 +41,9 @@ ENDS = {"stop": "it ends at a stop token", "length": "it ends at its maximum len
 def require_reasons(steps: Sequence[StepRecord]) -> None:
     """Raise `ValueError` if no step has reasons."""
     if not any("reasons" in step for step in steps):
-        raise ValueError("this trace has no reasons: only this engine's traces contain reasons, vLLM's do not")
+        raise ValueError(
+            "this trace contains no reasons: traces recorded by this engine contain them, but vLLM's do not"
+        )
 
 
 def tokens_of(num_tokens: int) -> str:

@@ -27,12 +27,12 @@ NUM_REQUESTS = 36
 DOCUMENT_EVERY = 3
 NUM_SHARED_TOKENS = 192
 MAX_TOKENS = 400
-END = 3  # smaller than the vocabulary, so no prompt contains it
+END = 3  # smaller than the vocabulary, so that no prompt contains it
 MAX_STEPS = 5000
 NUM_DRAFTS = 4
 
-# The budget must hold a whole prompt, because without phase 5 no prompt can be split. The threshold and the
-# admission guard belong to phase 5 and have no effect without it.
+# The budget must hold a whole prompt, because prompts cannot be split without phase 5. The threshold and the admission
+# guard belong to phase 5 and have no effect without it.
 SETTINGS = EngineConfig(
     max_num_seqs=24,
     max_num_batched_tokens=1024,
@@ -127,12 +127,12 @@ def run_lineup(lineup: Lineup, requests: Sequence[TimedRequest], config: EngineC
             if output.request_id in latest:
                 result.inter_token_latencies.append(clock.now - latest[output.request_id])
             else:
-                num_hit_tokens += output.metrics.num_cached_tokens  # at first admission, as vLLM counts hits
+                num_hit_tokens += output.metrics.num_cached_tokens  # counted at first admission, as vLLM counts hits
                 num_prompt_tokens += len(output.prompt_token_ids)
                 result.first_token_latencies.append(clock.now - arrived[output.request_id])
             latest[output.request_id] = clock.now
             known, token_ids = result.token_ids.get(output.request_id, []), output.outputs[0].token_ids
-            # Tokens of one step arrive together, so only the first has a latency.
+            # Tokens from one step arrive together, so only the first has a latency.
             result.inter_token_latencies += [0.0] * (len(token_ids) - len(known) - 1)
             result.token_ids[output.request_id] = token_ids
             num_finished += output.finished
@@ -148,7 +148,7 @@ def outputs_in_time(
     engine: LLMEngine, clock: VirtualClock, requests: Sequence[TimedRequest]
 ) -> Iterator[RequestOutput]:
     """Add each request at its arrival time; after each step, yield the outputs that got a token."""
-    not_arrived = list(reversed(requests))  # `pop` takes the next one from the end
+    not_arrived = list(reversed(requests))  # `pop` takes the next request from the end
     for _ in range(MAX_STEPS):
         if not_arrived and not engine.has_unfinished_requests():
             clock.advance_to(not_arrived[-1].arrival_time)

@@ -12,7 +12,7 @@ def percentiles(values: Sequence[float], percents: Sequence[float], counts: Sequ
     Raises `ValueError` unless every percentage is over 0 and at most 100.
     """
     if not all(0 < percent <= 100 for percent in percents):
-        raise ValueError(f"percentages must be above 0 and at most 100, got {list(percents)}")
+        raise ValueError(f"percentages must be greater than 0 and at most 100, got {list(percents)}")
     if not values:
         return [0.0] * len(percents)
     ordered = sorted(zip(values, counts or repeat(1), strict=False))

@@ -17,7 +17,7 @@ SMALL_POOL = EngineConfig(
     long_prefill_token_threshold=12,
     max_model_len=128,
     block_size=4,
-    num_gpu_blocks=21,  # four requests need up to 56, so some are preempted
+    num_gpu_blocks=21,  # four requests need up to 56 blocks, so some are preempted
     check_invariants=True,
 )
 

@@ -37,9 +37,9 @@ class TimedRequest:
 def require_in_order(requests: Sequence[TimedRequest]) -> None:
     """Raise `ValueError` if there are no requests or they are not in order of `arrival_time`."""
     if not requests:
-        raise ValueError("requests must hold at least one request, got none")
+        raise ValueError("requests must contain at least one request, got none")
     for before, after in pairwise(requests):
         if after.arrival_time < before.arrival_time:
             raise ValueError(
-                f"requests must be in order of arrival_time, got {after.arrival_time} after {before.arrival_time}"
+                f"requests must be sorted by arrival_time, got {after.arrival_time} after {before.arrival_time}"
             )

@@ -54,9 +54,9 @@ class DrawingProcess:
                 picture = await asyncio.to_thread(ask, process, "draw", viewer, look, chunks)
             except (OSError, EOFError) as error:
                 self._end()
-                raise DrawingEndedError("the process that draws has exited: see the server's log") from error
+                raise DrawingEndedError("the drawing process has exited: see the server's log") from error
             except asyncio.CancelledError:
-                self._end()  # the pending answer would be mistaken for the next one
+                self._end()  # a late answer to this call would be mistaken for the answer to the next one
                 raise
             self.next_step = max([self.next_step, *(chunk.end for chunk in chunks)])
             return picture
@@ -83,7 +83,7 @@ class DrawingProcess:
         process.kill()  # `kill` instead of `terminate`, because the process has no state to save
         process.wait()
         for pipe in (process.stdin, process.stdout):
-            with suppress(OSError):  # data that was not yet sent is lost
+            with suppress(OSError):  # data that has not been sent yet is lost
                 assert pipe is not None
                 pipe.close()
 

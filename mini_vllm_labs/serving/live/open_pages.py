@@ -23,7 +23,7 @@ from mini_vllm_labs.serving.served_model import ServedModel
 
 MAX_PAGES = 8
 PERIOD = 1 / 8
-SILENCE = 15.0  # proxies drop silent connections, so the standard of server-sent events recommends this
+SILENCE = 15.0  # proxies drop silent connections, so the server-sent events standard recommends this
 AFTER_FAILURE = 1.0  # without a pause, a drawing process that fails immediately would be restarted in a loop
 COMMENT = b":\n\n"
 
@@ -82,7 +82,7 @@ class OpenPages:
     def viewer(self, viewer_id: str) -> Viewer:
         """Return the page with an id. Raises `ApiError` (404) if it is not open."""
         if viewer_id not in self._viewers:
-            raise ApiError(404, "this page is not open any more: load it again", param="viewer", code="page_not_open")
+            raise ApiError(404, "this page is no longer open: load it again", param="viewer", code="page_not_open")
         return self._viewers[viewer_id]
 
     @property
@@ -133,7 +133,7 @@ async def live_events(pages: OpenPages, viewer: Viewer) -> AsyncIterator[bytes]:
     sent: tuple[int, WantedPicture] | None = None
     quiet = 0.0
     while not pages.served.llm.is_shutting_down:
-        viewer.changed.clear()  # must precede reading the status, so that a later change wakes the wait below
+        viewer.changed.clear()  # must come before reading the status, so that a later change wakes the wait below
         before, status = status, await pages.status()
         wanted = status["newest"] if viewer.look.step is None else viewer.look.step, viewer.look
         quiet += PERIOD
@@ -147,7 +147,7 @@ async def live_events(pages: OpenPages, viewer: Viewer) -> AsyncIterator[bytes]:
             except DrawingEndedError as error:
                 yield event("failure", {"message": str(error)})
                 await asyncio.sleep(AFTER_FAILURE)
-            except (EngineDeadError, ShuttingDownError):  # the status reports it; the last picture stays
+            except (EngineDeadError, ShuttingDownError):  # the status reports this; the last picture stays on the page
                 sent = wanted
             quiet = 0
         elif quiet >= SILENCE:

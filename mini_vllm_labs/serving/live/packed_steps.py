@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mini_vllm.core.step_record import StepRecord
 
-MAX_STEPS, STEPS_PER_CHUNK = 1000, 50  # a new chunk walks over the pool; looking back replays at most one chunk
+MAX_STEPS, STEPS_PER_CHUNK = 1000, 50  # a new chunk loops over the pool; looking back replays at most one chunk
 
 
 @dataclass

@@ -22,7 +22,7 @@ from mini_vllm_labs.serving.live.waits import SHOWN_SECONDS, waits_of
 from mini_vllm_labs.serving.observed import observer_of
 
 MAX_BILLS = 1000
-MAX_WAITING_NAMED = 64  # a queue may hold thousands of requests, too many to name in each step
+MAX_WAITING_NAMED = 64  # a queue may hold thousands of requests, which are too many to name in each step
 MAX_BLOCKS_IN_EACH_STEP = 4096
 """A larger pool has its free queue and cache recorded only at the start of a chunk; in between they are computed."""
 
@@ -104,7 +104,7 @@ class RecentSteps(StepRecorder):
         for share in record["scheduled"]:
             self._count_step(share["id"], len(share["blocks"]))
             if share["kind"] == "running":
-                share["blocks"] = []  # the reader adds the new blocks to its copy of the table
+                share["blocks"] = []  # the reader appends the new blocks to its copy of the table
             else:
                 self._totals.hit_tokens += share["computed"]
                 self._totals.query_tokens += self.scheduler.requests[share["id"]].num_tokens
@@ -116,7 +116,7 @@ class RecentSteps(StepRecorder):
         self._end_step({})
 
     def step_undone(self) -> None:
-        # The recorded steps no longer determine the engine's state, so the next step begins a chunk.
+        # The recorded steps no longer determine the engine's state, so the next step begins a new chunk.
         self._record, self._is_broken = None, True
         self._in_flight.clear()
 
@@ -126,14 +126,14 @@ class RecentSteps(StepRecorder):
         for request_id, drafts in result.scheduler_output.scheduled_spec_decode_tokens.items():
             if request_id in result.sampled_token_ids:
                 self._totals.drafts += len(drafts)
-                # the last token was sampled
+                # the last token was sampled, not drafted
                 self._totals.accepted += max(0, len(result.sampled_token_ids[request_id]) - 1)
         for request in result.ended:
             self._request_ended(request.request_id)
         self._end_step(dict(result.sampled_token_ids))
 
     def _count_step(self, request_id: str, num_blocks: int) -> None:
-        if request_id not in self.unfinished:  # the request arrived before this observer
+        if request_id not in self.unfinished:  # the request arrived before this observer was added
             return
         _, totals = self.unfinished[request_id]
         if not totals.num_steps:

@@ -18,7 +18,7 @@ from mini_vllm_labs.serving.limits import KnownHosts, ended_by_disconnect, read_
 from mini_vllm_labs.serving.router.policies import Router, prefix_of_bytes
 from mini_vllm_labs.serving.router.replicas import SECONDS_TO_ANSWER, Replica, Replicas
 
-# Headers that describe a single connection, that each side writes itself, or that are already checked here.
+# Headers that describe a single connection, that each side writes itself, or that have already been checked here.
 HOP_BY_HOP = {"connection", "content-length", "date", "host", "keep-alive", "origin", "server", "transfer-encoding"}
 logger = logging.getLogger(__name__)
 GENERATING = ("/v1/completions", "/v1/chat/completions")
@@ -52,7 +52,7 @@ class Front:
     def __init__(self, replicas: Replicas, router: Router) -> None:
         self.replicas = replicas
         self.router = router
-        # Replicas queue requests and end late ones; a limit here would delay requests that no metric counts.
+        # Replicas queue requests and end late ones; a limit here would delay requests without any metric counting them.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
         self.client = httpx.AsyncClient(limits=limits, timeout=None, trust_env=False)
 
@@ -111,7 +111,7 @@ class Front:
     async def _send(self, request: Request, body: bytes, prefix: list[int] | None) -> Response:
         if self.replicas.is_shutting_down:
             raise unavailable("the server is shutting down and accepts no more requests", "shutting_down")
-        # The page names the replica that it shows, so that its chats appear in the picture.
+        # The page names the replica that it shows, so that chats started on it appear in the picture.
         engine = request.query_params.get("engine")
         untried = {one.index: one for one in self.replicas.usable if engine in (None, str(one.index))}
         while untried:

@@ -85,7 +85,7 @@ def chained(blocks: Sequence[object]) -> list[int]:
     """Return the keys of a prompt's whole blocks; each key also covers all earlier blocks."""
     keys, key = [], 0
     for block in blocks:
-        key = hash((key, block))  # it differs between processes, but keys stay within this process
+        key = hash((key, block))  # the hash differs between processes, but keys stay within this process
         keys.append(key)
     return keys
 
@@ -94,7 +94,7 @@ def prefix_of_bytes(body: bytes) -> list[int]:
     """Return the keys of the prompt in a body's bytes, or an empty list if the body is not JSON."""
     try:
         return prefix_of(json.loads(body))
-    except (ValueError, RecursionError):  # RecursionError: deeply nested JSON
+    except (ValueError, RecursionError):  # RecursionError is raised for deeply nested JSON
         return []
 
 

@@ -19,7 +19,10 @@ from mini_vllm.engine.engine_thread import StepClock
 from mini_vllm.engine.process_group import kill_group
 from mini_vllm_labs.serving.settings import ServerSettings, allow_many_connections
 
-SECONDS_TO_END, SECONDS_TO_ANSWER = 10.0, 4.0  # for the last events and the shutdown; for a check
+SECONDS_TO_END, SECONDS_TO_ANSWER = (
+    10.0,
+    4.0,
+)  # the first is for the last events and the shutdown; the second is for a check
 logger = logging.getLogger(__name__)
 
 
@@ -43,7 +46,7 @@ class Replica:
     def is_alive(self) -> bool:
         if not self.has_ended and not self.process.is_alive():
             self.has_ended = True
-            kill_group(self.process)  # kill the group once only, because its number may be reused
+            kill_group(self.process)  # kill the group only once, because its number may be reused
         return not self.has_ended
 
     def note_silence(self) -> str:
@@ -57,7 +60,7 @@ class Replica:
                 f"its process has not answered for {SECONDS_TO_ANSWER:g} seconds; the terminal shows its stack"
             )
             logger.warning("replica %d: %s", self.index, self.notice)
-            with suppress(AttributeError, OSError):  # fails on Windows, or if the process is gone
+            with suppress(AttributeError, OSError):  # fails on Windows, or if the process no longer exists
                 os.kill(self.process.pid or 0, signal.SIGUSR1)
             return self.problem
         kill_group(self.process)
@@ -72,7 +75,9 @@ class Replicas:
     ) -> None:
         self.settings = settings
         self.is_shutting_down = False
-        spawn = multiprocessing.get_context("spawn")  # a forked child could inherit locked locks without their threads
+        spawn = multiprocessing.get_context(
+            "spawn"
+        )  # a forked child could inherit locked locks without the threads that hold them
         own = replace(settings, host="127.0.0.1", port=0)
         num_threads = max(1, (os.cpu_count() or 1) // size)
         starting = []
@@ -81,12 +86,12 @@ class Replicas:
             arguments = open_engine, watch, own, theirs, num_threads
             process = spawn.Process(target=run_replica, args=arguments, daemon=True)
             process.start()
-            theirs.close()  # otherwise `recv` would wait forever for a dead replica
+            theirs.close()  # otherwise, `recv` would wait forever for a dead replica
             starting.append((process, address))  # all replicas load in parallel, so do not wait yet
         try:
             self.all = [Replica(index, process, address.recv()) for index, (process, address) in enumerate(starting)]
         except EOFError:
-            raise RuntimeError("a replica exited before it could serve: its error is above") from None
+            raise RuntimeError("a replica exited before it could serve requests: its error is shown above") from None
 
     @property
     def usable(self) -> list[Replica]:
@@ -129,9 +134,9 @@ def run_replica(
     """Serve one engine in this process and report its address. The process exits with the front end's process."""
     lead_group()
     threading.Thread(target=end_with_parent, args=(StepClock(),), name="mini-vllm-parent", daemon=True).start()
-    # Ctrl-C reaches every process of a terminal, but only the front end decides when the replicas stop.
+    # Ctrl-C reaches every process in a terminal, but only the front end decides when the replicas stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))  # torch reads it only once, when it is imported
+    os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))  # torch reads this only once, when it is imported
 
     from mini_vllm_labs.serving.server import address_of, bound_socket, engine_server
 

@@ -95,9 +95,11 @@ class ChatMessage(Fields):
     def of_its_role(self) -> "ChatMessage":
         """Reject fields that belong to a different role."""
         if (self.tool_calls or self.function_call) and self.role != "assistant":
-            raise ValueError(f"has calls, but only the role assistant may have them; its role is {self.role}")
+            raise ValueError(
+                f"has calls, but only the role assistant may have them; this message's role is {self.role}"
+            )
         if (self.role == "tool") != (self.tool_call_id is not None):
-            raise ValueError(f"must have tool_call_id if and only if its role is tool; its role is {self.role}")
+            raise ValueError(f"must have tool_call_id if its role is tool, and only then; its role is {self.role}")
         return self
 
     def for_template(self) -> Message:
@@ -126,7 +128,7 @@ class ChatCompletionRequest(ToolFields, SamplingFields):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
 
-    # Only values that leave the answer unchanged are accepted.
+    # Only values that do not affect the answer are accepted.
     modalities: Annotated[list[Literal["text"]], Field(min_length=1, max_length=1)] | None = None
     audio: None = None
     prediction: None = None
@@ -176,7 +178,7 @@ async def texts_of(body: ChatCompletionRequest, served: ServedModel) -> list[Tex
     n, max_choices = body.n or 1, served.settings.max_choices
     if n > max_choices:
         raise invalid(f"n must be at most {max_choices}, got {n}", "n")
-    # A template spends a token or more on every message.
+    # A template spends at least one token on every message.
     texts = (message.content for message in body.messages)
     served.require_room(texts, body.asked_max_tokens or 1, at_least=len(body.messages))
     prompt_token_ids = await served.encode_chat(as_chat(body.messages), body.described_tools)

@@ -21,7 +21,7 @@ from mini_vllm_labs.serving.served_model import ServedModel
 Body = TypeVar("Body", bound=SamplingFields)
 
 MAX_ID_CHARACTERS = 128
-MAX_REPORTED = 500_000  # number of logprobs of an answer
+MAX_REPORTED = 500_000  # number of logprobs in an answer
 MAX_SENT = 16 * 1024 * 1024
 REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_ID_CHARACTERS}}}")
 
@@ -36,7 +36,7 @@ def require_api_key(api_key: str | None) -> Callable[[Request], Awaitable[None]]
         if api_key is None:
             return
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        # `compare_digest` takes equally long for every wrong key.
+        # `compare_digest` takes the same time for every wrong key.
         if scheme.lower() != "bearer" or not secrets.compare_digest(given.strip().encode(), api_key.encode()):
             message = "the API key is wrong" if given else "no API key: send it as Authorization: Bearer KEY"
             headers = {"WWW-Authenticate": "Bearer"}
@@ -66,7 +66,7 @@ def require_few_logprobs(choices: Sequence[TextChoice], max_model_len: int) -> N
     if shown is not None and (count := sum(rows) * (shown + 1)) > MAX_REPORTED:
         raise invalid(
             f"the answer could contain {count:,} logprobs (texts x tokens x logprobs of each), but at most "
-            f"{MAX_REPORTED:,} are served: request fewer texts, a smaller max_tokens, or fewer logprobs",
+            f"{MAX_REPORTED:,} may be returned: request fewer texts, a smaller max_tokens, or fewer logprobs",
             "logprobs",
         )
 
@@ -79,8 +79,8 @@ def require_little_to_send(choices: Sequence[TextChoice]) -> None:
     settings = len(pickle.dumps(choices[0].sampling_params)) * len(choices)
     if (count := settings + sum(3 * len(one.prompt_token_ids) + len(one.echo) for one in choices)) > MAX_SENT:
         raise invalid(
-            f"prompts and settings of {len(choices)} texts have {count:,} bytes in total, but at most "
-            f"{MAX_SENT:,} are served: request fewer texts, or use shorter prompts, stop strings or grammars",
+            f"the prompts and settings of {len(choices)} texts have {count:,} bytes in total, but at most {MAX_SENT:,} "
+            "are accepted: request fewer texts, or use shorter prompts, stop strings or grammars",
             "n",
         )
 
@@ -97,7 +97,7 @@ def generate_router(
 
     @router.post(path)
     async def generate(request: Request) -> Response:
-        served.require_running()  # checked first, because a 503 need not read the body
+        served.require_running()  # checked first, because the body need not be read for a 503
         body = parse(fields, await read_body(request, served.settings))
         request_id = request_id_of(request)
         served.require(body.model)

@@ -52,7 +52,7 @@ def completions_router(served: ServedModel) -> APIRouter:
 async def texts_of(body: CompletionRequest, served: ServedModel) -> list[TextChoice]:
     """Return the texts to generate for a body. Raises `ApiError` if this server does not support a field's value."""
     if body.echo and body.logprobs is not None:
-        raise invalid("the server does not return logprobs of prompts: leave out logprobs or echo", "logprobs")
+        raise invalid("the server does not return logprobs of prompts: leave out either logprobs or echo", "logprobs")
     n, max_choices = body.n or 1, served.settings.max_choices
     if n * len(body.prompt) > max_choices:
         raise invalid(f"n times the number of prompts must be at most {max_choices}, got {n * len(body.prompt)}", "n")
@@ -60,7 +60,7 @@ async def texts_of(body: CompletionRequest, served: ServedModel) -> list[TextCho
     params = body.sampling_params(max_tokens, body.logprobs)
     choices = list[TextChoice]()
     for prompt in body.prompt:
-        await asyncio.sleep(0)  # many short prompts need as much time as a long one
+        await asyncio.sleep(0)  # many short prompts need as much time as one long prompt
         if isinstance(prompt, str):
             served.require_room([prompt], max_tokens)
             text, token_ids = prompt, await served.encode(prompt)

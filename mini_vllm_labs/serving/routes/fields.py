@@ -58,7 +58,7 @@ def _error_of(error: ErrorDetails) -> ApiError:
 
 def _rule_of(message: str) -> str:
     """Return pydantic's message without its subject and with JSON's terms."""
-    _, _, rule = message.partition(" ")  # drops the subject of "Input should be" and "List should have"
+    _, _, rule = message.partition(" ")  # drops the subject from "Input should be" and "List should have"
     if " at most 0 items" in rule:
         return "must be empty: this server does not support it"
     return rule.partition(" after validation")[0].replace("valid array", "list")
@@ -111,7 +111,7 @@ class SamplingFields(Fields):
     frequency_penalty: Penalty | None = None
     logit_bias: Annotated[dict[int, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)] | None = None
 
-    # The values that clients send by default. Values that would change the answer are refused.
+    # The values that clients send by default. Values that would change the answer are rejected.
     best_of: Literal[1] | None = None
     store: Literal[False] | None = None
     metadata: dict[str, str] | None = None

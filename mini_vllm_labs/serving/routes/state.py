@@ -16,7 +16,7 @@ from mini_vllm_labs.serving.metrics import EngineCollector, counts_and_failure, 
 from mini_vllm_labs.serving.routes.fields import Fields, parse
 from mini_vllm_labs.serving.served_model import ServedModel
 
-READING = ["GET", "HEAD"]  # clients such as aiperf check with HEAD whether a page exists
+READING = ["GET", "HEAD"]  # clients such as aiperf send HEAD to check whether a page exists
 
 
 def state_router(served: ServedModel) -> APIRouter:
@@ -26,11 +26,11 @@ def state_router(served: ServedModel) -> APIRouter:
     @router.api_route("/health", methods=READING)
     async def health() -> JSONResponse:
         served.require_responsive()
-        if served.llm.notice:  # because the engine might not answer
+        if served.llm.notice:  # checked first, because the engine might not answer
             return JSONResponse({"status": "slow", "message": served.llm.notice})
         counts, failure = await served.llm.call_during_step(counts_and_failure)
         if counts.leak and counts.gauges["kv_cache_usage_perc"] == 1:
-            raise unavailable(f"no block is left: {counts.leak}", "blocks_leaked")
+            raise unavailable(f"no blocks are left: {counts.leak}", "blocks_leaked")
         if problem := counts.leak or failure:
             return JSONResponse({"status": "leaking" if counts.leak else "failing", "message": problem})
         return JSONResponse({"status": "ok"})
@@ -91,7 +91,7 @@ def priority_router(served: ServedModel) -> APIRouter:
         body = parse(PriorityRequest, await read_body(request, served.settings))
         if served.llm.config.policy != "priority":
             raise invalid(
-                f"priority {body.priority} needs a server that was started with --scheduling-policy priority",
+                f"priority {body.priority} needs a server started with --scheduling-policy priority",
                 "priority",
             )
         num_updated = await served.llm.call(partial(update_choices, answer_id, body.priority))

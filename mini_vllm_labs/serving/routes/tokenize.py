@@ -31,7 +31,7 @@ class TokenizeRequest(Fields):
     def require_possible(self) -> None:
         """Raise `ApiError` unless the body has either a prompt or a chat."""
         if (self.prompt is None) == (self.messages is None):
-            raise invalid("give either prompt or messages", "prompt")
+            raise invalid("give either prompt or messages, but not both", "prompt")
 
 
 class DetokenizeRequest(Fields):

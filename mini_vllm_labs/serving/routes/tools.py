@@ -59,7 +59,7 @@ class ToolFields(Fields):
 
     tools: Tools | None = None
     tool_choice: Annotated[str, PlainValidator(tool_choice_of)] | None = None
-    parallel_tool_calls: bool | None = None  # an answer has one call, which both values allow
+    parallel_tool_calls: bool | None = None  # an answer contains one call, which both values allow
     functions: Functions | None = None
     function_call: Annotated[str, PlainValidator(function_call_of)] | None = None
 
@@ -84,9 +84,9 @@ class ToolFields(Fields):
             )
         functions = {one.name: one for one in self._functions()}
         if len(functions) < len(self._functions()):
-            raise invalid(f"{field} must not name a function twice", field)
+            raise invalid(f"{field} must not contain the same function name twice", field)
         if not functions and choice not in (None, "none", "auto"):
-            raise invalid(f"{choice_field} is only allowed with {field}", choice_field)
+            raise invalid(f"{choice_field} is allowed only together with {field}", choice_field)
         if not functions or choice == "none":
             return None
         if choice is None or choice == "auto":

@@ -21,7 +21,8 @@ from mini_vllm_labs.simulation.cost_model import CostModel
 from mini_vllm_labs.simulation.served import Served
 from mini_vllm_labs.simulation.simulation import Simulation, output_lengths
 
-# 97.5% points of Student's t for 1 to 9 degrees of freedom; above that, the normal distribution is close enough.
+# 97.5% points of Student's t distribution for 1 to 9 degrees of freedom; above that, the normal distribution is close
+# enough.
 T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 NORMAL_975 = 1.96
 
@@ -57,7 +58,7 @@ class Estimate:
             return cls(fmean(values), math.nan)
         t = T_975[len(values) - 2] if len(values) - 2 < len(T_975) else NORMAL_975
         mean, margin = fmean(values), t * stdev(values) / math.sqrt(len(values))
-        # Seeds of a trace change only the order of summation.
+        # A trace's seeds change only the order of summation.
         return cls(mean, margin if margin > 1e-9 * abs(mean) else 0.0)
 
 
@@ -90,7 +91,7 @@ def run_races(
     with workers(dask, len(races)) as submit:
         futures = {submit(run_race, race): number for number, race in enumerate(races)}
         for num_finished, future in enumerate(_completed(futures, dask), start=1):
-            future.result()  # a failing race ends the contest immediately instead of after the last race
+            future.result()  # lets a failing race end the contest immediately instead of after the last race
             on_finished(num_finished)
         return [future.result() for future in futures]
 

@@ -18,7 +18,7 @@ from mini_vllm_labs.simulation.arena.loads import URGENT, ArenaLoad
 from mini_vllm_labs.simulation.cost_model import CostModel, count_batch
 from mini_vllm_labs.simulation.simulation import Simulation
 
-MIN_ACCEPTANCE, MAX_ACCEPTANCE = 0.6, 0.9  # bounds of a request's random rate, which are assumed and not measured
+MIN_ACCEPTANCE, MAX_ACCEPTANCE = 0.6, 0.9  # bounds of a request's random rate; these are assumed, not measured
 HURRIED = replace(URGENT, tpot=0.01)
 
 
@@ -107,7 +107,7 @@ class DraftedSimulation(Simulation):
     def _draft(self, rows: Iterable[ScheduledRequest]) -> None:
         drafts: dict[str, list[int]] = {}
         for request in (row.request for row in rows):
-            # A step yields one token more than it has drafts; tokens after the request's last one are discarded.
+            # A step yields one token more than it has drafts; tokens after the request's last token are discarded.
             num_left = self.requests[int(request.request_id)].num_output_tokens - request.num_output_tokens - 1
             drafts[request.request_id] = [request.prompt_token_ids[-1]] * min(self.drafter.num_drafts, num_left)
         self.scheduler.update_draft_token_ids(drafts)

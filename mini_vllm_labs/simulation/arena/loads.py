@@ -24,9 +24,9 @@ from mini_vllm_labs.simulation.workloads import LazyPrompt, SyntheticPrompt, mak
 URGENT = ServiceLevel("urgent", ttft=0.5, tpot=0.05)
 NORMAL = ServiceLevel("normal", ttft=3.0, tpot=0.1)
 LATER = ServiceLevel("batch", e2e=60.0)
-LONG_PROMPT = 1_000  # in tokens: a document, whose answer is not read while it is generated
+LONG_PROMPT = 1_000  # in tokens: a document, whose answer is not read while it is being generated
 MOONCAKE_BLOCK, BAILIAN_BLOCK = 512, 16  # tokens per prefix hash
-# A column's names in the four formats, the most precise first. Mooncake counts in milliseconds, the others in seconds.
+# A column's names in the four formats, most precise first. Mooncake counts in milliseconds, and the others in seconds.
 ARRIVAL = ("timestamp", "Timestamp", "TIMESTAMP", "arrival_time")
 INPUT = ("input_length", "Request tokens", "ContextTokens")
 OUTPUT = ("output_length", "Response tokens", "GeneratedTokens")
@@ -57,7 +57,7 @@ class ArenaLoad:
         if self.num_tenants < 1:
             raise ValueError(f"num_tenants must be at least 1, got {self.num_tenants}")
         if not 0 < self.heavy_share <= 1:
-            raise ValueError(f"heavy_share must be over 0 and at most 1, got {self.heavy_share}")
+            raise ValueError(f"heavy_share must be greater than 0 and at most 1, got {self.heavy_share}")
 
     def requests(self, seed: int) -> list[TimedRequest]:
         """Return the requests of a seed in order of arrival."""
@@ -133,7 +133,7 @@ class TraceLoad:
 
     def __post_init__(self) -> None:
         if not self.speed > 0:
-            raise ValueError(f"speed must be over 0, got {self.speed}")
+            raise ValueError(f"speed must be greater than 0, got {self.speed}")
 
     def left_out(self) -> str:
         """Name the columns of the file that the requests ignore, and the consequence, or return an empty string."""
@@ -150,7 +150,7 @@ class TraceLoad:
         """
         rows = sorted(islice(read_rows(Path(self.path)), self.num_requests), key=lambda row: row.arrival_time)
         if not rows:
-            raise ValueError(f"{self.path} contains no request with an output")
+            raise ValueError(f"{self.path} contains no request that has an output")
         rng, first = Random(f"{seed} classes"), rows[0].arrival_time
         return [
             with_promise(
@@ -197,15 +197,17 @@ def _records(path: Path) -> Iterator[tuple[int, Any]]:
 
 def _row(record: Mapping[str, Any], number: int) -> TraceRow:
     if not isinstance(record, dict) or not isinstance(record.get("hash_ids", []), list):
-        raise ValueError("must be a JSON object, its hash_ids a list")
+        raise ValueError("must be a JSON object whose hash_ids is a list")
     num_tokens, num_output_tokens = int(_column(record, INPUT)), int(_column(record, OUTPUT))
     if num_output_tokens < 0 or num_tokens < min(1, num_output_tokens):
         # BurstGPT's failed requests have 0 prompt tokens and 0 output tokens
-        raise ValueError(f"lengths must be at least 1 and 0 tokens, got {num_tokens} and {num_output_tokens}")
+        raise ValueError(
+            f"the prompt must have at least 1 token and the output at least 0, got {num_tokens} and {num_output_tokens}"
+        )
     is_bailian = "chat_id" in record
     hashes = record.get("hash_ids") or ()
     block_size = BAILIAN_BLOCK if is_bailian else MOONCAKE_BLOCK
-    # A last block without a hash is filled with 0. A prompt without hashes shares nothing.
+    # A last block without a hash is filled with zeros. A prompt without hashes shares nothing with other prompts.
     prompt = HashedPrompt(num_tokens, tuple(1 + int(hash_id) for hash_id in hashes), block_size)
     if not hashes:
         prompt = HashedPrompt(num_tokens, (-number,), num_tokens)
@@ -226,9 +228,11 @@ def _column(record: Mapping[str, Any], names: Sequence[str]) -> Any:
 def _seconds(value: Any) -> float:
     try:
         seconds = float(value)
-    except ValueError:  # Azure writes dates: in 2023 with seven digits and no zone, in 2024 in UTC, some without digits
+    except (
+        ValueError
+    ):  # Azure writes dates: in 2023 with seven decimals and no time zone, in 2024 in UTC, some without decimals
         date = datetime.fromisoformat(str(value))
         seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
     if not isfinite(seconds):
-        raise ValueError(f"an arrival must be a finite time, got {value!r}")
+        raise ValueError(f"an arrival time must be finite, got {value!r}")
     return seconds

@@ -25,7 +25,8 @@ from mini_vllm_labs.upkeep.benchmarks.page import page
 
 PAGE = CHECKOUT / "docs" / "benchmarks.md"
 RECORDS = CHECKOUT / "docs" / "benchmarks"
-# transformers needs minutes for each workload of this model, so it runs one round; the axes are the embedded model's.
+# transformers needs minutes for each workload of this model, so it runs only one round; the axes are the embedded
+# model's.
 ONE_ROUND = ("--rounds", "1", "--batch", "none", "--temperature", "0")
 RANDOM_MODEL = ("bench", "throughput", "--model", "random-150m", *ONE_ROUND)
 RUNS: dict[str, tuple[str, ...]] = {
@@ -43,7 +44,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "serve-on-embedded": ("bench", "serve"),
     "serve-on-random-150m": (
         *("bench", "serve", "--model", "random-150m"),
-        # At half a request per second transformers needs 9 seconds for the first token of its longest prompts.
+        # At half a request per second, transformers needs 9 seconds for the first token of its longest prompts.
         *("--num-prompts", "20", "--probes", "4", "--rounds", "0", "--max-p99-ttft", "10000"),
     ),
     "scheduler": ("bench", "scheduler"),

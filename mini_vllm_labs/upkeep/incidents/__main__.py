@@ -75,7 +75,9 @@ class Prometheus:
 
     def get(self, path: str, **params: str) -> Any:
         response = httpx.get(f"{self.address}/api/v1/{path}", params=params, timeout=30)
-        if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:  # Prometheus is starting, and answers in plain text
+        if (
+            response.status_code == httpx.codes.SERVICE_UNAVAILABLE
+        ):  # Prometheus is still starting, and answers in plain text
             response.raise_for_status()
         answer = response.json()
         if answer["status"] != "success":
@@ -100,7 +102,7 @@ class Prometheus:
             except httpx.HTTPError:
                 pass
             time.sleep(0.1)
-        raise TimeoutError(f"Prometheus has not reached all {number} servers within {SECONDS_TO_START} seconds")
+        raise TimeoutError(f"Prometheus did not reach all {number} servers within {SECONDS_TO_START} seconds")
 
 
 @contextmanager

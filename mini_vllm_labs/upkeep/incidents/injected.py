@@ -80,7 +80,7 @@ class SlowRunner:
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
         time.sleep(self.incident.step_seconds)
         if self.incident.fails_every and next(self.numbers) % self.incident.fails_every == 0:
-            raise RuntimeError("an injected failure")
+            raise RuntimeError("injected failure")
         return self.runner.execute_model(batch)
 
 
@@ -115,7 +115,7 @@ class Site:
             try:
                 await client.post(f"{self.server.base_url}/completions", json=self._fields())
             except httpx.HTTPError:
-                await asyncio.sleep(0.1)  # the server hung up or has stopped
+                await asyncio.sleep(0.1)  # the server disconnected or has stopped
 
     def _fields(self) -> dict[str, Any]:
         start = next(self._prompts) if self.incident.unique else ""

@@ -66,7 +66,7 @@ def written(version: str, outcomes: Iterable[Mapping[str, Any]], out: Path) -> l
         }
         for (file, scenario), outcome in zip(scenarios, outcomes, strict=True):
             if outcome["name"] != scenario.name:
-                raise PeerError(f"vLLM {version} answered {outcome['name']!r} to {scenario.name!r}")
+                raise PeerError(f"vLLM {version} responded with {outcome['name']!r} to {scenario.name!r}")
             findings.append(judged(scenario, outcome))
             print(findings[-1].line, file=lines)
             if "trace" in outcome:

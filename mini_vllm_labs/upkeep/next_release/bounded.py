@@ -17,7 +17,7 @@ def bounded(function: Callable[[], Any], seconds: float) -> Outcome:
     reader, writer = os.pipe()
     process = os.fork()
     if process == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # kills this process, whatever it is doing at that time
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # kills this process, whatever it is doing at that moment
         signal.setitimer(signal.ITIMER_REAL, seconds)
         with os.fdopen(writer, "w", encoding="utf-8") as out:
             json.dump(_outcome(function), out)
@@ -37,12 +37,12 @@ def _outcome(function: Callable[[], Any]) -> Outcome:
         return {"trace": function()}
     except ValueError as error:
         return {"refused": _first_line(error)}
-    except Exception as error:  # a report instead of an exception, because the next scenario must be recorded
+    except Exception as error:  # a report instead of an exception, because the next scenario must still be recorded
         return {"crashed": f"{type(error).__name__}: {_first_line(error)}"}
 
 
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # pydantic puts its reason below the name of the field, if there is one
+    # pydantic puts its reason below the field name, if there is one
     reasons = [line.partition(" [type=")[0] for line in lines if " [type=" in line]
     return (reasons or lines or [""])[0][:200]

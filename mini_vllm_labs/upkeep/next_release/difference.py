@@ -7,17 +7,17 @@ from typing import Any
 from mini_vllm_labs.runs.parity.known_fields import COMPARED, SOME_FIELDS
 
 Step = Mapping[str, Any]
-# Fields that describe blocks or the state after a step. The other fields are decisions and their consequences.
+# Fields that describe blocks or the state after a step. All other fields are decisions and their consequences.
 STATE = set(
     "evicted free_after_schedule free_after_update detail loading waiting_after held_after deferred_after "
     "encoder_after encodings_freed".split()
 )
 OF_BLOCKS = ("blocks", "new_blocks", "sliding_blocks")
 OF_SHARES = {"kind": "kind", "hit": "hit tokens", "computed": "computed tokens", "n": "tokens", "drafts": "drafts"}
-# A cause is named before its effects: who is preempted decides what is scheduled.
+# A cause is named before its effects: which requests are preempted determines what is scheduled.
 CAUSES = ("preempted", "scheduled")
 ORDER = (*CAUSES, *(name for name in (*COMPARED, *SOME_FIELDS) if name not in CAUSES))
-RENAMED = {"WAITING_FOR_FSM": "WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR"}  # in 0.14 or later
+RENAMED = {"WAITING_FOR_FSM": "WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR"}  # renamed in 0.14 or later
 
 
 @dataclass(frozen=True)

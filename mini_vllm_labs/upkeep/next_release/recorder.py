@@ -76,7 +76,7 @@ class Recorder:
             requests, size = scenario.line["requests"], self.config["block_size"]
             recorded = RecordedConnector(requests, size, is_async=described["async"], reports_aborted=True)
             self.connector = self.scheduler.connector = Connector(recorded)
-            self.scheduler.defer_block_free = self.is_async  # a connector that receives blocks sets this
+            self.scheduler.defer_block_free = self.is_async  # set by a connector that receives blocks
         self.model = RecordedModel(scenario)
         self.requests: dict[str, Any] = {}
         self.first_hits: dict[str, int] = {}
@@ -145,7 +145,7 @@ class Recorder:
                 request.structured_output_request.grammar = AnyText()
             elif action == "pause":
                 if not hasattr(interface, "PauseState"):
-                    raise ValueError(f"vLLM {VERSION} cannot be paused: pausing exists since 0.17")
+                    raise ValueError(f"vLLM {VERSION} cannot be paused: pausing was added in 0.17")
                 self.scheduler.set_pause_state(interface.PauseState[PAUSES[value]])
             elif action == "reset":
                 step["reset_done"] = self._reset(drops=value == "running")
@@ -174,7 +174,7 @@ class Recorder:
         output = self.connector.recorded.take_output()
         if output is None:
             return None
-        # A release that keeps an aborted load's blocks until a report arrives receives that report.
+        # A release that keeps an aborted load's blocks until a report arrives receives such a report.
         received = [one for one in output.finished_recving if one in self.scheduler.requests]
         sent, invalid = list(output.finished_sending), sorted(output.invalid_block_ids)
         found: dict[str, list[Any]] = {"received": received, "sent": sent, "invalid": invalid}

@@ -89,7 +89,7 @@ def serving_screens() -> dict[str, bytes]:
             before = page.locator("#picture").get_attribute("data-step")
             page.locator("#step").click()
             page.wait_for_selector(f"#picture[data-step]:not([data-step='{before}'])")
-        page.add_style_tag(content=".figures { display: none; }")  # the times of a paused engine are meaningless
+        page.add_style_tag(content=".figures { display: none; }")  # a paused engine's times are meaningless
         page.locator("#tabs [role=tab]").first.click()
         page.mouse.move(0, 0)
         taken = {}
@@ -127,7 +127,7 @@ def interesting_state(recording: Recording) -> RunState:
         kinds = {state.status(share["id"]) for share in shares}
         if any(share.get("hit") for share in shares) and kinds == {"prefill", "decode"}:
             return state
-    raise ValueError("the demo has no step with a hit, a prefill and a decode")
+    raise ValueError("the demo has no step that contains a hit, a prefill and a decode")
 
 
 def svg_of(state: RunState) -> str:

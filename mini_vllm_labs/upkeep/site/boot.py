@@ -27,7 +27,7 @@ NO_DRIVE = (
 COMMAND = re.compile(r"(?:LAB_IMPL=\S+ )?(?:pytest|mini-vllm|make|pip|python)(?: [^=(].*)?\s*")
 BESIDE_COMMANDS = re.compile(r"\s*(?:#.*)?\s*")
 TESTS = re.compile(r"(?:LAB_IMPL=starter )?pytest labs/phase(?!6_)(\d+)_\w+(?: -m task\d+_(\d))?")
-RUN_HERE = ("hint", "trace")  # these need no second process
+RUN_HERE = ("hint", "trace")  # these do not need a second process
 ELSEWHERE = (
     "A browser's tab cannot run `{}`: it needs a local installation (the website's page `Install it`). What runs in a "
     "cell here: pytest with a phase's folder and -m taskN_N, mini-vllm hint, mini-vllm trace. "
@@ -49,7 +49,7 @@ def boot() -> None:
 
 def unpack(course: Path = COURSE, drive: Path = DRIVE) -> None:
     """Put the course where Python finds it first. Files that its notebooks write go to the drive."""
-    sys.dont_write_bytecode = True  # after two edits within the same second, the old bytecode would look current
+    sys.dont_write_bytecode = True  # after two edits within the same second, the old bytecode would appear current
     with zipfile.ZipFile(Path(__file__).with_name("mini_vllm_course.zip")) as archive:
         archive.extractall(course)
     (course / "notebooks").symlink_to(drive / "notebooks")
@@ -99,7 +99,7 @@ def run_command(line: str) -> None:
                 load(words[1], f"mini_vllm_labs.cli.{words[1]}:{words[1]}").main(
                     words[2:], prog_name=" ".join(words[:2])
                 )
-        except SystemExit:  # the error was already printed
+        except SystemExit:  # the error has already been printed
             pass
     else:
         print(ELSEWHERE.format(line.strip()))

@@ -17,14 +17,15 @@ from mini_vllm_labs.classroom.student_edition.edition import is_shared
 from mini_vllm_labs.upkeep.peer_environment import run_pip
 
 HERE = Path(__file__).parent
-PYODIDE = "314.0.6"  # the version for which jupyterlite-pyodide-kernel in builder.txt was made
+PYODIDE = "314.0.6"  # the version that jupyterlite-pyodide-kernel in builder.txt was made for
 PYODIDE_SHA512 = "BKDTJyIqFxC4BExLqeRS3f5xvXZIjOt8C3zGLN/Cc7tFxSwvKVhVkchQQ2AGLOtR4YrVOIFxbV8poyDOOmWwxQ=="
-PYTHON = "3.14"  # inside that Pyodide
+PYTHON = "3.14"  # Python's version in that Pyodide
 EXTENSIONS = "share/jupyter/labextensions"
-# Wheels of the kernel's extension that are used: the kernel, and stand-ins for packages that a browser does not need.
+# The wheels that we use from the kernel's extension: the kernel, and stand-ins for packages that a browser does not
+# need.
 KERNEL_WHEELS = ("ipykernel-6", "piplite-", "pyodide_kernel-", "widgetsnbextension-4")
 NO_JEDI = {
-    "jedi.py": 'raise ImportError("left out of the browser")\n',  # IPython then completes from existing objects
+    "jedi.py": 'raise ImportError("left out of the browser")\n',  # without it, IPython completes from existing objects
     "jedi-0.dist-info/METADATA": "Metadata-Version: 2.1\nName: jedi\nVersion: 0\n",
     "jedi-0.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: labs\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     "jedi-0.dist-info/RECORD": "",
@@ -35,10 +36,10 @@ LEFT_OUT = (  # only local installations and the build of the site use these
     "mini_vllm/embedded_model/model.safetensors",
     "mini_vllm/embedded_model/draft/",
     "mini_vllm/embedded_model/adapter/",
-    "mini_vllm_labs/runs/parity/traces",  # and the packages of later releases
+    "mini_vllm_labs/runs/parity/traces",  # including the packages of later releases
     "labs/phase6_gpu_runner/test_",
 )
-# IPython reads this from the wheel's data when a kernel starts, so start-up code needs no cell.
+# IPython reads this from the wheel's data when a kernel starts, so the start-up code does not need a cell.
 IPYTHON_CONFIG = """\
 c.InteractiveShellApp.ignore_cwd = True  # the working folder is on the drive: looking there for modules is slow
 c.InteractiveShellApp.exec_lines = ["import mini_vllm_course as _course; _course.boot(); del _course"]
@@ -75,7 +76,7 @@ class Downloads:
             packed = self.cache / f"pyodide-{PYODIDE}.tgz"
             if base64.b64encode(hashlib.sha512(packed.read_bytes()).digest()).decode() != PYODIDE_SHA512:
                 packed.unlink()
-                raise DownloadError(f"npm's pyodide {PYODIDE} is not the pinned one: its sha512 differs")
+                raise DownloadError(f"npm's pyodide {PYODIDE} is not the pinned version: its sha512 differs")
             unpacked = self.cache / "unpacked"
             shutil.rmtree(unpacked, ignore_errors=True)
             with tarfile.open(packed) as archive:

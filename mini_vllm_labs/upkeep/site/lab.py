@@ -26,7 +26,7 @@ BROWSER = {  # the values of markers such as `sys_platform != "emscripten"`
 }
 PAGE = Path(__file__).with_name("page")
 SHOWN = re.compile(r"notebooks/[^/]+\.ipynb|labs/(?:\w+/)?README\.md|labs/(?!phase6_)phase[^/]+/starter\.py")
-# Notebooks that need the learner's own machine, and the reasons; a notice replaces each.
+# Notebooks that need the learner's own machine, with the reasons; each is replaced by a notice.
 NEEDS = {
     "notebooks/06_gpu_runner.ipynb": "PyTorch",
     "notebooks/12_serving.ipynb": "a server and PyTorch",
@@ -38,7 +38,7 @@ This notebook needs {need}, which no browser's tab has. It runs in a local insta
 1. Install the course, see **Install it** at the top right, and open the notebooks with `mini-vllm lab`.
 2. Take along what you wrote here: **Export my work**, then `mini-vllm bring my_work.zip` there.
 3. Open `{path}`."""
-# For browsers that do not support modules, and so never run lab.js.
+# For browsers that do not support modules, and therefore never run lab.js.
 OLD = (
     '<script>if (!("noModule" in HTMLScriptElement.prototype)) { window.stop(); document.documentElement.innerHTML = '
     '"<p role=alert>The lab needs a browser of 2023 or later: take a current Firefox, Chrome, Edge or Safari, or '

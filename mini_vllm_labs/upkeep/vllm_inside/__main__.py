@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("--gpu", nargs="?", const=MODEL, metavar="MODEL", help=f"20 prompts on a GPU; default: {MODEL}")
     asked = parser.parse_args()
     base = LAB_IMPL.get() or default_lineup_text()
-    # A lineup that names only an implementation also gets the electives that vLLM's tests need.
+    # A lineup that names only an implementation also includes the electives that vLLM's tests need.
     lineup = f"{base}:1-5,{base}:7-8" if base in ("starter", "solution") else base
     if asked.gpu:
         return on_gpu(lineup, asked.gpu)

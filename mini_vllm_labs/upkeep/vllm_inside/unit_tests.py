@@ -73,7 +73,7 @@ def run(scheduler: str, lineup: str, folder: Path, files: Sequence[str]) -> dict
     if files is SLOW:
         variables["LAB_CHECKS"] = "0"
     pytest = [str(VLLM_PYTHON), "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider"]
-    (folder / "pytest.ini").write_text("[pytest]\n")  # otherwise our own file, two folders up, applies
+    (folder / "pytest.ini").write_text("[pytest]\n")  # otherwise, our own file, two folders up, would apply
     pytest += ["-c", str(folder / "pytest.ini"), "--rootdir", str(TESTS)]
     own = [
         "-p",

@@ -19,11 +19,11 @@ def install(version: str) -> None:
     of the form 0.33.0.
     """
     if re.fullmatch(r"\d+(\.\d+)+", version) is None:
-        raise ValueError(f"a release of vLLM looks like {RELEASES[-1]}, got {version!r}")
+        raise ValueError(f"a vLLM release must look like {RELEASES[-1]}, got {version!r}")
     python = vllm_python(version)
     sources = python.parents[1] / "sources"
     requirements = "requirements-0.13.0.txt" if version == RELEASES[0] else "requirements-newer.txt"
-    # Install without dependencies: vLLM pulls in gigabytes for GPUs, and much else that the scheduler never imports.
+    # Install without dependencies, because vLLM's include gigabytes of GPU libraries that the scheduler never imports.
     run_pip(python, "install", "--no-deps", "-r", str(Path(__file__).with_name(requirements)))
     packages = sysconfig.get_path("purelib", vars={"base": str(python.parents[1])})
     borrowed = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
@@ -35,6 +35,6 @@ def install(version: str) -> None:
     archive = sources / f"vllm-{version}.tar.gz"
     with tarfile.open(archive) as files:
         files.extractall(sources, [one for one in files if "/tests/" in one.name], filter="data")
-    # "+cpu" makes vLLM act as its CPU edition; otherwise it cannot create a configuration here.
+    # "+cpu" makes vLLM act as its CPU edition; otherwise, it could not create a configuration here.
     built = {**plain, "VLLM_VERSION_OVERRIDE": f"{version}+cpu"}
     run_pip(python, "install", *unbuilt, str(archive), variables=built)

@@ -151,7 +151,7 @@ def broken_order() -> str:
 
 
 def prompt_and_steps(prompt: int, num_steps: int, num_running: int) -> tuple[int, int]:
-    """Return the ms of one prompt, and of steps in which this many requests compute one token each."""
+    """Return how many ms one prompt takes, and steps in which this many requests compute one token each."""
     cost = StepCost()
     ms = [1000 * (cost.per_step + n * (cost.per_token + cost.per_context_token)) for n in (prompt, num_running)]
     return round(ms[0]), round(num_steps * ms[1])

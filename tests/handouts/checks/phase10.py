@@ -18,12 +18,13 @@ def engine() -> LLM:
 
 
 def bytes_of_a_block() -> int:
-    """Return the bytes of a block of the embedded model, K and V of all layers."""
+    """Return the size in bytes of a block of the embedded model, K and V of all layers."""
     return sum(cache[0].nbytes for cache in engine().engine.runner.model.kv_caches)  # type: ignore[attr-defined]
 
 
 def loaded(num_prompt_tokens: int, num_new_tokens: int, num_output_tokens: int = 1) -> int:
-    """Return the cached tokens of a prompt's second turn, with new tokens, when all blocks have been overwritten."""
+    """Return how many tokens a prompt's second turn finds cached, with new tokens, after all blocks were
+    overwritten."""
     prompt = list(range(10, 10 + num_prompt_tokens))
     params = [SamplingParams(length, 0.0, ignore_eos=True) for length in (num_output_tokens, 1)]
     first = engine().generate([prompt], params[:1])[0]
@@ -38,7 +39,7 @@ def milliseconds(gpu: str, length: int) -> list[int]:
 
 
 def kept(order: str, size: int) -> str:
-    """Return which blocks of a chain abcd stay in a store of `size` blocks, put in this order."""
+    """Return which blocks of a chain abcd stay in a store of `size` blocks, stored in this order."""
     store = HostBlockStore(4 * size)
     for name in order:
         store.put(name.encode(), torch.zeros(1))

@@ -15,7 +15,7 @@ CAT, DOG = ("cat", 3, 6), ("dog", 12, 6)
 
 
 def chunk(images: Sequence[Image], computed: int, num_new: int, budget: int, room: int) -> int:
-    """Return the tokens of a chunk, with an empty cache."""
+    """Return how many tokens a chunk gets, with an empty cache."""
     return int(str(phase11_plays.chunk(reference, images, computed, num_new, budget, room, ())["tokens"]))
 
 

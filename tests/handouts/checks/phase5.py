@@ -51,7 +51,7 @@ def granted(
 
 
 def plans(prompts: Sequence[int], steps: int, **settings: Any) -> list[Plan]:
-    """Return the first plans for prompts of these lengths, called A, B, C and so on, with memory for all."""
+    """Return the first plans for prompts of these lengths, called A, B, C and so on, with enough memory."""
     engine = _roomy_engine(**settings)
     for index, length in enumerate(prompts):
         add(engine, chr(65 + index), [index] * length, max_tokens=50)
@@ -93,7 +93,8 @@ def samples(num_prompt: int, num_outputs: int, computed: int) -> bool:
 def admits(
     num_tokens: int, running: Sequence[tuple[int, int]], num_free: int, free_hits: int = 0, held_hits: int = 0
 ) -> bool:
-    """Ask the guard, with blocks of 4. `running` are (num_tokens, blocks held); hits are held by the first or free."""
+    """Ask the guard, with blocks of 4. `running` contains (num_tokens, blocks held); hits are either held by the first
+    request or free."""
     tables: dict[str, list[int]] = {}
     requests, next_block = [], 1
     for index, (known, held) in enumerate(running):
@@ -170,7 +171,7 @@ def gated() -> Sequence[StepRecord]:
 
 
 def first_gate() -> tuple[int, int]:
-    """Return how many prompts of 200 tokens fit whole into step 1 with 4 decodes, and the next prompt's tokens."""
+    """Return how many prompts of 200 tokens fit completely into step 1 with 4 decodes, and the next prompt's tokens."""
     shares = [one["n"] for one in gated()[1]["scheduled"]]
     return shares.count(200), shares[-1]
 
@@ -186,7 +187,7 @@ def both_gates() -> tuple[int, int, int, int, int]:
 
 @cache
 def mixed_preset(policy: str) -> tuple[int, int]:
-    """Return the p95 of the first token in ms, of the urgent requests and of the others."""
+    """Return the p95 time to the first token in ms, for the urgent requests and for the others."""
     experiment = Experiment("mixed").with_rate()
     config = replace(
         experiment.resolved_engine(),
@@ -203,7 +204,7 @@ def mixed_preset(policy: str) -> tuple[int, int]:
 
 @cache
 def elastic(is_elastic: bool) -> tuple[int, float]:
-    """Return the median first token in ms, and the standard deviation of the time between tokens."""
+    """Return the median time to the first token in ms, and the standard deviation of the time between tokens."""
     experiment = Experiment("documents").with_rate()
     config = replace(experiment.resolved_engine(), max_num_batched_tokens=2048 if is_elastic else 512)
     requests, lineup = make_requests("documents", 400, experiment.rate or 0), parse_lineup("solution:1-5")

@@ -41,7 +41,7 @@ def tokens_per_step(acceptance: float, num_drafts: int) -> float:
 
 
 def balance() -> int:
-    """Return how many tokens make computing as slow as reading, for this model and for any."""
+    """Return how many tokens make computing as slow as reading, for this model and for any model."""
     num_bytes, flops = BOUND.work(1, 0, 0, 1)
     found = round(num_bytes / BOUND.bandwidth * BOUND.flop_rate / flops)
     assert found == round(saturation_batch(GPU))

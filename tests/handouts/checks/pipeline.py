@@ -1,6 +1,6 @@
-"""Plans each step of some answers before the previous step's results, by phase 8's counting methods.
+"""Plans each step of some answers before the previous step's results, with phase 8's counting methods.
 
-`electives/tokens_ahead.py` is the engine's own; `Pipeline` is the same for one request without memory.
+The engine uses `electives/tokens_ahead.py`; `Pipeline` does the same for one request without memory.
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ class Pipeline:
         self.scheduling = scheduling
         self.request = request
         self.in_flight: deque[InFlight] = deque()
-        self.next_token = 0  # the first token that is sampled has id 0
+        self.next_token = 0  # the first sampled token has id 0
 
     @property
     def is_done(self) -> bool:
@@ -54,13 +54,13 @@ class Pipeline:
         return num_new
 
     def update(self, max_accepted: int) -> None:
-        """Apply the results of the oldest step in flight, with up to this many right drafts."""
+        """Apply the results of the oldest step in flight, with at most this many correct drafts."""
         step, request = self.in_flight.popleft(), self.request
         if not step.samples:
             return
         num_accepted = min(max_accepted, step.num_drafts)
         num_rejected = step.num_drafts - num_accepted
-        if request.num_computed_tokens > 0:  # otherwise it was preempted in flight
+        if request.num_computed_tokens > 0:  # otherwise, it was preempted in flight
             request.take_back(num_rejected)
         request.num_output_placeholders -= num_rejected
         request.all_token_ids += range(self.next_token, self.next_token + num_accepted + 1)

@@ -1,4 +1,4 @@
-"""`python -m tests.mutants.exam --phase N` writes an exam of a phase, and its answers to another file."""
+"""`python -m tests.mutants.exam --phase N` writes an exam of a phase, and its answers to a separate file."""
 
 import argparse
 import sys

@@ -1,7 +1,7 @@
 """Runs mutants of a phase, and stores the data for an exam about them under `build/`.
 
-A bank contains, for each of some mutants, a run in which it is wrong, and the mutants that give the same wrong answer
-to a graded test. Those are never offered as options of one question.
+For some mutants, a bank contains a run in which the mutant is wrong, and the mutants that give the same wrong answer to
+a graded test. Such mutants are never offered as options of the same question.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ def digest(phase: int) -> str:
 
 
 def candidates(phase: int) -> list[Subject]:
-    """Return mutants that an excerpt shows, one for each hint, as many as are tried."""
+    """Return the mutants to try: one for each hint, if an excerpt can show it."""
     by_hint = dict[str, Subject]()
     right = reference(phase).text
     for subject in mutants(phase):

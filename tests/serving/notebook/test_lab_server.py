@@ -1,4 +1,4 @@
-"""A server in a notebook: whose code answers, parallel clients, a disconnect, failures, the drawing of a bill."""
+"""A server in a notebook: whose code answers, parallel clients, a disconnect, failures, and how a bill is drawn."""
 
 import re
 from dataclasses import replace
@@ -142,7 +142,7 @@ def test_the_process_ends_with_its_owner() -> None:
 @pytest.mark.parametrize(
     ("lineup", "title"),
     [
-        ("starter", "This needs a task that is not written yet"),  # the engine cannot be built
+        ("starter", "This needs a task that is not written yet"),  # the engine cannot be built here
         ("starter:1,solution:2-5", "The engine did not finish"),  # every step fails
     ],
 )

@@ -1,1 +1,1 @@
-"""Draws random questions to single functions."""
+"""Draws random questions about single functions."""

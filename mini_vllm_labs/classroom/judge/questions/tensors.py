@@ -1,4 +1,4 @@
-"""Draws random questions to the functions of phase 6, both singly and together in a small random model.
+"""Draws random questions about the functions of phase 6, both singly and together in a small random model.
 
 The model never leaves the judge, because in a worker it would reveal the tokens. Imports torch.
 """
@@ -26,7 +26,7 @@ from mini_vllm_labs.grading.plays.phase6_plays import batch_of, random_step, row
 
 MIN_MARGIN = 1e-3
 MAX_DRAWS = 50
-RECORD_EVERY = 5  # one step in five, because each recorded call carries a whole KV cache
+RECORD_EVERY = 5  # one step in five, because each recorded call contains a whole KV cache
 IN_A_STEP = ("flatten_tokens", "compute_slot_mapping", "pad_block_tables", "select_logits_rows", "write_kv")
 
 
@@ -50,11 +50,11 @@ def draw_generation(rng: Random) -> JudgeQuestion:
             run.step()
         if generation.min_margin > MIN_MARGIN:
             return generation.script.question(scenario)
-    raise RuntimeError(f"each of {MAX_DRAWS} models has near ties")
+    raise RuntimeError(f"each of the {MAX_DRAWS} models drawn has near ties")
 
 
 class Generation:
-    """Records calls of the reference, and the smallest margin between the logit of a chosen token and the next best."""
+    """Records calls to the reference, and the smallest margin between the logit of a chosen token and the next best."""
 
     def __init__(self) -> None:
         self.script = Script(6)
@@ -132,7 +132,7 @@ def attentions(rng: Random) -> JudgeQuestion:
 def far_attentions(script: Script, rng: Random) -> None:
     """Add chunks of a long context in bfloat16. A token attends almost only to itself, so rounding is harmless.
 
-    Above 256 bfloat16 represents only even positions.
+    Above 256, bfloat16 represents only even positions.
     """
     start = rng.choice((255, 300, 700))
     batch = [row_of("A", start, 6, rng.sample(BLOCKS, 45)), row_of("B", 2, 1, [199])]
@@ -148,7 +148,7 @@ def far_attentions(script: Script, rng: Random) -> None:
 def samples(rng: Random) -> JudgeQuestion:
     """Draw rows of logits, with settings and random numbers whose tokens do not depend on rounding."""
     script = Script(6)
-    # We need many rows, because a wrong cut changes the result of only a few.
+    # We need many rows, because an incorrect cut changes the result of only a few.
     for vocab_size, num_rows, is_warm in ((rng.randrange(5, 30), 120, False), (9, 30, True), (3000, 12, False)):
         drawn = [([0.0, 0.004, *[-1.0] * (vocab_size - 2)], SamplingParams(temperature=1.0 * is_warm), 0.9)]
         while len(drawn) < num_rows:

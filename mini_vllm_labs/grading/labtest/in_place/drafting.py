@@ -13,7 +13,7 @@ NUM_SHARES = 8
 
 
 class Guesses:
-    """A proposer that knows the fake model and errs at drawn positions. With `draws` the drafts are random."""
+    """A proposer that knows the fake model and errs at drawn positions. With `draws`, the drafts are random."""
 
     def __init__(self, *, draws: bool) -> None:
         self.draws = draws
@@ -42,7 +42,7 @@ class Guesses:
 
 
 def shares_of(texts: Sequence[Sequence[int]], salt: int) -> Any:
-    """Return a distribution over the first two letters for each text, in a tensor as wide as the letters' ids."""
+    """Return a distribution over the first two letters for each text, in a tensor wide enough for the letters' ids."""
     import torch
 
     shares = torch.zeros(len(texts), max(LETTERS) + 1, dtype=torch.float64)
@@ -82,8 +82,8 @@ class RowsRunner(FakeModelRunner):
             return list(self.functions.accept_drafts(drafts, sampled))
         ends = range(len(one.request.all_token_ids) - len(drafts), len(one.request.all_token_ids) + 1)
         target = shares_of([one.request.all_token_ids[:end] for end in ends], 1)
-        # With two letters, only one can have a surplus. The last row makes one letter certain, because letters may be
-        # in any order.
+        # With two letters, only one can have a surplus. The last row makes one letter certain, because the letters may
+        # come in any order.
         target[-1] = 0
         target[-1, LETTERS[len(drafts) % 2]] = 1
         draws = [(drawn(name, end, "keep") / 2**32, drawn(name, end, "choose") / 2**32) for end in ends]

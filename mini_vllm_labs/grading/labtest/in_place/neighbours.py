@@ -95,7 +95,7 @@ class AnyStep:
 
 
 class AnyMemory:
-    """Replaces phase 2: allocates any free blocks, frees a table's first block first, skips some last hits."""
+    """Replaces phase 2: allocates any free blocks, frees a table's first block first, and skips some last hits."""
 
     def __init__(self, num_gpu_blocks: int, block_size: int, prefix_cache: Any) -> None:
         self.block_size = block_size
@@ -169,7 +169,7 @@ class AnyVictim:
         kv: KVCacheManager,
     ) -> bool:
         if drawn(request.request_id, request.num_tokens, len(running)) % 5 == 0:
-            return False  # although the request still runs, which phase 3's contract allows
+            return False  # although the request is still running, which phase 3's contract allows
         for victim in sorted(running, key=lambda one: drawn(one.request_id, one.num_preemptions)):
             kv.free(victim, victim.num_computed_tokens)
             running.remove(victim)

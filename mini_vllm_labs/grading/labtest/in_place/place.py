@@ -79,7 +79,7 @@ class Place:
         for new in due:
             if new.request_id not in states:
                 self._arriving.remove(new)
-                # Pairs arrive at the same time, in reverse order, long after the machine started.
+                # Pairs of requests arrive at the same time, in reverse order, long after the machine started.
                 now = 1e5 + self.scenario.gap * (len(self._arriving) // 2)
                 self.engine.clock = lambda now=now: now  # type: ignore[misc]
                 self.engine.add_request(new.request_id, list(new.prompt), new.params, **new.named)
@@ -95,7 +95,7 @@ class Place:
     def what_is_broken(self) -> str:
         """Describe the first violated invariant between two steps, or return an empty string."""
         try:
-            check_state(self.scheduler, "priority")  # neighbours serve in any order, so queues need no order
+            check_state(self.scheduler, "priority")  # neighbours serve requests in any order, so queues need no order
         except InvariantError as error:
             return str(error)
         return self.tape.unknown

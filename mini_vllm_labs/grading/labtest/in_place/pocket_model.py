@@ -13,7 +13,7 @@ from mini_vllm_labs.grading.labtest.in_place.neighbours import drawn
 
 VOCAB, HEADS, KV_HEADS, SIZE, LAYERS = 256, 6, 2, 4, 2
 WIDTH = HEADS * SIZE
-BYTES_OF_A_TOKEN = 128  # K and V, 2 layers, 2 heads of 4 numbers of 4 bytes
+BYTES_OF_A_TOKEN = 128  # K and V, 2 layers, 2 heads with 4 numbers of 4 bytes each
 
 
 def waves(rows: int, columns: int, salt: float) -> Tensor:
@@ -51,7 +51,7 @@ class PocketRunner:
         draws = [drawn(request.seed, request.num_output_tokens) / 2**32 for request in sampling]
         tokens = self.steps.sample(logits, [request.sampling_params for request in sampling], draws)
         if not torch.equal(logits, before):
-            raise ValueError("`sample` has changed `logits`, which are read again after it: for the logprobs")
+            raise ValueError("`sample` has changed `logits`, but they are read again afterwards for the logprobs")
         return ModelRunnerOutput({one.request_id: [token] for one, token in zip(sampling, tokens, strict=True)})
 
     def _forward(self, flat: FlatBatch) -> Tensor:

@@ -26,7 +26,7 @@ GAPS = (0.0001, 0.0004, 0.3, 5.0)
 
 @dataclass(frozen=True)
 class Arrival:
-    """A request that arrives before a step, or later while its id is in use; `named` are `add_request` options."""
+    """A request that arrives before a step, or later if its id is in use; `named` are `add_request` options."""
 
     step: int
     request_id: str
@@ -52,15 +52,15 @@ class EngineInput:
         config, drafts = self.config, self.config.speculative_config
         return (
             f"{len(self.arrivals)} requests; budget {config.max_num_batched_tokens}, at most {config.max_num_seqs} "
-            f"running; {config.num_gpu_blocks} blocks of {config.block_size} with block 0; policy {config.policy};\n"
-            f"  threshold {config.long_prefill_token_threshold}, max_model_len {config.max_model_len}, chunked prefill "
+            f"running; {config.num_gpu_blocks} blocks of {config.block_size} with block 0; policy {config.policy};\n "
+            f" threshold {config.long_prefill_token_threshold}, max_model_len {config.max_model_len}, chunked prefill "
             f"{config.enable_chunked_prefill}, guard {config.admission_guard}; drafts: "
             f"{drafts.num_speculative_tokens if drafts else 0}, a step in flight: {config.async_scheduling}"
         )
 
 
 def draw_scenario(phase: int, seed: int) -> EngineInput:
-    """Draw a phase's scenario from a seed; every fifth has many requests, and every tenth large numbers."""
+    """Draw a phase's scenario from a seed; every fifth one has many requests, and every tenth has large numbers."""
     rng, is_large = Random(100 * seed + phase), seed % 10 == 3
     block_size = 8 if is_large else rng.choice((1, 2, 3, 4, 5, 8))
     max_model_len = (150 if phase == 6 else 600) if is_large else rng.choice((24, 40, 64))
@@ -69,7 +69,7 @@ def draw_scenario(phase: int, seed: int) -> EngineInput:
     ends = [min(len(new.prompt) + new.params.max_tokens, max_model_len) for new in arrivals]
     most, is_tight = cdiv(max(ends) + 4, block_size), rng.random() < 0.8
     is_chunked = rng.random() < (0.6 if phase == 5 else 0.8)
-    # one share may need the memory of several victims
+    # one request's share may need the memory of several victims
     largest = max_model_len if is_large else 64 if phase == 3 else 34
     config = EngineConfig(
         max_num_seqs=rng.choice((2, 3, 5, 16)),
@@ -126,7 +126,7 @@ def copy_of(text: str | None) -> str | None:
 
 
 def with_tokens_ahead(rng: Random, phase: int, config: EngineConfig) -> EngineConfig:
-    """Return the settings: except for phase 6 often with drafts, steps in flight, or both."""
+    """Return the settings, often with drafts, steps in flight, or both, except for phase 6."""
     drafts = SpeculativeConfig(
         method=rng.choice(("ngram", "draft_model")),
         num_speculative_tokens=rng.choice((1, 2, 3, 7)),

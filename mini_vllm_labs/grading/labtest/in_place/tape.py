@@ -63,7 +63,7 @@ class Tape:
             raise OtherRunError(self.unknown)
 
     def speculation(self, config: EngineConfig) -> SpeculationFunctions:
-        """Return phase 7. Unlike the reference, it reserves more slots for requests with longer names."""
+        """Return phase 7. Unlike the reference, this phase reserves more slots for requests with longer names."""
         real: Any = speculation_functions_for("solution", config) if self.is_recording else NOTHING
 
         def make(num_drafts: int, has_cache: bool) -> Any:

@@ -25,16 +25,16 @@ SIZES = {
     "dim_tile": 128,
 }
 KERNELS = ("reshape_and_cache_kernel", "paged_attention_kernel", "combine_kernel")
-CHOICES = [  # the dtype of the cache, the keys per tile, the number of parts
+CHOICES = [  # the cache's dtype, the number of keys per tile, the number of parts
     ("fp32", 32, 1),
     ("bf16", 64, 1),
     ("bf16", 64, 4),
 ]
-MAX_SHARED_BYTES = 99 * 1024  # the limit per program on a small GPU (sm_86, sm_89); larger ones have 163 and 227 KiB
+MAX_SHARED_BYTES = 99 * 1024  # the limit per program on a small GPU (sm_86, sm_89); larger GPUs have 163 and 227 KiB
 
 
 def types_of(kernel: Any, number: str, num_parts: int) -> dict[str, str]:
-    """Return the types of a kernel's arguments that are not constants, for a cache of `number` (`fp32`, `bf16`)."""
+    """Return the types of a kernel's non-constant arguments, for a cache of `number` (`fp32`, `bf16`)."""
     answers = "*fp32" if num_parts > 1 else f"*{number}"
     types = {"scale": "fp32", "sums": "*fp32", "parts": "*fp32", "output": answers}
     types |= dict.fromkeys(("slot_mapping", "block_tables", "seq_lens", "query_start_loc"), "*i64")

@@ -49,4 +49,4 @@ def attend(source: Path, arguments: tuple[Any, ...]) -> Tensor:
 
 
 def no_chunks(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float) -> Tensor:
-    raise ValueError(f"a request of these tests has at most {MAX_DECODE_TOKENS} tokens in a step")
+    raise ValueError(f"in these tests, a request has at most {MAX_DECODE_TOKENS} tokens in a step")

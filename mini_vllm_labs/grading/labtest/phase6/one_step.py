@@ -41,7 +41,8 @@ def paged(
 ) -> tuple[Tensor, Tensor, FlatBatch]:
     """Return the batch of the last tokens, and caches that contain NaN except where its requests may read.
 
-    A request computes the last `queries[i]` of its `seq_lens[i]` tokens. Its blocks are at random places in the cache.
+    A request computes the last `queries[i]` of its `seq_lens[i]` tokens. Its blocks are at random positions in the
+    cache.
     """
     longest = -(-max(seq_lens) // block_size)
     shape = (len(queries) * longest + 1, block_size, num_kv_heads, head_dim)

@@ -57,7 +57,7 @@ class PlainSequence:
 
 
 class AttentionSteps:
-    """Paged caches of two layers, full of old numbers, and requests; every token is checked."""
+    """Requests, and paged caches of two layers full of old numbers; every token is checked."""
 
     def __init__(
         self,
@@ -73,12 +73,12 @@ class AttentionSteps:
         self.block_size = block_size
         self.num_kv_heads, self.num_heads, self.head_dim = num_kv_heads, num_kv_heads * group, head_dim
         self.scale = self.random.choice([0.3, 0.4, 0.9])  # never assume 1 / sqrt(head_dim): use the argument
-        self.loudness = self.random.choice([1, 1, 300])  # with 300, exp of a score is not finite in float32
+        self.loudness = self.random.choice([1, 1, 300])  # with 300, exp(score) is not finite in float32
         chosen = [self.random.choice([*lengths, block_size, block_size + 1, 2 * block_size]) for _ in "ABCDE"]
         tables = [cdiv(length, block_size) + self.random.choice([0, 1]) for length in chosen]
         num_blocks = sum(tables) + 4
         shape = (num_blocks, block_size, num_kv_heads, head_dim)
-        # Leftovers of earlier requests, which differ from layer to layer.
+        # Leftovers from earlier requests, which differ from layer to layer.
         self.key_caches = [self.numbers(*shape) * 5 for _ in range(NUM_LAYERS)]
         self.value_caches = [self.numbers(*shape) * 50 for _ in range(NUM_LAYERS)]
         for cache in self.value_caches:
@@ -97,7 +97,7 @@ class AttentionSteps:
     def play(self, paged_attention: PagedAttention, all_parts: RunnerSteps | None = None, num_steps: int = 4) -> None:
         """Run steps with first chunks, later chunks and decodes.
 
-        With `all_parts` your functions also make the tensors, and write K and V.
+        With `all_parts`, your functions also make the tensors, and write K and V.
         """
         self.paged_attention, self.all_parts = paged_attention, all_parts
         for _ in range(num_steps):

@@ -75,8 +75,10 @@ def expect_tokens(
 
 
 def told_of_row(phase6: ModuleType, rows: Sequence[Row], wrong: int, right: int, told: Told) -> Told:
-    """Build the report of a wrong row, and mention if the row alone or a repeated call is right."""
-    copies = [[copy(row[1]) for row in rows] for _ in range(1000 // len(rows) + 1)]  # the last ones have new addresses
+    """Build the report on a wrong row, and mention whether the row alone or a repeated call is right."""
+    copies = [
+        [copy(row[1]) for row in rows] for _ in range(1000 // len(rows) + 1)
+    ]  # the last copies have new addresses
     again = [(list(row[0]), params, row[2]) for row, params in zip(rows, copies[-1], strict=True)]
     what = f"the row with draw {rows[wrong][2]:.6g} in a call of its own, with equal settings"
     alone = told_of_memory(told, lambda: sampled(phase6, [again[wrong]]), [right], what)
@@ -114,8 +116,7 @@ def naive_sample(logits: Sequence[float], params: SamplingParams, draw: float) -
         sums = sums[: sum(reached < params.top_p for reached in sums) + 1]
     sums = [reached / sums[-1] for reached in sums]
     for token, reached in zip(ranked, sums[:-1], strict=False):
-        # A draw of 0 is below every sum, unless the sum is so small that a formula such as 1 minus the rest rounds it
-        # to 0.
+        # 0 is less than every sum, unless the sum is so small that a formula such as 1 minus the rest rounds it to 0.
         if abs(reached - draw) < CLOSE if draw > 0 else 0 < reached < SMALLEST_SUM:
             return None
         if reached > draw:
@@ -125,7 +126,7 @@ def naive_sample(logits: Sequence[float], params: SamplingParams, draw: float) -
 
 def random_row(rng: random.Random, vocab_size: int) -> tuple[list[float], SamplingParams, float]:
     """Draw logits, settings and a random number. `min_tokens` forbids the tokens with -inf."""
-    spread = rng.choice([2, 2, 2, 500])  # with 500, exp of a logit is not finite
+    spread = rng.choice([2, 2, 2, 500])  # with 500, exp(logit) is not finite
     logits = [rng.gauss(0, spread) for _ in range(vocab_size)]
     for token in rng.sample(range(vocab_size), rng.choice([0, 0, 1, vocab_size // 2, vocab_size - 1])):
         logits[token] = -math.inf

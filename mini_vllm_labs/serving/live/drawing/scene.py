@@ -27,7 +27,7 @@ from mini_vllm_labs.serving.live.waits import told
 STEP_WIDTH, AHEAD = 8, 0.3
 MIN_MEMORY, MAX_MEMORY, SHARE_OF_MEMORY = 40, 210, 0.45
 BELOW_TIMELINE, MIN_ROWS, MAX_ROWS = 46, 3, 24
-NEAR = 3  # number of steps until "Show me a preemption" gives up
+NEAR = 3  # number of steps after which "Show me a preemption" gives up
 MAX_CHARACTERS = 40
 ROWS = (MAX_ROW_HEIGHT, MIN_ROW_HEIGHT_FOR_TEXT)
 HIGH, MARK, APART, GAP, TILE = 20, 14, 16, 12, 30
@@ -56,7 +56,7 @@ def picture_of(run: LiveRun, look: WantedPicture, constants: Mapping[str, Any]) 
 
 def as_seen(run: LiveRun, step: int) -> RunState:
     """Return the state in a step, without the owners of content whose requests are no longer recent."""
-    state, recent = copy(run.state(step)), run.recent(step)  # copies: the run's state must not change
+    state, recent = copy(run.state(step)), run.recent(step)  # copies, because the run's state must not change
     state.remembered = {block: name for block, name in state.remembered.items() if name in recent}
     return state
 
@@ -106,7 +106,7 @@ def timeline_part(run: LiveRun, state: RunState, look: WantedPicture, height: fl
     end = min(run.newest, step + (int(num_steps * AHEAD) if look.step is not None else 0))
     first = max(0, run.oldest, end - num_steps + 1)
     axis = StepAxis([STEP_WIDTH * place for place in range(num_steps + 1)], is_even=True, first=first)
-    # With only two row heights, layers rarely move and the page can replace them one by one.
+    # With only two row heights, layers rarely move, so the page can replace them one by one.
     few, many = (max(MIN_ROWS, min(MAX_ROWS, int(height // high))) for high in ROWS)
     shown = rows_of(run, state, look.follow, first, end, many)
     num_rows, row = (few, ROWS[0]) if len(shown) <= few else (many, ROWS[1])
