@@ -1,7 +1,7 @@
 """An IPython extension that explains a missing name if its cell has not run since the kernel started.
 
-`notebook/ipython_kernel_config.json`, installed in the environment's `etc/ipython/`, loads it in every kernel: the
-cell that fails may be the first that runs.
+`notebook/ipython_kernel_config.json`, installed in the environment's `etc/ipython/`, loads it in every kernel, because
+the cell that fails may be the first that runs.
 """
 
 import traceback
@@ -15,14 +15,15 @@ Run all cells above first (in JupyterLab: Run > Run All Above Selected Cell), th
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Explain a `NameError` of a cell. IPython calls this when the kernel starts."""
+    """Explain a `NameError` raised by a cell. IPython calls this when the kernel starts."""
     shell.set_custom_exc((NameError,), explain)  # type: ignore[no-untyped-call]
 
 
 def explain(
     shell: InteractiveShell, kind: type[NameError], error: NameError, trace: TracebackType, tb_offset: int | None = None
 ) -> None:
-    """Show which cell to run first, then the traceback; only the traceback if the notebook never defines the name."""
+    """Show which cell to run first, then the traceback, or only the traceback if the notebook never defines the
+    name."""
     *_, (frame, _) = traceback.walk_tb(trace)
     if kind is NameError and error.name and frame.f_globals is shell.user_ns:
         words, lines = WORDS.format(error.name), shell.InteractiveTB.structured_traceback(kind, error, trace, tb_offset)

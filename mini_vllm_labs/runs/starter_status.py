@@ -1,6 +1,6 @@
-"""Finds the phases that the learner has written, by reading the starters without running them.
+"""Finds the phases that the learner has written by reading the starters without running them.
 
-A function is unwritten while it can still reach our `NotImplementedError("Phase 3, task 2: ...")`.
+A function counts as unwritten while it can still reach our `NotImplementedError("Phase 3, task 2: ...")`.
 """
 
 import ast
@@ -20,7 +20,7 @@ def lab_folder(phase: int) -> str:
 
 
 def phase_in(folder: str) -> int:
-    """Return the phase of a folder in `labs/`, or 0 if it is not a phase's folder."""
+    """Return the phase that a folder in `labs/` belongs to, or 0 if it is not a phase's folder."""
     return next((phase for phase in LABS if lab_folder(phase) == folder), 0)
 
 
@@ -34,9 +34,9 @@ def starter_stamps(checkout: Path = CHECKOUT) -> tuple[int, ...]:
 
 
 def unwritten_tasks(phase: int, checkout: Path = CHECKOUT) -> list[str]:
-    """Return the unwritten tasks, such as `Phase 1, task 1: clamp`, in the order of the tasks.
+    """Return the unwritten tasks, such as `Phase 1, task 1: clamp`, in task order.
 
-    A file that is missing or cannot be parsed gives one entry with the reason.
+    For a file that is missing or cannot be parsed, there is one entry with the reason.
     """
     path = starter_path(phase, checkout)
     try:
@@ -50,12 +50,12 @@ def unwritten_tasks(phase: int, checkout: Path = CHECKOUT) -> list[str]:
 
 
 def unwritten_in(tree: ast.AST) -> list[str]:
-    """Return the unwritten tasks of a parsed starter, in the order of the tasks."""
+    """Return the unwritten tasks of a parsed starter, in task order."""
     return sorted((message for function in functions(tree) for message in _reached(function.body)), key=_place)
 
 
 def written_phases(checkout: Path = CHECKOUT) -> list[int]:
-    """Return the phases of the course without unwritten tasks."""
+    """Return the course's phases that have no unwritten tasks."""
     return [phase for phase in range(1, len(PHASE_NAMES) + 1) if not unwritten_tasks(phase, checkout)]
 
 
@@ -67,7 +67,7 @@ def written_electives(checkout: Path = CHECKOUT) -> list[int]:
 def written_lineup(checkout: Path = CHECKOUT) -> Lineup | None:
     """Return the lineup of all written phases that can run together, or None without phase 1.
 
-    It includes written electives; an engine uses them if its settings enable drafts or a step in flight.
+    The lineup includes written electives; an engine uses them if its settings enable drafts or a step in flight.
 
     A prefix cache (phase 4) without a block pool (phase 2) is omitted.
     """
@@ -79,7 +79,7 @@ def written_lineup(checkout: Path = CHECKOUT) -> Lineup | None:
 
 
 def describe(lineup: Lineup) -> str:
-    """Return the lineup as `Lineup.describe` does, but call only written code yours."""
+    """Return the same lineup as `Lineup.describe`, but call only written code yours."""
     items = lineup.describe().split(", ")
     for index, item in enumerate(items):
         phase = int(item.partition(" ")[0])
@@ -89,7 +89,7 @@ def describe(lineup: Lineup) -> str:
 
 
 def is_begun(phase: int) -> bool:
-    """Return whether the learner has begun a starter; false if the file does not exist."""
+    """Return whether the learner has begun a starter, or False if the file does not exist."""
     try:
         return bool(touched_functions(phase))
     except OSError:
@@ -156,7 +156,7 @@ def _blocks(statement: ast.stmt) -> Iterator[Sequence[ast.stmt]]:
 
 
 def _leaves(statement: ast.stmt) -> bool:
-    """Return whether the code after the statement can never be reached; False if in doubt."""
+    """Return whether the code after the statement can never be reached, or False if in doubt."""
     if isinstance(statement, ast.If):
         return bool(statement.orelse) and _leaves(statement.body[-1]) and _leaves(statement.orelse[-1])
     if isinstance(statement, ast.With):

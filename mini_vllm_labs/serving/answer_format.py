@@ -1,6 +1,6 @@
-"""Describes how answers of chats and completions differ: in their JSON names and in how they report logprobs.
+"""Describes how chat and completion answers differ: in their JSON names and in how they report logprobs.
 
-vLLM: `_create_chat_logprobs` and `_create_completion_logprobs` of `entrypoints/openai/*/serving.py`.
+vLLM: `_create_chat_logprobs` and `_create_completion_logprobs` in `entrypoints/openai/*/serving.py`.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ MIN_LOGPROB = -9999.0  # vLLM's stand-in for minus infinity, which JSON cannot e
 
 
 class ReportedLogprobs:
-    """The logprobs of one growing text: each `take` reports the tokens generated since the previous one.
+    """The logprobs of one growing text; each `take` reports the tokens generated since the previous call.
 
     Each position reports the sampled token and up to `max_shown` of the likeliest tokens.
     """
@@ -76,7 +76,7 @@ def _finite(logprob: Logprob) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """The JSON format of one route. A streamed choice begins with `opening`, if set, and ends with `ending`."""
+    """The JSON format for one route. A streamed choice begins with `opening`, if set, and ends with `ending`."""
 
     id_prefix: str
     object: str

@@ -1,4 +1,4 @@
-"""Answers a request in one of two ways: as one JSON object, or as server-sent events while the texts grow."""
+"""Answers a request in one of two ways: as a single JSON object, or as server-sent events while the texts grow."""
 
 import asyncio
 import json
@@ -29,9 +29,9 @@ START = {
 
 
 async def whole_answer(request: GenerateRequest, http_request: Request) -> Response:
-    """Generate all choices and return them; abort them if the client goes away.
+    """Generate all choices and return them, but abort them if the client disconnects.
 
-    Raises `ApiError` if the engine refuses the request or a failing step ends it.
+    Raises `ApiError` if the engine rejects the request or a failing step ends it.
     """
     last: dict[int, RequestOutput] = {}
     async with ended_by_disconnect(http_request.receive):
@@ -60,7 +60,7 @@ async def encoded_choice(request: GenerateRequest, index: int, output: RequestOu
 
 
 def head_of(request: GenerateRequest, kind: str) -> dict[str, Any]:
-    """Return the fields that begin an answer and every event of a stream."""
+    """Return the fields that begin an answer and every event in a stream."""
     return {
         "id": request.answer_id,
         "object": kind,
@@ -87,8 +87,8 @@ def whole_choice(request: GenerateRequest, index: int, output: RequestOutput) ->
 class StreamedAnswer(Response):
     """Sends the events of all choices directly to the connection, without a generator in between.
 
-    The status line waits for the first output, so a request that the engine refuses gets the status of its error; a
-    later error becomes an event. If the client disconnects, the choices are aborted. A notice is sent immediately, as a
+    The status line waits for the first output, so a request that the engine rejects gets its error's status; a later
+    error becomes an event. If the client disconnects, the choices are aborted. A notice is sent immediately as a
     comment, which clients skip.
     """
 
@@ -121,7 +121,7 @@ class StreamedAnswer(Response):
             await self._send({"type": "http.response.body", "body": events, "more_body": more})
 
     async def _send_events(self, outputs: Outputs) -> None:
-        """Send the events of all outputs; stop at the first error."""
+        """Send the events of all outputs, and stop at the first error."""
         try:
             while (item := await self._next(outputs)) is not None:
                 index, output = item
@@ -138,7 +138,7 @@ class StreamedAnswer(Response):
         await self._write(end, more=False)
 
     async def _next(self, outputs: Outputs) -> Item | None:
-        """Return the next output and its choice's index, or None after the last. Raises `ApiError`."""
+        """Return the next output and its choice's index, or None after the last output. Raises `ApiError`."""
         try:
             return await anext(outputs, None)
         except Exception as error:
@@ -153,7 +153,7 @@ class StreamedAnswer(Response):
 
 
 class ChoiceEvents:
-    """The events of one choice: an opening, one per piece of text, and an ending with the finish reason."""
+    """The events of one choice: an opening event, one event per piece of text, and an ending with the finish reason."""
 
     def __init__(self, request: GenerateRequest, index: int) -> None:
         self._request, self._format, self._index = request, request.format, index
@@ -190,9 +190,9 @@ class ChoiceEvents:
         return "".join(events).encode()
 
     def _events_of_call(self, pieces: list[dict[str, Any]], logprobs: dict[str, Any] | None) -> list[str]:
-        """Return an event per piece.
+        """Return one event per piece.
 
-        The first event carries the logprobs; without pieces, an empty event carries them.
+        The first event includes the logprobs; if there are no pieces, an empty event includes them.
         """
         forced = self._request.forced_call
         assert forced is not None

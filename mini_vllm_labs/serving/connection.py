@@ -22,7 +22,7 @@ OFFER_OF_HTTP2 = re.compile(rb"\r\nUpgrade:[ \t]*h2c[ \t]*(?=\r\n|\Z)", re.IGNOR
 
 
 class Timer:
-    """Calls a function some seconds after the last `start`, unless it is stopped."""
+    """Calls a function a number of seconds after the last `start`, unless it is stopped."""
 
     def __init__(self, seconds: float, function: Callable[[], None]) -> None:
         self._seconds, self._function = seconds, function
@@ -41,9 +41,9 @@ class Timer:
 class LingeringTransport:
     """Wraps a transport so that it closes in two halves while `is_client_sending`.
 
-    Closing a socket with unread data resets the connection and loses an answer still on its way. So the
-    writing half is closed first, and incoming data is discarded until the client closes its half, is silent for
-    `IDLE_SECONDS`, or has been sending for `max_seconds`. (nginx: `lingering_close`.)
+    Closing a socket with unread data resets the connection, which loses an answer still on its way. So the writing half
+    is closed first, and incoming data is discarded until the client closes its half, is silent for `IDLE_SECONDS`, or
+    has been sending for `max_seconds`. (nginx: `lingering_close`.)
     """
 
     def __init__(self, transport: Transport, call_later: CallLater, max_seconds: float) -> None:
@@ -89,7 +89,7 @@ class LingeringTransport:
 
 
 class ConnectionLimit:
-    """The number of connections for which the process has files, minus `SPARE_FILES` for everything else.
+    """The number of connections that the process has files for, minus `SPARE_FILES` for everything else.
 
     Without a free file, uvloop 0.23.0 closes a new connection and logs nothing, so connections over the limit are
     refused with a reason. A warning is logged at most every `SECONDS_BETWEEN_WARNINGS`.
@@ -100,7 +100,7 @@ class ConnectionLimit:
         self._next_warning = 0.0
 
     def refusal(self, num_connections: int) -> ApiError | None:
-        """Return the error for the newest of this many connections, or None if it may stay."""
+        """Return the error for the newest of this number of connections, or None if it may stay."""
         if num_connections <= self.max_connections:
             return None
         message = f"the server has {self.max_connections:.0f} connections, as many as its limit of open files allows"
@@ -113,7 +113,7 @@ class ConnectionLimit:
 class Connection(HttpToolsProtocol):
     """A connection with deadlines for headers and for a client that does not read.
 
-    A half-open connection therefore occupies a socket for some seconds and never delays other clients' requests.
+    A half-open connection therefore occupies a socket for some seconds, but never delays other clients' requests.
     """
 
     def __init__(self, *args: Any, settings: ServerSettings, limit: ConnectionLimit, **kwargs: Any) -> None:
@@ -189,7 +189,7 @@ class Connection(HttpToolsProtocol):
         super().resume_writing()
 
     def shutdown(self) -> None:
-        """Accept at most one more request, which is refused because the server is shutting down."""
+        """Accept at most one more request, which is then refused because the server is shutting down."""
         self._is_last_request = True
         if self.cycle is not None:
             self.cycle.keep_alive = False
@@ -225,7 +225,8 @@ class Connection(HttpToolsProtocol):
         return ApiError(431, message, code="header_too_large")
 
     def _refuse(self, error: ApiError) -> None:
-        """Answer with an error and close. If another answer is in progress, only close."""
+        """Answer with an error and close the connection. If another answer is in progress, only close the
+        connection."""
         if self.transport.is_closing():
             return
         if not self._is_idle:  # otherwise, an error would appear in the middle of the answer in progress

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class ApiError(Exception):
-    """The error that answers a request; `param` is the request's invalid field."""
+    """An error that answers a request; `param` is the request's invalid field."""
 
     def __init__(
         self,
@@ -43,12 +43,13 @@ class ApiError(Exception):
 
 
 def invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
-    """Return the error for an invalid value: 400."""
+    """Return the error (400) for an invalid value."""
     return ApiError(400, message, param=param, code=code)
 
 
 def unavailable(message: str, code: str) -> ApiError:
-    """Return the error (503) for an engine that accepts no requests. OpenAI's client retries after `Retry-After`."""
+    """Return the error (503) for an engine that does not accept requests. OpenAI's client retries after
+    `Retry-After`."""
     return ApiError(503, message, type="service_unavailable_error", code=code, headers={"Retry-After": "5"})
 
 
@@ -59,14 +60,14 @@ def engine_error(message: str) -> ApiError:
 
 @dataclass(frozen=True, slots=True)
 class SentFields:
-    """Maps the engine's names of values to the request fields in which the client sent them."""
+    """Maps the engine's value names to the request fields in which the client sent the values."""
 
     prompt: str
     max_tokens: str = "max_tokens"
     structured_outputs: str = "structured_outputs"
 
     def error(self, message: str) -> ApiError:
-        """Return the error for a message of the engine, which may begin with the name of the invalid setting."""
+        """Return the error for an engine message, which may begin with the name of the invalid setting."""
         setting, _, rest = message.partition(" ")
         root = setting.partition(".")[0]
         if root in ("max_tokens", "structured_outputs") and (sent := getattr(self, root)) != root:
@@ -95,7 +96,7 @@ def error_of_output(message: str, sent: SentFields) -> ApiError:
 def error_of_engine(error: Exception, sent: SentFields) -> ApiError:
     """Return the client's error for an exception of `AsyncLLM.generate`.
 
-    A timeout is a 504, because the engine's answer is late; 408 would blame the client for sending too slowly.
+    A timeout is a 504, because the engine's answer is late; a 408 would blame the client for sending too slowly.
     """
     message = str(error)
     match error:

@@ -28,7 +28,7 @@ class TextChoice:
 def choices_of(prompt_token_ids: list[int], params: SamplingParams, n: int, echo: str = "") -> list[TextChoice]:
     """Return `n` choices for a prompt; if `params` has a seed, each choice gets a different seed.
 
-    vLLM: `ParentRequest` of `v1/engine/parallel_sampling.py`.
+    vLLM: `ParentRequest` in `v1/engine/parallel_sampling.py`.
     """
     seeds = [None if params.seed is None else params.seed + index for index in range(n)]
     return [TextChoice(prompt_token_ids, replace(params, seed=seed), echo) for seed in seeds]
@@ -36,7 +36,8 @@ def choices_of(prompt_token_ids: list[int], params: SamplingParams, n: int, echo
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    """The choices of one HTTP request, `n` consecutive choices per prompt. `request_id` is unique while it runs."""
+    """The choices of one HTTP request, with `n` consecutive choices per prompt. `request_id` is unique while the
+    request runs."""
 
     request_id: str
     format: AnswerFormat
@@ -84,12 +85,12 @@ class GenerateRequest:
                 yield output
 
     def reported_logprobs(self, index: int) -> ReportedLogprobs | None:
-        """Return a reporter for the logprobs of a choice, or None if the request does not include them."""
+        """Return a reporter for a choice's logprobs, or None if the request does not include them."""
         shown = self.choices[index].sampling_params.logprobs
         return None if shown is None else ReportedLogprobs(self.served.llm.tokenizer, shown)
 
     def usage(self, outputs: Sequence[RequestOutput]) -> dict[str, object]:
-        """Count the tokens in each choice's last output. A prompt counts once for all its choices."""
+        """Count the tokens in each choice's last output. A prompt counts only once for all its choices."""
         firsts = outputs[:: self.n]
         num_prompt_tokens = sum(len(output.prompt_token_ids) for output in firsts)
         num_tokens = sum(len(output.outputs[0].token_ids) for output in outputs)
@@ -102,7 +103,7 @@ class GenerateRequest:
 
 
 async def numbered(stream: AsyncGenerator[RequestOutput, None]) -> Outputs:
-    """Number the outputs of a single stream, without the task and the queue of `merged`."""
+    """Number the outputs of a single stream, without the task and the queue that `merged` uses."""
     async with aclosing(stream):
         async for output in stream:
             yield 0, output

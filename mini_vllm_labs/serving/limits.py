@@ -1,7 +1,7 @@
 """Rejects bodies that are too large or too slow, and requests to foreign host names, before a route answers.
 
-Without the check of names, a web page could talk to the server through the browser (DNS rebinding). The page's name
-then resolves to this machine, and the browser sends that name as `Host`. A request also ends when its client
+Without the host name check, a web page could talk to the server through the browser (DNS rebinding). The page's name
+would then resolve to this machine, and the browser would send that name as `Host`. A request also ends when its client
 disconnects.
 """
 
@@ -25,7 +25,7 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 async def read_body(request: Request, settings: ServerSettings) -> bytes:
-    """Return the body, without holding more than the limit in memory.
+    """Return the body without holding more than the limit in memory.
 
     Raises `ApiError`: 413 as soon as the body exceeds the limit, 408 if the client takes too long to send it, 415 if
     its declared type is not JSON.
@@ -70,9 +70,11 @@ def _too_large(settings: ServerSettings) -> ApiError:
 
 @asynccontextmanager
 async def ended_by_disconnect(receive: Receive) -> AsyncIterator[None]:
-    """Run the block; if the client disconnects, cancel it at its next `await`, as `asyncio.timeout` does on expiry.
+    """Run the `with` block; if the client disconnects, cancel it at its next `await`, as `asyncio.timeout` does on
+    expiry.
 
-    The caller must have read the request's body. The block ends silently because no client is left to inform.
+    The caller must have read the request's body. The block then ends silently, because there is no client left to
+    inform.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -97,10 +99,11 @@ async def ended_by_disconnect(receive: Receive) -> AsyncIterator[None]:
 
 
 class KnownHosts:
-    """An ASGI middleware that refuses requests (403) whose `Host` or `Origin` is not a name of this server.
+    """An ASGI middleware that refuses requests (403) whose `Host` or `Origin` is not one of this server's names.
 
-    These are the names of this machine, the address to which the server is bound, and `allowed_hosts`. A server that
-    listens to other machines also accepts every numeric address, because no name resolves to it. `*` allows every name.
+    The server's names are this machine's names, the address to which the server is bound, and `allowed_hosts`. A server
+    that listens to other machines also accepts every numeric address, because no name resolves to it. `*` allows every
+    name.
     """
 
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
@@ -125,7 +128,7 @@ class KnownHosts:
 
 
 def name_of(url: str) -> str:
-    """Return a URL's host in lower case, without port and final dot; empty if the URL has none."""
+    """Return a URL's host in lower case, without port and final dot, or an empty string if it has none."""
     try:
         parts = urlsplit(url)
         return "" if "@" in parts.netloc or parts.path.strip("/") else (parts.hostname or "").rstrip(".")
@@ -142,6 +145,6 @@ def is_address(name: str) -> bool:
 
 
 def refusal(header: str, value: str) -> ApiError:
-    """Return the error for a request whose `Host` or `Origin` is not a name of this server."""
+    """Return the error for a request whose `Host` or `Origin` is not one of this server's names."""
     message = f"{header} {value[:100]!r} is not a name of this server; if it should be: serve --allowed-host NAME"
     return ApiError(403, message, code="host_not_allowed")

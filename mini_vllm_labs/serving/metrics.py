@@ -1,4 +1,4 @@
-"""Exports an engine's metrics to Prometheus, and logs a line of them every ten seconds.
+"""Exports an engine's metrics to Prometheus, and logs a line of metrics every ten seconds.
 
 vLLM: `v1/metrics/loggers.py`.
 """
@@ -71,7 +71,7 @@ async def log_statistics(llm: AsyncLLM) -> None:
 
 
 def keep_statistics(engine: LLMEngine) -> None:
-    """Add the observer that counts an engine's steps. Call this in the engine's process."""
+    """Add the observer that counts an engine's steps. Call this function in the engine's process."""
     engine.add_observer(EngineStatistics(engine))
 
 
@@ -81,7 +81,7 @@ def counts_of(engine: LLMEngine) -> Counts:
 
 
 def counts_and_failure(engine: LLMEngine) -> tuple[Counts, str]:
-    """Return the counts of an engine, and why a step failed in the last `SECONDS_OF_FAILURE` seconds."""
+    """Return an engine's counts, and why a step failed in the last `SECONDS_OF_FAILURE` seconds."""
     when, reason = engine.last_failure
     seconds = time.monotonic() - when
     is_recent = reason and seconds < SECONDS_OF_FAILURE

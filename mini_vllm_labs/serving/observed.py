@@ -1,4 +1,4 @@
-"""Finds an engine's observers. Call this in the engine's process, which may differ from the server's."""
+"""Finds an engine's observers. Call these functions in the engine's process, which may differ from the server's."""
 
 from typing import TypeVar
 

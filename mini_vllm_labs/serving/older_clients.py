@@ -1,10 +1,10 @@
-"""Answers clients of HTTP/1.0, which do not support chunks: uvicorn would write the chunks' lengths into their text."""
+"""Answers HTTP/1.0 clients, which do not support chunks: uvicorn would write the chunks' lengths into their text."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class WholeAnswers:
-    """An ASGI middleware that sends an answer to HTTP/1.0 in one piece, with its length, when it is complete."""
+    """An ASGI middleware that sends a complete answer to an HTTP/1.0 client in one piece, with its length."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

@@ -20,7 +20,7 @@ MAX_TIMES = (
 
 
 class ServedModel:
-    """An engine and the model name by which clients address it."""
+    """An engine, and the model name that clients use for it."""
 
     def __init__(self, llm: AsyncLLM, settings: ServerSettings) -> None:
         self.llm = llm
@@ -47,7 +47,7 @@ class ServedModel:
                 await asyncio.gather(*(tell(told) for tell in self.streams), return_exceptions=True)
 
     def require(self, name: str | None) -> None:
-        """Raise `ApiError` (404) unless a request names this model, an adapter or nothing."""
+        """Raise `ApiError` (404) unless a request names this model, an adapter, or no model."""
         if name is not None and name not in self.names:
             message = f"The model `{name}` does not exist. This server serves {', '.join(map(repr, self.names))}."
             raise ApiError(404, message, param="model", code="model_not_found")
@@ -57,14 +57,14 @@ class ServedModel:
         return None if name == self.name else name
 
     def require_running(self) -> None:
-        """Raise `ApiError` (503) if the engine accepts no requests."""
+        """Raise `ApiError` (503) if the engine does not accept requests."""
         if self.llm.is_shutting_down:
             raise unavailable("the server is shutting down and accepts no more requests", "shutting_down")
         if not self.llm.is_alive:
             raise unavailable(f"the engine has stopped: restart the server. {self.llm.reason_of_death}", "engine_dead")
 
     def require_responsive(self) -> None:
-        """Raise `ApiError` (503) if the engine accepts no requests or has been in a step for `step_timeout`."""
+        """Raise `ApiError` (503) if the engine does not accept requests or has been in a step for `step_timeout`."""
         self.require_running()
         seconds = self.llm.seconds_in_step
         if seconds > self.settings.step_timeout:
@@ -72,13 +72,13 @@ class ServedModel:
             raise unavailable(about.rstrip(), "engine_stuck")
 
     def room_for(self, num_prompt_tokens: int) -> int:
-        """Return the maximum length of an answer in tokens, at least 1."""
+        """Return the maximum length of an answer in tokens, which is at least 1."""
         return max(1, self._max_tokens - num_prompt_tokens)
 
     def require_room(self, texts: Iterable[str], max_tokens: int, at_least: int = 0) -> None:
         """Raise `ContextLengthError` if a prompt certainly has `MAX_TIMES` too many tokens, without tokenizing it.
 
-        Tokenizing 3 MB takes seconds. `at_least` is the number of tokens in addition to those of `texts`.
+        Tokenizing 3 MB takes seconds. `at_least` is a number of tokens in addition to those of `texts`.
         """
         num_tokens = at_least + sum(map(len, texts)) // self.llm.tokenizer.max_characters_per_token
         if num_tokens >= MAX_TIMES * self.max_model_len:
@@ -131,6 +131,6 @@ def first_call_and_result_changed(messages: list[Message]) -> Iterator[tuple[int
 
 
 def max_tokens_of_request(engine: LLMEngine) -> int:
-    """Return the maximum number of tokens, including the prompt, of a request to an engine."""
+    """Return the maximum number of tokens, including the prompt, in a request to an engine."""
     scheduler = engine.scheduler
     return longest_request(scheduler.max_model_len, scheduler.kv, scheduler.max_held_blocks)

@@ -66,17 +66,18 @@ def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
 
 
 class Ending(Protocol):
-    """One or more engines that a server shuts down when it ends."""
+    """One or more engines that a server shuts down when it stops."""
 
     async def shutdown(self, timeout: float) -> None:
-        """Accept no more requests, let running ones finish within `timeout` seconds, and abort the rest."""
+        """Accept no more requests, let running ones finish within `timeout` seconds, and abort all others."""
 
 
 class Server(uvicorn.Server):
-    """Serves until a signal arrives or `should_exit` is set, then also ends the engine.
+    """Serves until a signal arrives or `should_exit` is set, and then also ends the engine.
 
-    It closes the listening socket and answers new requests on open connections with 503. Running requests may finish
-    within `shutdown_timeout`; the rest get the finish reason `abort`. A second signal ends everything immediately.
+    The server closes the listening socket and answers new requests on open connections with 503. Running requests may
+    finish within `shutdown_timeout`; all others get the finish reason `abort`. A second signal ends everything
+    immediately.
     """
 
     def __init__(self, app: FastAPI, engine: Ending, settings: ServerSettings) -> None:
@@ -100,7 +101,7 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Start to shut down.
 
-        uvicorn's handler would raise the signal again at the end, so that the process would fail.
+        uvicorn's handler would raise the signal again at the end, and then the process would fail.
         """
         self.force_exit = self.should_exit
         self.should_exit = True
@@ -138,7 +139,7 @@ def engine_server(llm: AsyncLLM, settings: ServerSettings) -> Server:
 
 
 def bound_socket(settings: ServerSettings) -> socket.socket:
-    """Return a socket that listens at the settings' address. Raises `ValueError` if that fails."""
+    """Return a socket that listens on the settings' address. Raises `ValueError` if that fails."""
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
@@ -166,9 +167,9 @@ class RunningServer:
 
 @contextlib.contextmanager
 def running_server(llm: AsyncLLM, settings: ServerSettings | None = None) -> Iterator[RunningServer]:
-    """Serve an engine in a thread while the block runs, by default on any free port, then end both.
+    """Serve an engine in a thread while the `with` block runs, by default on any free port, then end both.
 
-    Raises `ValueError` if the socket cannot be opened, `RuntimeError` if the server does not start.
+    Raises `ValueError` if the socket cannot be opened, and `RuntimeError` if the server does not start.
     """
     settings = settings or ServerSettings(port=0)
     listener = bound_socket(settings)

@@ -16,17 +16,17 @@ ALLOWED_HOST = re.compile(r"\*|\[[\da-fA-F:.]+\]|[\w.-]+")
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """The server's address and limits. Times are in seconds, sizes in bytes.
+    """The server's address and limits. Times are in seconds, and sizes are in bytes.
 
-    Port 0 means any free port. With an `api_key`, requests must contain it; `/health` and `/metrics` stay open, as in
+    Port 0 means any free port. With an `api_key`, requests must include it; `/health` and `/metrics` stay open, as in
     vLLM. A connection is closed if the header of its first or next request is incomplete after `header_timeout`, or if
-    its client reads nothing for `send_timeout`. A request is ended `request_timeout` after its arrival (None: never). A
-    step that takes longer than `step_timeout` makes `/health` report the engine as stuck. On shutdown, running requests
-    have `shutdown_timeout` to finish. `max_choices` is the maximum number of texts per request. `allowed_hosts` are
-    further names for the server, in addition to its address. `adapters` are names that requests may give instead of the
-    model's name.
+    its client reads nothing for `send_timeout`. A request is ended `request_timeout` seconds after its arrival (None:
+    never). A step that takes longer than `step_timeout` makes `/health` report the engine as stuck. On shutdown,
+    running requests have `shutdown_timeout` seconds to finish. `max_choices` is the maximum number of texts per
+    request. `allowed_hosts` lists further names for the server, in addition to its address. `adapters` lists names that
+    requests may give instead of the model's name.
 
-    Raises `ValueError`, with the setting, its value and the legal range, for an invalid setting.
+    Raises `ValueError` for an invalid setting, with its name, its value and the legal range.
     """
 
     host: str = "127.0.0.1"
@@ -68,7 +68,7 @@ class ServerSettings:
 
 
 def allow_many_connections() -> None:
-    """Raise this process's limit on open files, whose default allows only about a thousand connections."""
+    """Raise this process's limit on open files, because the default allows only about a thousand connections."""
     if find_spec("resource") is None:  # Windows
         return
     import resource

@@ -1,4 +1,4 @@
-"""Builds function calls that a client forces: the schema of the text, and the call, whole or streamed.
+"""Builds function calls that a client forces: the text's schema, and the call, whole or streamed.
 
 A forced call is JSON that follows the schema of the function's parameters, so phase 9 generates it like a
 `response_format`. With several functions, the text names one of them: `{"name": ..., "parameters": ...}`, as in vLLM's
@@ -20,9 +20,9 @@ Schemas = Mapping[str, Mapping[str, Any]]  # the JSON schema of each function's 
 
 @dataclass(frozen=True, slots=True)
 class ForcedCall:
-    """A call of one of `schemas`.
+    """A call to one of `schemas`.
 
-    `is_named` means that the client chose the function, `is_legacy` that it did so with `function_call`.
+    `is_named` means that the client chose the function, and `is_legacy` that it did so with `function_call`.
     """
 
     schemas: Schemas
@@ -53,7 +53,7 @@ class ForcedCall:
         return message | {"tool_calls": [{"id": call.id, "type": "function", "function": function}]}
 
     def delta(self, call: dict[str, Any]) -> dict[str, Any]:
-        """Return the streamed delta of a piece of `GrowingCall`."""
+        """Return the streamed delta for a piece of `GrowingCall`."""
         return {"function_call": call["function"]} if self.is_legacy else {"tool_calls": [{"index": 0} | call]}
 
 
@@ -90,10 +90,11 @@ class GrowingCall:
 
 
 def closed(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema whose objects allow only declared properties, unless they explicitly allow others.
+    """Return a schema whose objects allow only declared properties, unless they explicitly allow other properties.
 
-    A function cannot use others. OpenAI's strict functions and vLLM's default (xgrammar) read schemas in this way.
-    A schema that combines several is not changed, because each of them describes a part of the same object.
+    A function cannot use undeclared properties. OpenAI's strict functions and vLLM's default (xgrammar) read schemas in
+    this way. A schema that combines several schemas is not changed, because each of them describes part of the same
+    object.
     """
     try:
         return {**_closed(parameters)}
@@ -102,7 +103,7 @@ def closed(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _closed(schema: Any) -> Any:
-    """Close a schema recursively. Raises `LookupError` if it combines several schemas."""
+    """Close a schema recursively. Raises `LookupError` if the schema combines several schemas."""
     if isinstance(schema, list):
         return [_closed(one) for one in schema]
     if not isinstance(schema, Mapping):

@@ -1,4 +1,4 @@
-"""Compare the simulation with the real engine: fit the cost model on one workload, predict three others."""
+"""Compares the simulation with the real engine: fits the cost model on one workload and predicts three others."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,7 +50,7 @@ def calibrate_and_compare(
 ) -> tuple[Calibration, list[FigureComparison]]:
     """Fit and compare in rounds; return the fit with the smallest error, and each figure's median round.
 
-    All rounds use the arrival rates of a first, rough fit.
+    All rounds use the arrival rates from a first, rough fit.
     """
     rate = engine.warm_up(on_progress)
     rough = engine.fitted(engine.steps_to_fit(rate, on_progress)).cost
@@ -77,8 +77,8 @@ def one_round(
     """Serve the workloads that are not part of the fit, and predict their figures.
 
     Latencies are measured on a stream at these `rates`. Throughput is measured with all requests at once, because only
-    the arrivals determine a stream's throughput. The steps to fit are measured before and after, so that a slower phase
-    of the computer affects both.
+    the arrivals determine a stream's throughput. The steps to fit are measured both before and after, so that a slower
+    phase of the computer affects both.
     """
     steps, checks = engine.steps_to_fit(rate, on_progress, text), []
     # Seeds start at 10, because the fits use the lower ones.

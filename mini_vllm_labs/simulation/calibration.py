@@ -1,4 +1,4 @@
-"""Fits a cost model to measured steps; reads and writes it as a file."""
+"""Fits a cost model to measured steps, and reads and writes it as a file."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ MIN_STEPS = 20
 
 
 class MeasuredStep(NamedTuple):
-    """One step of an engine: its counts, and the seconds it took."""
+    """One step of an engine: its counts, and the seconds that it took."""
 
     counts: StepCounts
     seconds: float
@@ -29,7 +29,7 @@ class MeasuredStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A fitted cost model, and the settings of the engine it was measured on.
+    """A fitted cost model, and the settings of the engine on which it was measured.
 
     `typical_error` is the median over the steps of |predicted / measured - 1|.
     """
@@ -44,13 +44,13 @@ class Calibration:
 
 
 def fit(steps: Sequence[MeasuredStep], shape: ModelShape, bytes_per_number: int) -> CostModel:
-    """Return the cost model whose rates and overheads fit the steps best, if reads and computation do not overlap.
+    """Return the cost model whose rates and overheads best fit the steps, if reads and computation do not overlap.
 
-    Every step reads the weights, so a fit cannot separate that time from overhead. It assumes that weights are read at
-    the rate of K and V; the rest is overhead. Copying K and V from the cache is slower than reading weights, and
-    attention is slower than products with weights. A byte of K and V, or an operation of attention, therefore counts as
-    the number of weight bytes or operations that take as long. Raises `ValueError` for fewer than 20 steps
-    (`MIN_STEPS`).
+    Every step reads the weights, so a fit cannot separate this time from overhead. The fit assumes that weights are
+    read at the same rate as K and V; the remaining time is overhead. Copying K and V from the cache is slower than
+    reading weights, and attention is slower than products with weights. A byte of K and V, or an attention operation,
+    therefore counts as the number of weight bytes or operations that take equally long. Raises `ValueError` for fewer
+    than 20 steps (`MIN_STEPS`).
     """
     import numpy as np
 
@@ -87,10 +87,10 @@ def fit(steps: Sequence[MeasuredStep], shape: ModelShape, bytes_per_number: int)
 
 
 def least_deviations(rows: "NDArray[np.float64]") -> list[float]:
-    """Return x >= 0 that brings `rows` times x as close to 1 as possible; outliers have little effect.
+    """Return x >= 0 that brings `rows` times x as close to 1 as possible, with little effect from outliers.
 
     The method is iteratively reweighted least squares: a row with a large residual has less weight in the next round.
-    If coefficients would be negative, the most negative one is dropped.
+    If any coefficients would be negative, the most negative one is dropped.
     """
     import numpy as np
 
@@ -119,7 +119,7 @@ def write_calibration(path: str, calibration: Calibration) -> None:
 
 
 def read_calibration(path: str) -> Calibration:
-    """Read a file that `write_calibration` wrote. Raises `ValueError` if it is missing or invalid."""
+    """Read a file written by `write_calibration`. Raises `ValueError` if the file is missing or invalid."""
     try:
         record = json.loads(Path(path).read_text())
         cost = CostModel(**record.pop("cost"))

@@ -1,4 +1,4 @@
-"""Models the time of a step: bytes over bandwidth, operations over compute rate, and overhead."""
+"""Models the time that a step takes: bytes over bandwidth, operations over compute rate, and overhead."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +18,13 @@ GPU_SECONDS_PER_REQUEST = 5e-6
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """Computes the seconds of a step from its five counts.
+    """Computes a step's time in seconds from its five counts.
 
-    `weight_bytes` are read once per step, `kv_bytes_per_token` for every token attended to. `flops_per_token`,
-    `flops_per_logits_row`, `flops_per_pair`: operations per computed token, per sampled token, per pair of query and
-    key. `bandwidth` (bytes/s) and `flop_rate` (operations/s) are achieved rates, not those of a data sheet; a fitted
-    model weights bytes and operations by the time that they take. With `overlaps` a GPU reads while it computes, so the
-    longer time counts; otherwise the two are added.
+    `weight_bytes` are read once per step, and `kv_bytes_per_token` are read for every attended token.
+    `flops_per_token`, `flops_per_logits_row`, `flops_per_pair`: operations per computed token, per sampled token, and
+    per query-key pair. `bandwidth` (bytes/s) and `flop_rate` (operations/s) are achieved rates, not data-sheet rates; a
+    fitted model weights bytes and operations by the time that they take. With `overlaps`, a GPU reads while it
+    computes, so the longer time counts; otherwise, the two are added.
     """
 
     weight_bytes: float
@@ -41,10 +41,10 @@ class CostModel:
     def step_seconds(
         self, num_requests: int, num_tokens: int, num_context_tokens: int, num_pairs: int, num_sampled: int
     ) -> float:
-        """Return the seconds of a step.
+        """Return a step's time in seconds.
 
-        `num_context_tokens` is the number of tokens attended to, summed over the requests; `num_pairs` the
-        number of tokens attended to, summed over the computed tokens.
+        `num_context_tokens` is the number of attended tokens, summed over the requests; `num_pairs` is the number of
+        attended tokens, summed over the computed tokens.
         """
         num_bytes, flops = self.work(num_tokens, num_context_tokens, num_pairs, num_sampled)
         memory, compute = num_bytes / self.bandwidth, flops / self.flop_rate
@@ -52,7 +52,7 @@ class CostModel:
         return self.seconds_per_step + self.seconds_per_request * num_requests + work
 
     def work(self, num_tokens: int, num_context_tokens: int, num_pairs: int, num_sampled: int) -> tuple[float, float]:
-        """Return the bytes that a step reads, and its operations. Takes the arguments of `step_seconds`."""
+        """Return the bytes that a step reads, and its operations. Takes the same arguments as `step_seconds`."""
         num_bytes = self.weight_bytes + self.kv_bytes_per_token * num_context_tokens
         flops = (
             self.flops_per_token * num_tokens
@@ -87,7 +87,8 @@ def count_batch(batch: Sequence[ScheduledRequest]) -> StepCounts:
 
 
 def pairs(num_computed_tokens: int, num_new_tokens: int) -> int:
-    """Return the number of (query, key) pairs of new tokens: each attends to the earlier tokens and to itself."""
+    """Return the number of (query, key) pairs for new tokens, each of which attends to the earlier tokens and to
+    itself."""
     return num_new_tokens * num_computed_tokens + num_new_tokens * (num_new_tokens + 1) // 2
 
 

@@ -1,4 +1,4 @@
-"""One simulation as a value: model, GPU, workload and settings."""
+"""Defines one simulation as a value: model, GPU, workload, and settings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
@@ -58,7 +58,7 @@ class Experiment:
         return gpu_cost_model(find_gpu(self.gpu), find_model_shape(self.model), num_gpus=self.num_gpus)
 
     def resolved_engine(self) -> EngineConfig:
-        """Return the engine's settings with `max_model_len` and as many blocks as fit and are usable."""
+        """Return the engine's settings with `max_model_len` and as many blocks as fit in memory and are usable."""
         if self.calibrated is not None:
             return self.engine.resolved(self.calibrated.max_model_len, self.calibrated.num_gpu_blocks)
         shape = find_model_shape(self.model)
@@ -88,7 +88,7 @@ class Experiment:
         on_progress: Callable[[int], None] = lambda num_finished: None,
         waits: WaitingTimes | None = None,
     ) -> Served:
-        """Run the simulation. Raises `ValueError` for incompatible settings and `StalledError` like `simulate`."""
+        """Run the simulation. Raises `ValueError` for incompatible settings, and `StalledError` like `simulate`."""
         settled = self.with_rate()
         assert settled.rate is not None
         requests = scaled(make_requests(self.workload, self.num_requests, settled.rate, self.seed), self.scale)
@@ -118,7 +118,7 @@ class Experiment:
 def sustainable_rate(sample: list[TimedRequest], config: EngineConfig, cost: CostModel) -> float:
     """Estimate how many such requests can be served per second without prefix-cache hits.
 
-    A request costs its prefill and its share of the decode steps of the largest batch that fits in memory.
+    A request costs its prefill and its share of the decode steps in the largest batch that fits in memory.
     """
     assert config.num_gpu_blocks is not None
     prompt, answer = (fmean(r.num_prompt_tokens for r in sample), fmean(r.num_output_tokens for r in sample))
@@ -131,7 +131,7 @@ def sustainable_rate(sample: list[TimedRequest], config: EngineConfig, cost: Cos
 
 
 def parse_sweep(text: str) -> tuple[str, list[str]]:
-    """Return the setting and the values of `SETTING=a,b,c`; dashes count as underscores. Raises `ValueError`."""
+    """Return the setting and the values in `SETTING=a,b,c`; dashes count as underscores. Raises `ValueError`."""
     name, equals, values = text.partition("=")
     found = [value.strip() for value in values.split(",") if value.strip()]
     if not equals or not found:

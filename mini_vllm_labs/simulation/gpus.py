@@ -10,9 +10,9 @@ GIGA, TERA = 10**9, 10**12
 class Gpu:
     """One GPU as its data sheet describes it.
 
-    `memory_bytes` counts a sheet's "80 GB" as 80 GiB, the size of the memory chips. `bandwidth` is in bytes per second
-    between memory and chip. `peak_flops` is in dense bfloat16 operations per second on the tensor cores; the sheets
-    print twice that, "with sparsity".
+    `memory_bytes` counts a data sheet's "80 GB" as 80 GiB, the size of the memory chips. `bandwidth` is in bytes per
+    second between memory and chip. `peak_flops` is in dense bfloat16 operations per second on the tensor cores; the
+    sheets print twice that, "with sparsity".
     """
 
     name: str
@@ -36,7 +36,7 @@ GPUS = (
 def default_budget(gpu: Gpu, *, serves: bool) -> tuple[int, int]:
     """Return the default `max_num_batched_tokens` and `max_num_seqs` of vLLM 0.13.0.
 
-    `serves` selects the defaults of its server, otherwise of its `LLM` class. A100s get the smaller defaults, because
+    `serves` selects the defaults of vLLM's server instead of its `LLM` class. A100s get the smaller defaults, because
     vLLM states that a large budget costs them throughput. (vLLM: `EngineArgs.get_batch_defaults` in
     `engine/arg_utils.py`.)
     """
@@ -46,7 +46,7 @@ def default_budget(gpu: Gpu, *, serves: bool) -> tuple[int, int]:
 
 
 def find_gpu(name: str) -> Gpu:
-    """Return the GPU called `name`, in upper or lower case. Raises `ValueError` with a list of names."""
+    """Return the GPU called `name`, in upper or lower case. Raises a `ValueError` that lists the names."""
     for gpu in GPUS:
         if gpu.name.lower() == name.lower():
             return gpu

@@ -1,4 +1,4 @@
-"""The incident game: a figure is bad at 03:10, and simulations decide which of four knobs is right."""
+"""The incident game: a figure is bad at 03:10, and simulations determine which of four knobs is right."""
 
 import random
 import tomllib
@@ -23,7 +23,7 @@ LOAD = ("workload", "rate", "num_requests", "gpu", "model", "num_gpus")  # these
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of a run: its place in a summary, and a function that formats it."""
+    """A figure of a run: its key in a summary, and a function that formats it."""
 
     path: str
     text: Callable[[float], str]
@@ -61,7 +61,8 @@ FIGURES = {
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """An experiment, the figure that triggered the page, and the knobs: setting and value, with an explanation."""
+    """An experiment, the figure that triggered the page, and the knobs: each a setting and value with an
+    explanation."""
 
     title: str
     time: str
@@ -83,7 +84,7 @@ class Incident:
 class Runs:
     """An incident with its runs: before any change, and after each knob.
 
-    `waited` contains the seconds in which requests got no tokens before any change, by the name of the reason.
+    `waited` contains the seconds during which requests got no tokens before any change, keyed by the reason's name.
     """
 
     incident: Incident
@@ -97,21 +98,21 @@ class Runs:
 
     @property
     def best(self) -> int:
-        """The knob whose run has the lowest figure; in a tie, the first."""
+        """The knob whose run has the lowest figure or, in a tie, the first."""
         return min(range(len(self.after)), key=lambda knob: self.figure.of(self.after[knob]))
 
     def points(self, knob: int) -> int:
-        """Return 0 to 10: the share of the best knob's improvement that `knob` achieves."""
+        """Return a number from 0 to 10 for the share of the best knob's improvement that `knob` achieves."""
         worst, best = self.figure.of(self.before), self.figure.of(self.after[self.best])
         share = (worst - self.figure.of(self.after[knob])) / (worst - best) if worst > best else 0.0
         return round(POINTS * max(0.0, share))
 
     def figures(self) -> dict[str, str]:
-        """Return all figures at the time of the page, by name."""
+        """Return all figures at the time of the page, keyed by name."""
         return {name.removeprefix("the number of "): figure.shown(self.before) for name, figure in FIGURES.items()}
 
     def symptom(self) -> str:
-        """Return the text of the page: time, figure, load and settings."""
+        """Return the text of the page: time, figure, load, and settings."""
         incident, experiment = self.incident, self.incident.experiment
         settings = ", ".join(f"{name} {value}" for name, value in incident.start.items() if name not in LOAD)
         return (
@@ -121,7 +122,7 @@ class Runs:
         )
 
     def lesson(self) -> str:
-        """Return a sentence on the best knob, with figures of its run, and on what requests waited for before."""
+        """Return a sentence about the best knob, with its run's figures and what requests waited for before."""
         before, after, knob = self.before, self.after[self.best], self.incident.knobs[self.best]
         paged, now = self.figure.shown(before), self.figure.shown(after)
         why = self.incident.why[knob] or f"{knob}: {self.incident.paged} goes from {{paged}} to {{now}}."
@@ -139,7 +140,7 @@ def turn(experiment: Experiment, knob: str) -> Experiment:
 
 
 def incidents(seed: int) -> list[Incident]:
-    """Return ten incidents; `seed` decides their order, the order of their knobs, and the requests.
+    """Return ten incidents; `seed` determines their order, the order of their knobs, and the requests.
 
     Raises `ValueError` for a seed below 0.
     """

@@ -28,7 +28,7 @@ BYTES_PER_NUMBER = {"float32": 4, "bfloat16": 2}
 
 
 class CountingRunner:
-    """Passes batches to a runner, and stores the counts of the last one."""
+    """Passes batches to a runner, and stores the counts of the last batch."""
 
     def __init__(self, inner: ModelRunner) -> None:
         self.inner, self.vocab_size = inner, inner.vocab_size
@@ -42,11 +42,11 @@ class CountingRunner:
 def measure(
     requests: Sequence[TimedRequest], engine: LLMEngine, name: str, stopwatch: Callable[[], float] = time.perf_counter
 ) -> tuple[Served, list[MeasuredStep]]:
-    """Serve the requests, in order of `arrival_time`; return the latencies and the seconds of every step.
+    """Serve the requests in order of `arrival_time`; return the latencies and the seconds of every step.
 
     The clock advances only while the engine steps; idle time is skipped without sleeping. `name` distinguishes the
-    request ids of several measurements on one engine. It does not suit multi-turn workloads, because later turns would
-    not repeat the model's real outputs.
+    request ids of several measurements on the same engine. This does not suit multi-turn workloads, because later turns
+    would not repeat the model's real outputs.
     """
     clock, runner = VirtualClock(), CountingRunner(engine.runner)
     served = Served(requests, [0.0] * len(requests), [0.0] * len(requests))
@@ -122,14 +122,14 @@ class MeasuredEngine:
         return self.fitted(self.steps_to_fit(self.warm_up(on_progress), on_progress))
 
     def warm_up(self, on_progress: Callable[[str], None]) -> float:
-        """Serve a few requests twice; estimate the sustainable rate, in requests per second."""
+        """Serve a few requests twice, and estimate the sustainable rate in requests per second."""
         on_progress("Warming up ...")
         self.measure(self.requests(FITTED_ON, ALL_AT_ONCE, 1, num_requests=NUM_WARM_UP_REQUESTS))
         _, steps = self.measure(self.requests(FITTED_ON, ALL_AT_ONCE, 2, num_requests=NUM_WARM_UP_REQUESTS))
         return self.sustainable_rate(FITTED_ON, self.fitted(steps).cost)
 
     def steps_to_fit(self, rate: float, on_progress: Callable[[str], None], text: int = 0) -> list[MeasuredStep]:
-        """Measure steps at light load, at heavy load and with all requests at once. `rate` is the sustainable rate."""
+        """Measure steps at light load, at heavy load, and with all requests at once. `rate` is the sustainable rate."""
         steps: list[MeasuredStep] = []
         for seed, arriving in enumerate((LIGHT_LOAD * rate, HEAVY_LOAD * rate, ALL_AT_ONCE), start=3):
             load = "all at once" if arriving == ALL_AT_ONCE else f"at {arriving / rate:.0%} of the sustainable rate"

@@ -8,8 +8,9 @@ from typing import Any
 class ModelShape:
     """The dimensions of a Llama-like model that determine its serving cost.
 
-    `head_dim` is per head; `num_heads` query heads share the K and V of `num_kv_heads` heads. `has_qkv_bias` and
-    `has_qk_norm` mark small differences in Qwen2 and Qwen3 that affect only the number of parameters.
+    `head_dim` is the size of each head; `num_heads` query heads share the K and V of `num_kv_heads` heads.
+    `has_qkv_bias` and `has_qk_norm` mark small differences in Qwen2 and Qwen3 that affect only the number of
+    parameters.
     """
 
     name: str
@@ -56,7 +57,7 @@ class ModelShape:
 
     @property
     def num_parameters_read(self) -> int:
-        """Parameters that a step reads. It reads only a few rows of an untied input embedding."""
+        """Parameters that a step reads. A step reads only a few rows of an untied input embedding."""
         return self.num_parameters - (0 if self.tied_embeddings else self.num_embedding_parameters)
 
 
@@ -73,7 +74,7 @@ MODEL_SHAPES = (
 
 
 def find_model_shape(name: str) -> ModelShape:
-    """Return the model called `name`, in upper or lower case. Raises `ValueError` with a list of names."""
+    """Return the model called `name`, in upper or lower case. Raises a `ValueError` that lists the names."""
     for shape in MODEL_SHAPES:
         if shape.name.lower() == name.lower():
             return shape
@@ -81,7 +82,7 @@ def find_model_shape(name: str) -> ModelShape:
 
 
 def shape_of_config(name: str, config: Any) -> ModelShape:
-    """Return the shape of a transformers config. Raises `ValueError` that names a missing attribute."""
+    """Return the shape of a transformers config. Raises a `ValueError` that names a missing attribute."""
     try:
         return ModelShape(
             name,

@@ -11,7 +11,7 @@ DOUBLED = {"seats": "max_num_seqs", "tokens": "max_num_batched_tokens"} | dict.f
 
 
 def by_mark(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Add up the seconds of reasons with the same mark, with the longest first."""
+    """Add up the seconds of reasons with the same mark, longest first."""
     found: defaultdict[str, float] = defaultdict(float)
     for name, value in seconds.items():
         found[REASONS[name].mark] += value
@@ -26,7 +26,7 @@ def waits_sentence(waited: Mapping[str, float]) -> str:
 
 
 def relieved(experiment: Experiment, seconds: Mapping[str, float]) -> tuple[str, Experiment] | None:
-    """Return the change of setting that the longest waits suggest, and the experiment with it.
+    """Return the change of setting that the longest waits suggest, and the experiment with that change.
 
     The result is None if no request waited or no setting helps.
     """

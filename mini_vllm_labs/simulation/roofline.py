@@ -1,4 +1,4 @@
-"""The limits of a model on a GPU: bytes, operations, memory, concurrency. `CostModel` computes a step's time.
+"""The limits of a model on a GPU: bytes, operations, memory, and concurrency. `CostModel` computes a step's time.
 
 Several GPUs (`num_gpus`, tensor parallel) count as one with `num_gpus` times the memory, bandwidth and compute rate;
 communication between them is ignored.
@@ -19,7 +19,7 @@ def weight_bytes(model: ModelShape, bytes_per_number: int = BYTES_PER_NUMBER) ->
 
 
 def kv_bytes_per_token(model: ModelShape, bytes_per_number: int = BYTES_PER_NUMBER) -> int:
-    """Return the bytes of K and V of one token in all layers."""
+    """Return the bytes that one token's K and V take in all layers."""
     return 2 * model.num_layers * model.num_kv_heads * model.head_dim * bytes_per_number
 
 
@@ -29,11 +29,11 @@ def kv_bytes_per_block(model: ModelShape, block_size: int = 16, bytes_per_number
 
 
 def activation_bytes(model: ModelShape, num_tokens: int, num_gpus: int = 1) -> int:
-    """Return the peak bytes of activations of a step of `num_tokens`, without its logits.
+    """Return the peak bytes of activations in a step of `num_tokens` tokens, without its logits.
 
     The peak is in an MLP: the residual, its input, gate and up, and their product. A layer's activations are freed
-    before the next layer's, so the number of layers does not matter. Every GPU holds all of the first two and its part
-    of the others. Activations have 16 bits, whatever the precision of the weights.
+    before the next layer's, so the number of layers does not matter. Every GPU holds all of the first two and its share
+    of the others. Activations have 16 bits, regardless of the precision of the weights.
     """
     return num_tokens * (2 * num_gpus * model.hidden_size + 3 * model.intermediate_size) * BYTES_PER_NUMBER
 
@@ -50,7 +50,7 @@ def num_kv_blocks(
 ) -> int:
     """Return how many blocks, including the null block, fit after weights, activations and workspace.
 
-    Raises `ValueError` with the needed and available bytes if fewer than two fit.
+    Raises `ValueError`, with the bytes needed and available, if fewer than two fit.
     """
     usable = int(gpu.memory_bytes * num_gpus * gpu_memory_utilization)
     weights, workspace = weight_bytes(model, bytes_per_number), WORKSPACE_BYTES * num_gpus
@@ -67,14 +67,14 @@ def num_kv_blocks(
 
 
 def max_concurrency(num_blocks: int, context_len: int, block_size: int = 16) -> int:
-    """Return how many requests of `context_len` tokens fit at once in `num_blocks` blocks, one of them null."""
+    """Return how many requests of `context_len` tokens fit at once in `num_blocks` blocks, one of which is null."""
     return (num_blocks - 1) // cdiv(context_len, block_size)
 
 
 def saturation_batch(gpu: Gpu, bytes_per_number: int = BYTES_PER_NUMBER) -> float:
     """Return the tokens per step above which computing a matrix product takes longer than reading its weights.
 
-    A weight of b bytes takes b / bandwidth seconds to read and 2 / peak seconds per token to use. With two bytes the
+    A weight of b bytes takes b / bandwidth seconds to read and 2 / peak seconds per token to use. With two bytes, the
     result is peak / bandwidth tokens for every model.
     """
     return bytes_per_number * gpu.peak_flops / (2 * gpu.bandwidth)

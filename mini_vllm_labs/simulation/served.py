@@ -1,4 +1,4 @@
-"""The result of a simulation: each request's first and last token times, and the gaps between tokens."""
+"""The result of a simulation: when each request got its first and last tokens, and the gaps between tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class Served:
     """The times of a served workload, in seconds on the virtual clock; lists are in order of arrival.
 
     `gaps` contains times from one token to the next, each with the number of tokens that had this gap, because all
-    decodes of a step share it. `peak_context_tokens` is the largest number of tokens that one step attended to.
+    decodes in a step share it. `peak_context_tokens` is the largest number of tokens that any step attended to.
     `hit_rate` is the share of prompt tokens found in the prefix cache at first admission.
     """
 
@@ -51,7 +51,7 @@ class Served:
 
     @property
     def mean_inter_token_latencies(self) -> list[float]:
-        """Each request's mean seconds between tokens; 0 for an output of one token."""
+        """Each request's mean number of seconds between tokens, or 0 for an output of one token."""
         times = zip(self.requests, self.first_token_times, self.finished_times, strict=True)
         return [(last - first) / max(1, request.num_output_tokens - 1) for request, first, last in times]
 
@@ -88,7 +88,7 @@ class Served:
         return sum(is_good(slo, first, between) for first, between in times) / len(self.requests)
 
     def goodput(self, slo: Slo) -> float:
-        """Return the requests per second that met the objective."""
+        """Return the number of requests per second that met the objective."""
         return self.share_good(slo) * len(self.requests) / self.seconds
 
 

@@ -1,13 +1,13 @@
-"""Measures the difference of two tenants' services while both wait, which VTC bounds (arXiv 2401.00588)."""
+"""Measures how much two tenants' services differ while both wait, which VTC bounds (arXiv 2401.00588)."""
 
 from collections.abc import Mapping
 from itertools import combinations
 
 
 class ServiceDifferences:
-    """Keeps each pair of tenants' largest difference of service over a period in which both always waited.
+    """Keeps each pair of tenants' largest difference in service over a period in which both were always waiting.
 
-    The keys of `largest` are pairs in alphabetical order; its values have the unit of `service`.
+    The keys of `largest` are pairs in alphabetical order, and its values have the same unit as `service`.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Simulates serving with the real scheduler, a cost model in place of a runner, and a virtual clock."""
+"""Simulates serving with the real scheduler, a cost model instead of a runner, and a virtual clock."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -39,12 +39,12 @@ def simulate(
     on_step: OnStep | None = None,
     waits: WaitingTimes | None = None,
 ) -> Served:
-    """Serve the requests, in order of `arrival_time`, with the lineup's phases 1 to 5.
+    """Serve the requests in order of `arrival_time` with the lineup's phases 1 to 5.
 
     `config` must set `max_model_len` and `num_gpu_blocks`. `on_progress` is called every 200 steps with the number of
-    finished requests, `on_step` in every step before its tokens are counted. `policy` replaces the config's policy, and
-    `waits` receives the reasons why requests wait. Raises `ValueError` for a request that can never be served,
-    `StalledError` if no request can be scheduled any more.
+    finished requests, and `on_step` in every step before its tokens are counted. `policy` replaces the config's policy,
+    and `waits` receives the reasons why requests wait. Raises `ValueError` for a request that can never be served, and
+    `StalledError` if no more requests can be scheduled.
     """
     clock = VirtualClock()
     scheduler = build_scheduler(config, lineup, policy=policy, clock=lambda: clock.now)
@@ -62,9 +62,9 @@ def simulate_under(
     on_progress: Callable[[int], None] = lambda num_finished: None,
     waits: WaitingTimes | None = None,
 ) -> Served:
-    """Simulate under a policy of `mini_vllm_labs.policies`. Raises `ValueError` also for an unknown name.
+    """Simulate under a policy from `mini_vllm_labs.policies`. Also raises `ValueError` for an unknown name.
 
-    The engine's own two policies need no seam around phase 1 and use phase 3's queue.
+    The engine's own two policies need no wrapper around phase 1 and use phase 3's queue.
     """
     named = find_policy(name)
     if name in ENGINES_OWN:
@@ -74,12 +74,13 @@ def simulate_under(
 
 
 def output_lengths(requests: Sequence[TimedRequest]) -> dict[str, int]:
-    """Return the true length of each output in tokens, by the simulator's request id."""
+    """Return the true length of each output in tokens, keyed by the simulator's request id."""
     return {str(number): request.num_output_tokens for number, request in enumerate(requests)}
 
 
 class Simulation:
-    """Simulates one engine. It drives the scheduler directly, because `LLMEngine` would detokenize outputs."""
+    """Simulates one engine. The simulation drives the scheduler directly, because `LLMEngine` would detokenize
+    outputs."""
 
     def __init__(
         self,
@@ -110,14 +111,14 @@ class Simulation:
         return self.finish()
 
     def serve_until(self, time: float) -> None:
-        """Take steps until the clock reaches `time` or all requests are finished."""
+        """Run steps until the clock reaches `time` or all requests have finished."""
         while self.clock.now < time and self.scheduler.has_unfinished_requests():
             self._step()
             if self.served.num_steps % STEPS_PER_REPORT == 0:
                 self.on_progress(self.num_finished)
 
     def add_request(self, index: int) -> None:
-        """Let a request arrive; advance the clock to its arrival if it is earlier."""
+        """Let a request arrive; if the clock is behind its arrival, advance the clock to it."""
         self.clock.advance_to(self.requests[index].arrival_time)
         self.scheduler.add_request(self._arrive(index))
 
@@ -185,7 +186,7 @@ class Simulation:
             self.num_finished += 1
 
     def _run(self, step: SchedulerOutput) -> dict[str, Request]:
-        """Advance the clock by the cost of the step, record the gaps, and return the requests that sample."""
+        """Advance the clock by the step's cost, record the gaps, and return the requests that sample."""
         planned, alive, served = step.num_scheduled_tokens, self.scheduler.requests, self.served
         served.num_preemptions += len(step.preempted)
         num_context_tokens = sum(map(num_computed_tokens, map(alive.__getitem__, planned)))
@@ -210,7 +211,8 @@ class Simulation:
         return sampling
 
     def _count(self, planned: dict[str, int], num_pairs: int) -> tuple[dict[str, Request], list[str], int, int]:
-        """Return the sampling requests, those that did not sample in the last step, and the tokens and pairs.
+        """Return the sampling requests, those that did not sample in the last step, and the numbers of tokens and
+        pairs.
 
         `num_pairs` is the number of pairs if every request computed one token.
         """
@@ -238,7 +240,7 @@ class Simulation:
         return sampling, others, num_tokens, num_pairs
 
     def _add_pauses(self, planned: dict[str, int]) -> None:
-        """Store the time of the last token of each decoding request that is not in this step."""
+        """Store the time of the last token for each decoding request that is not in this step."""
         for request_id in self._decoding.keys() - planned.keys():
             self._last_token_times[request_id] = self.clock.now
 

@@ -27,7 +27,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Latencies and engine counters. Times are simulated seconds; `goodput` is in requests per second."""
+    """Latencies and engine counters. Times are in simulated seconds; `goodput` is in requests per second."""
 
     time_to_first_token: Spread
     inter_token_latency: Spread

@@ -1,4 +1,4 @@
-"""Measures how long the requests of a simulated load got no tokens, by reason."""
+"""Measures how long a simulated load's requests got no tokens, by reason."""
 
 from collections import defaultdict
 
@@ -10,7 +10,7 @@ from mini_vllm.engine.step_reasons import StepReasons
 
 
 class WaitingTimes:
-    """Adds up the seconds in which requests got no tokens. `seconds` is keyed by the name of the reason.
+    """Adds up the seconds during which requests got no tokens. `seconds` is keyed by the reason's name.
 
     A request after a refused one waits for the same thing.
     """
@@ -23,7 +23,7 @@ class WaitingTimes:
         self._reasons = StepReasons(scheduler, config)
 
     def note(self, plan: SchedulerOutput, seconds: float) -> None:
-        """Add a step that took `seconds`. Call this before the step's results reach the scheduler."""
+        """Add a step that took `seconds`. Call this method before the step's results reach the scheduler."""
         assert self._reasons is not None
         found, _ = self._reasons.of_step(plan)
         for one in found.values():

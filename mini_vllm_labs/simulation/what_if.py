@@ -1,9 +1,9 @@
-"""Computes a simulation's result without the engine, thousands of requests in milliseconds, for sliders.
+"""Computes a simulation's result without the engine, at thousands of requests in milliseconds, for sliders.
 
-It assumes FCFS, enough memory for every request and no prefix cache, so no request is ever skipped. A running request
-never needs more tokens than in its previous step, except the last one admitted, so all but the last get all their
-tokens in every step. The decodes therefore advance as one group, and a step takes the same work for any number of
-decodes. The result equals that of `simulation.py`, number for number.
+It assumes FCFS, enough memory for every request, and no prefix cache, so no request is ever skipped. A running request
+never needs more tokens than in its previous step, except for the last one admitted, so all requests but the last get
+all their tokens in every step. The decodes therefore advance as one group, and a step takes the same work for any
+number of decodes. The results are identical to those of `simulation.py`.
 """
 
 import math
@@ -18,12 +18,12 @@ from mini_vllm_labs.simulation.served import Served
 
 
 def what_if(requests: Sequence[TimedRequest], config: EngineConfig, cost: CostModel) -> Served:
-    """Serve the requests, in order of `arrival_time`, and return their times.
+    """Serve the requests in order of `arrival_time`, and return their times.
 
-    It uses only `max_num_seqs`, `max_num_batched_tokens`, `long_prefill_token_threshold` and `enable_chunked_prefill`
-    of `config`. The prefix cache is off and memory is unlimited; the result's `peak_context_tokens` is the maximum of K
-    and V held. Raises `ValueError` for a policy other than FCFS, requests out of order, or a prompt that can never be
-    admitted.
+    Only `max_num_seqs`, `max_num_batched_tokens`, `long_prefill_token_threshold` and `enable_chunked_prefill` of
+    `config` are used. The prefix cache is off and memory is unlimited; the result's `peak_context_tokens` is the
+    largest number of tokens whose K and V are held. Raises `ValueError` for a policy other than FCFS, requests out of
+    order, or a prompt that can never be admitted.
     """
     if config.policy != "fcfs":
         raise ValueError(f"policy must be 'fcfs' for a what-if, got {config.policy!r}: simulate() supports both")
@@ -41,7 +41,7 @@ class _Prefill:
 
 @dataclass(slots=True)
 class _Load:
-    """The counts of a step, not including its decodes."""
+    """The counts of a step, excluding its decodes."""
 
     num_requests: int = 0
     num_tokens: int = 0
@@ -108,7 +108,7 @@ class _WhatIf:
             self._start_decode(index)
 
     def _decode_on(self) -> None:
-        """Run all steps before the next possible arrival or finish: a fast path of `_step`."""
+        """Run all steps before the next possible arrival or finish, as a fast path of `_step`."""
         served, step_seconds, add_gap = self.served, self.cost.step_seconds, self.served.gaps.append
         now, count, context = self.now, self.num_decoding, self.decode_context
         next_arrival = math.inf

@@ -1,4 +1,4 @@
-"""Named workloads: arrival times, prompt and output lengths, and shared prefixes."""
+"""Named workloads, which define arrival times, prompt and output lengths, and shared prefixes."""
 
 import math
 import random
@@ -31,10 +31,10 @@ class LazyPrompt(Sequence[int]):
 
 @dataclass(frozen=True, slots=True)
 class SyntheticPrompt(LazyPrompt):
-    """`num_tokens` token ids that agree with those of a different prompt exactly as far as the two share text.
+    """A prompt of `num_tokens` token ids that agree with another prompt's exactly as far as the two share text.
 
-    The first `num_shared_tokens` are the same in every prompt with the same `shared_prefix`. The rest belongs to a
-    `conversation`, in which each turn begins with all tokens of the earlier turns.
+    The first `num_shared_tokens` tokens are the same in every prompt with the same `shared_prefix`. The remaining
+    tokens belong to a `conversation`, in which each turn begins with all tokens of the earlier turns.
     """
 
     num_tokens: int
@@ -49,7 +49,7 @@ class SyntheticPrompt(LazyPrompt):
         return chain(repeat(2 * self.shared_prefix + 1, shared), repeat(2 * self.conversation, own))
 
     def scaled(self, factor: float) -> "SyntheticPrompt":
-        """Return the prompt with its lengths multiplied by `factor`, at least one token long."""
+        """Return the prompt with its lengths multiplied by `factor`, but at least one token."""
         num_tokens = max(1, round(self.num_tokens * factor))
         return replace(self, num_tokens=num_tokens, num_shared_tokens=round(self.num_shared_tokens * factor))
 
@@ -97,11 +97,11 @@ WORKLOADS: dict[WorkloadName, str] = {
 
 
 def make_requests(name: str, num_requests: int, rate: float, seed: int = 0) -> list[TimedRequest]:
-    """Return `num_requests` requests of a named workload in order of arrival, `rate` per second on average.
+    """Return `num_requests` requests of a named workload in order of arrival, on average `rate` per second.
 
-    The same arguments give the same requests. A different rate moves the same requests closer together or further
-    apart, except in `chat`, where it changes the number of users. Prompts are `SyntheticPrompt`s.
-    Raises `ValueError` for an unknown name, no requests, or a rate that is not over 0 and finite.
+    The same arguments give the same requests. A different rate moves the same requests closer together or farther
+    apart, except in `chat`, where it changes the number of users. Prompts are `SyntheticPrompt`s. Raises `ValueError`
+    for an unknown name, for no requests, or for a rate that is not finite and greater than 0.
     """
     if num_requests < 1:
         raise ValueError(f"num_requests must be at least 1, got {num_requests}")
@@ -128,7 +128,7 @@ def make_requests(name: str, num_requests: int, rate: float, seed: int = 0) -> l
 
 
 def scaled(requests: Sequence[TimedRequest], factor: float) -> list[TimedRequest]:
-    """Return the requests with all lengths multiplied by `factor`, at least one token each, for a small model."""
+    """Return the requests with all lengths multiplied by `factor`, but at least one token, for a small model."""
     if not 0 < factor < math.inf:
         raise ValueError(f"scale must be finite and greater than 0, got {factor}")
     return [
@@ -182,7 +182,7 @@ def _questions(rng: random.Random, rate: float, count: int) -> list[TimedRequest
 
 
 def _chats(rng: random.Random, rate: float, count: int) -> list[TimedRequest]:
-    """Return turns of as many users as needed for one turn per `SECONDS_BETWEEN_TURNS` and user."""
+    """Return turns from as many users as are needed if each sends one turn every `SECONDS_BETWEEN_TURNS`."""
     num_users = max(1, round(rate * SECONDS_BETWEEN_TURNS))
     turns: list[Iterator[TimedRequest]] = [iter(())] * num_users
     requests: list[TimedRequest] = []

@@ -1,4 +1,4 @@
-"""Writes `docs/commands.md`: every command of `mini-vllm` under its heading, described as in `--help`.
+"""Writes `docs/commands.md`, which lists every `mini-vllm` command under its heading, described as in `--help`.
 
 Run it as `python -m mini_vllm_labs.upkeep.commands_page`.
 """
@@ -30,7 +30,7 @@ VARIABLES_HEAD = """
 
 
 def page() -> str:
-    """Return the page: a table for each heading of `mini-vllm --help`, and one for `mini-vllm bench`."""
+    """Return the page: a table for each heading in `mini-vllm --help`, and one for `mini-vllm bench`."""
     groups = {
         heading: [(name, f"mini_vllm_labs.cli.{target}") for name, target, _ in COMMANDS[heading]]
         for heading in COMMANDS
@@ -62,7 +62,7 @@ def _arguments(command: Any) -> Iterator[str]:
 
 
 def _options(command: Any) -> Iterator[str]:
-    """Yield the longest name of each option."""
+    """Yield each option's longest name."""
     for one in command.params:
         if one.param_type_name == "option" and one.name != "help" and not one.hidden:
             yield f"`{max(one.opts, key=len)}`"

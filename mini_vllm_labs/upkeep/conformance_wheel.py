@@ -1,4 +1,4 @@
-"""Builds the wheel `vllm-scheduler-conformance`: the suite with chosen traces, without the rest of the course.
+"""Builds the wheel `vllm-scheduler-conformance`: the suite with selected traces, without the rest of the course.
 
 Run it as `python -m mini_vllm_labs.upkeep.conformance_wheel FOLDER [--release R]... [--kind K]...`.
 """
@@ -25,7 +25,8 @@ SETTINGS = Path(__file__).with_suffix(".toml")
 
 
 def build(folder: Path, releases: Sequence[str] = tuple(FILES), kinds: Sequence[str] = (*KINDS, *DRAWN)) -> Path:
-    """Build the wheel into a folder and return its path. Raises `ValueError` with setuptools' message if that fails."""
+    """Build the wheel into a folder and return its path. Raises a `ValueError` with setuptools' message if that
+    fails."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
         lay_out(Path(place), releases, kinds)
@@ -37,7 +38,7 @@ def build(folder: Path, releases: Sequence[str] = tuple(FILES), kinds: Sequence[
 
 
 def lay_out(tree: Path, releases: Sequence[str], kinds: Sequence[str]) -> None:
-    """Write the source tree: the modules under their new name, the traces, and the pages."""
+    """Write the source tree: the modules under their new names, the traces, and the pages."""
     package = tree / NAME
     package.mkdir()
     for source in (CHECKOUT / SOURCES.replace(".", "/")).glob("*.py"):
@@ -59,7 +60,7 @@ def lay_out(tree: Path, releases: Sequence[str], kinds: Sequence[str]) -> None:
 
 
 def copy_chosen(source: Path, target: Path, kinds: Sequence[str]) -> None:
-    """Copy a file's scenarios of some kinds."""
+    """Copy those of a file's scenarios that are of given kinds."""
     target.parent.mkdir(exist_ok=True)
     if set(kinds) >= set(KINDS):
         shutil.copy(source, target)

@@ -1,4 +1,4 @@
-"""Measures the cost of recording a run's lines, and the times to a clicked line and a redrawn step.
+"""Measures what recording a run's lines costs, and how long a clicked line and a redrawn step take.
 
 Run it as `python -m mini_vllm_labs.upkeep.line_costs`.
 """

@@ -1,6 +1,6 @@
-"""`python -m mini_vllm_labs.upkeep.recorded_runs` records all notebooks, or only named ones (`05`).
+"""`python -m mini_vllm_labs.upkeep.recorded_runs` records all notebooks, or only named notebooks (`05`).
 
-It runs a notebook's cells on the reference and stores the result of each run that they start in
+It runs a notebook's cells on the reference, and stores the result of each run that they start in
 `labs/observed/notebooks/`.
 """
 
@@ -45,7 +45,7 @@ Lines = dict[str, str]
 
 
 def record_notebook(path: Path) -> Lines:
-    """Return the records (key to JSON) of a notebook's runs and of the settings that its knobs can reach."""
+    """Return the records (keys mapped to JSON) of a notebook's runs and of the settings that its knobs can reach."""
     lines: Lines = {}
 
     def recorded(function: Callable[..., Any], *arguments: object, **how: object) -> object:
@@ -74,7 +74,7 @@ def record_notebook(path: Path) -> Lines:
 
 
 def outcome(function: Callable[..., Any], arguments: tuple[object, ...]) -> tuple[object, Callable[[], str]]:
-    """Return the value or error of a call, and a function that converts it to JSON."""
+    """Return a call's value or error, and a function that converts it to JSON."""
     try:
         value = function(*arguments)
     except ValueError as error:
@@ -84,7 +84,7 @@ def outcome(function: Callable[..., Any], arguments: tuple[object, ...]) -> tupl
 
 
 def run_cells(path: Path, recorded: Callable[..., object]) -> dict[str, Any]:
-    """Run a notebook's cells on the reference, with `recorded` in place of new processes; return their namespace."""
+    """Run a notebook's cells on the reference, with `recorded` instead of new processes, and return their namespace."""
     names: dict[str, Any] = {}
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     with (
@@ -100,7 +100,7 @@ def run_cells(path: Path, recorded: Callable[..., object]) -> dict[str, Any]:
 
 
 def knob_settings(config: EngineConfig) -> Iterator[EngineConfig]:
-    """Yield the settings of the tour's knobs: every choice and switch, with at most one slider moved."""
+    """Yield the settings that the tour's knobs can reach: every choice and switch, with at most one slider moved."""
     for policy, caching, chunking in product(("fcfs", "priority"), (True, False), (True, False)):
         chosen: dict[str, Any] = {
             "policy": policy,
@@ -116,7 +116,7 @@ def knob_settings(config: EngineConfig) -> Iterator[EngineConfig]:
 
 
 def main(names: list[str]) -> None:
-    """Record the notebooks whose names begin with one of `names`, or all."""
+    """Record the notebooks whose names begin with one of `names`, or all notebooks."""
     for path in sorted((CHECKOUT / "notebooks").glob("*.ipynb")):
         if names and not path.stem.startswith(tuple(names)):
             continue

@@ -1,4 +1,4 @@
-"""Draw random sentences of the repository, by kind of text, for a reader to judge.
+"""Draws random sentences from the repository, by kind of text, for a reader to judge.
 
 Run it as `python -m mini_vllm_labs.upkeep.sentences`. The same checkout, date and number give the same sentences.
 """
@@ -39,7 +39,7 @@ def split(paragraph: str) -> list[str]:
 
 
 def of_markdown(text: str) -> Iterator[str]:
-    """Yield the paragraphs, list items and table cells of a Markdown text, without code blocks and headings."""
+    """Yield the paragraphs, list items and table cells in a Markdown text, without code blocks and headings."""
     text = re.sub(r"^ *```.*?^ *```", "", text, flags=re.M | re.S)
     text = re.sub(r"^> ?", "", text, flags=re.M)
     text = re.sub(r"^(?:#.*|\|[-:| ]+\||-{3,})$", "", text, flags=re.M)
@@ -48,7 +48,7 @@ def of_markdown(text: str) -> Iterator[str]:
 
 
 def of_python(text: str) -> Iterator[Text]:
-    """Yield the docstrings, the messages of raised errors and the comments of Python code."""
+    """Yield the docstrings, error messages and comments in Python code."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             parts = (ast.get_docstring(node) or "").split("\n\n")
@@ -73,7 +73,7 @@ def of_hints(data: Any) -> Iterator[str]:
 
 
 def texts_of(path: Path, is_of_a_lab: bool) -> Iterator[Text]:
-    """Yield the texts of a file; a file of a kind without sentences yields none."""
+    """Yield the texts in a file, or nothing if its kind of file contains no sentences."""
     text = path.read_text(encoding="utf-8")
     match path.suffix:
         case ".py":
@@ -90,7 +90,7 @@ def texts_of(path: Path, is_of_a_lab: bool) -> Iterator[Text]:
 
 
 class Sentence(NamedTuple):
-    """A sentence, its kind of text and its file. `is_first` is true for the first sentence of a docstring."""
+    """A sentence, its kind of text, and its file. `is_first` is true for the first sentence of a docstring."""
 
     kind: str
     path: str
@@ -99,7 +99,7 @@ class Sentence(NamedTuple):
 
 
 def sentences(*places: str) -> Iterator[Sentence]:
-    """Yield the sentences of all tracked files, or of those that `places` name."""
+    """Yield the sentences in all tracked files, or in those that `places` names."""
     command = ["git", "ls-files", "--", *places]
     for name in subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout.splitlines():
         if Path(name).suffix in SUFFIXES and (CHECKOUT / name).is_file():

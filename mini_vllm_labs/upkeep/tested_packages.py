@@ -1,7 +1,7 @@
 """`python -m mini_vllm_labs.upkeep.tested_packages` prints the packages that the wheel's extra `tested` pins.
 
-They are what a learner needs on every platform, directly or indirectly. The list is a file, because a build of the
-wheel runs in an environment with only setuptools, which cannot read packages' requirements.
+They are the packages that a learner needs on every platform, directly or indirectly. The list is stored in a file,
+because a wheel is built in an environment with only setuptools, which cannot read packages' requirements.
 """
 
 import tomllib
@@ -46,7 +46,7 @@ def is_for_all(marker: Marker | None, extras: Set[str]) -> bool:
 
 
 def list_now() -> str:
-    """Return the list for this checkout and the packages that are installed here."""
+    """Return the list for this checkout and the packages installed here."""
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pins = (CHECKOUT / "constraints.txt").read_text(encoding="utf-8").split()
     return "\n".join(tested(needed_by_learners(project), pins)) + "\n"

@@ -1,7 +1,7 @@
-"""Write `docs/what-a-year-changed.md`, and the boxes of the handouts, from the rules of each release of vLLM.
+"""Writes `docs/what-a-year-changed.md` and the handouts' boxes from the rules of each vLLM release.
 
-A box is a quotation that begins with "**Changed**" and names its rule. A handout may move a box; the next run updates
-it there. Run it as `python -m mini_vllm_labs.upkeep.what_changed`.
+A box is a quotation that begins with "**Changed**" and names its rule. A box may be moved within a handout; the next
+run updates it there. Run it as `python -m mini_vllm_labs.upkeep.what_changed`.
 """
 
 import re
@@ -49,7 +49,7 @@ rules in boxes. [The next release](next-release.md) is recorded and compared by 
 
 
 def page() -> str:
-    """Return the page as Markdown: a table of rules in the order of their releases, and one of settings."""
+    """Return the page as Markdown: a table of rules in release order, and a table of settings."""
     lines = [INTRODUCTION, f"| Since | vLLM {OLDEST} | Later | Why | Recording |", "| --- | --- | --- | --- | --- |"]
     found = sorted((one.metadata for one in rules()), key=lambda data: int(data["since"].split(".")[1]))
     lines += [f"| {d['since']} | {d['before']} | {d['now']} | {d['why']} | `{d['trace']}` |" for d in found]
@@ -60,7 +60,7 @@ def page() -> str:
 
 
 def box(name: str) -> str:
-    """Return the box of a rule as Markdown."""
+    """Return a rule's box as Markdown."""
     # a line that begins with # would be a heading
     text = f"**Changed** (`{name}`). {change(name)}".replace(" #", "\xa0#")
     lines = textwrap.wrap(text, 118, break_long_words=False, break_on_hyphens=False)
@@ -73,7 +73,7 @@ def handout(phase: int) -> Path:
 
 
 def with_boxes(text: str, phase: int) -> str:
-    """Update the boxes of a handout. A missing box is added before the tasks."""
+    """Update the boxes in a handout. A missing box is added before the tasks."""
     text = BOX.sub(lambda found: box(found[1]), text)
     taught = [name for name, place in HANDOUTS.items() if place == phase and f"(`{name}`)" not in text]
     boxes = "\n".join(map(box, taught))

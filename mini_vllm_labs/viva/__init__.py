@@ -1,3 +1,3 @@
-"""The viva: questions about a learner's own files and run; running them gives the right answers."""
+"""The viva: questions about a learner's files and run, whose right answers come from running them."""
 
 NUM_QUESTIONS = 8

@@ -12,7 +12,7 @@ DELETED = (ast.Assign, ast.AugAssign, ast.Expr, ast.Break, ast.Continue)
 
 @dataclass(frozen=True)
 class Change:
-    """A changed file: its phase, the line, the words before and after, and the whole text."""
+    """A changed file: its phase, the line, the words before and after the change, and the whole text."""
 
     phase: int
     line: int
@@ -22,7 +22,7 @@ class Change:
 
 
 def deletions(phase: int, text: str, lines: Collection[int]) -> Iterator[Change]:
-    """Yield the file without one of these lines, each of which contains a whole statement."""
+    """Yield copies of the file that each lack one of these lines, which contain a whole statement each."""
     rows = text.splitlines()
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, DELETED) or node.lineno != node.end_lineno or node.lineno not in lines:
@@ -45,7 +45,7 @@ def swaps(phase: int, text: str, lines: Collection[int]) -> Iterator[Change]:
 
 
 def places_of_words(tree: ast.AST) -> Iterator[tuple[int, int, int]]:
-    """Yield line, start and end of each name, and of the text between two operands on one line."""
+    """Yield line, start and end of each name, and of the text between two operands on the same line."""
     for node in ast.walk(tree):
         operands: list[ast.expr] = []
         if isinstance(node, ast.Name):

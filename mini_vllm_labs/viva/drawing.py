@@ -33,7 +33,7 @@ def make_sheet(files: Files, seed: int, requests: int = 8) -> Sheet:
 
 
 def setup_of(base: Played, seed: int, requests: int) -> list[str]:
-    """Return a line with the settings of the run, and one for each request."""
+    """Return one line with the run's settings, and one line for each request."""
     settings = ", ".join(f"{name}={value}" for name, value in base.settings.items())
     lines, firsts = [settings], dict[tuple[int, ...], str]()
     for one in make_workload(seed, requests):
@@ -61,9 +61,10 @@ def require_right(files: Files, base: Played, player: RunPlayer) -> None:
 
 
 def drawn(kinds: Sequence[Sequence[VivaQuestion]], rng: Random, number: int = NUM_QUESTIONS) -> list[VivaQuestion]:
-    """Draw questions of as many kinds as possible. The right answer is drawn first, then a question that has it.
+    """Draw questions of as many kinds as possible. The right answer is drawn first, and then a question that has this
+    answer.
 
-    So no answer is more probable only because it is frequent in the run.
+    So an answer is not more probable just because it is frequent in the run.
     """
     usable = [kind for kind in kinds if len({one.sameness for one in kind}) >= LEAST_ANSWERS]
     found = list[VivaQuestion]()

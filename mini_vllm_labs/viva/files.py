@@ -1,4 +1,4 @@
-"""Reads the files that a viva is about, and explains in one sentence why there can be no viva."""
+"""Reads the files that a viva is about, and explains in one sentence why a viva is impossible."""
 
 import ast
 import hashlib
@@ -19,7 +19,7 @@ OWN_FILE = re.compile(r"(?:.*[^a-zA-Z])?(?:phase|starter)_?(\d+)(?!\d).*\.py", r
 
 @dataclass(frozen=True)
 class Files:
-    """The text of each written phase from 1 to 5 that can run, and the phases whose file had BOMs."""
+    """The text of each written phase from 1 to 5 that can run, and the phases whose files had BOMs."""
 
     texts: Mapping[int, str]
     with_bom: Collection[int] = ()
@@ -30,7 +30,7 @@ class Files:
 
     @property
     def digests(self) -> dict[str, str]:
-        """The SHA-256 of each file, by phase, as in the judge's results."""
+        """The SHA-256 of each file, keyed by phase, as in the judge's results."""
         contents = {
             phase: BOM_UTF8 * (phase in self.with_bom) + text.encode("utf-8") for phase, text in self.texts.items()
         }
@@ -46,7 +46,7 @@ class Files:
 def read_files(folder: Path = CHECKOUT) -> Files:
     """Read starters from a checkout, its `labs`, or a folder of files such as `phase1.py`.
 
-    Raises `ValueError` if there is no file, one is unreadable, or phase 1 is not written.
+    Raises `ValueError` if there is no file, a file is unreadable, or phase 1 is not written.
     """
     paths = {phase: path for phase in PHASES if (path := path_of(folder, phase)) is not None}
     if not paths:

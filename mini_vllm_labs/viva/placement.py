@@ -1,7 +1,7 @@
-"""The placement: twelve questions about runs of the reference, which give the phase to start with.
+"""The placement: twelve questions about runs of the reference, which determine the phase to start with.
 
-`placement.json` contains the questions, because a student edition has no reference to run.
-`python -m tests.viva.record_placement` runs the reference and writes the file.
+`placement.json` contains the questions, because a student edition has no reference that could be run. `python -m
+tests.viva.record_placement` runs the reference and writes the file.
 """
 
 import json
@@ -30,7 +30,7 @@ LINEUP = "solution:1-3,solution:5"  # with a prefix cache, questions about hits 
 
 
 def recorded() -> list[list[VivaQuestion]]:
-    """Return the recorded sheets, each of twelve questions."""
+    """Return the recorded sheets, each with twelve questions."""
     sheets = json.loads(FILE.read_text(encoding="utf-8"))
     return [
         [VivaQuestion(**one | {name: tuple(one[name]) for name in ("options", "shown")}) for one in sheet]
@@ -39,7 +39,7 @@ def recorded() -> list[list[VivaQuestion]]:
 
 
 def make_sheets() -> str:
-    """Run the reference, and return the sheets as JSON. Needs `solutions/`."""
+    """Run the reference and return the sheets as JSON. Needs `solutions/`."""
     found: dict[str, dict[str, list[VivaQuestion]]] = {}
     for seed in range(NUM_RUNS):
         lengths = {one.request_id: len(one.prompt_token_ids) for one in make_workload(seed, REQUESTS)}
@@ -55,7 +55,7 @@ def make_sheets() -> str:
 
 
 def questions(run: Played, lengths: dict[str, int], rng: Random) -> Iterator[VivaQuestion]:
-    """Yield the questions about a run with prompts of these lengths; the run gives every right answer."""
+    """Yield the questions about a run with prompts of these lengths; the run determines every right answer."""
     known = dict(lengths)  # number of tokens so far, including generated tokens
     size, budget = run.settings["block_size"], run.settings["max_num_batched_tokens"]
     limit, before = run.settings["long_prefill_token_threshold"], None
@@ -87,7 +87,7 @@ def questions(run: Played, lengths: dict[str, int], rng: Random) -> Iterator[Viv
 def preemptions(
     run: Played, number: int, before: StepRecord, lengths: dict[str, int], known: dict[str, int], rng: Random
 ) -> Iterator[VivaQuestion]:
-    """Yield the questions about the first request that a step preempts; `before` is the step before it."""
+    """Yield the questions about the first request that a step preempts; `before` is the previous step."""
     step, shown = run.steps[number], run.around(number)
     running = [one[0] for one in before["running_after"]]
     victim = step["preempted"][0][0] if step["preempted"] else ""
@@ -130,7 +130,7 @@ def first_phase(asked: list[VivaQuestion], given: list[int | None]) -> int:
 
 
 def advice(phase: int) -> list[str]:
-    """Return the lines that tell the learner where to start, and whose phases to use before that."""
+    """Return the lines that tell the learner where to start, and whose phases to use before that one."""
     lines = [f"Begin with phase {phase}, {PHASE_NAMES[phase - 1]}: labs/{lab_folder(phase)}/README.md"]
     if phase == 1:
         return lines

@@ -29,9 +29,9 @@ MEMORY_BYTES = 2 * 2**30
 
 
 def play(job: Mapping[str, Any]) -> Message:
-    """Return a run's steps and settings, what was seen in the files if `watched`, and why it ended early.
+    """Return a run's steps and settings, what was observed in the files if `watched`, and why it ended early.
 
-    A job contains `texts` (phase to file), `lineup`, changed `settings` of the engine, `seed` and `requests`.
+    A job contains `texts` (phases mapped to files), `lineup`, changed engine `settings`, `seed` and `requests`.
     """
     watch, steps, problem, settings = LineWatch(), list[Any](), "", dict[str, Any]()
     try:

@@ -1,4 +1,4 @@
-"""The kinds of questions. Each finds candidates in runs, and a run gives every right answer."""
+"""The kinds of questions. Each kind finds candidates in runs, and a run determines every right answer."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ SETTINGS = {"max_num_seqs": (2, 3, 6), "max_num_batched_tokens": (14, 18, 40), "
 
 @dataclass
 class Facts:
-    """The learner's files, their run, and the same run with one thing changed."""
+    """The learner's files, their run, and the same run with a single change."""
 
     files: Files
     base: Played
@@ -28,7 +28,7 @@ class Facts:
 
     @property
     def ran(self) -> dict[int, dict[int, int]]:
-        """For each phase, the lines that ran, and the first step in which each did."""
+        """For each phase, the lines that ran, and the first step in which each of them ran."""
         found: dict[int, dict[int, int]] = {phase: {} for phase in self.files.texts}
         for step, phase, line in self.base.seen["lines"]:
             found[phase].setdefault(line, step)
@@ -72,7 +72,7 @@ def values(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
 
 
 def stops(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
-    """Ask which line ended the plan of a step."""
+    """Ask which line ended a step's plan."""
     stopping = dict.fromkeys(line for _, line, _ in facts.base.seen["stops"])
     for step, line, lines in facts.base.seen["stops"]:
         others, more = [one for one in stopping if one != line], [one for one in lines if one not in stopping]
@@ -139,9 +139,9 @@ def is_long(text: str) -> bool:
 
 
 def distractors(right: str, own: str, rest: Sequence[str], rng: Random) -> Sequence[str]:
-    """Draw the other options of a choice, so that comparing the options does not reveal the right one.
+    """Draw the other options of a choice so that comparing the options does not reveal the right one.
 
-    The rank of the right option among them, by each feature, is drawn at random.
+    For each feature, the right option's rank among them is drawn at random.
     """
     drawn = [tuple(rng.sample(rest, NUM_OPTIONS - 2)) for _ in range(NUM_TRIED)]
     ranks = [rng.randrange(NUM_OPTIONS) for _ in features(right, [own])]
@@ -156,14 +156,14 @@ def distractors(right: str, own: str, rest: Sequence[str], rng: Random) -> Seque
 
 
 def features(option: str, options: Iterable[str]) -> tuple[int, ...]:
-    """Return the features of an option that need no run: rows and first rows shared with others, length, failure."""
+    """Return an option's features that need no run: rows and first rows shared with other options, length, failure."""
     rows, others = option.splitlines(), [one.splitlines() for one in options]
     shared, starts = sum(len({*rows} & {*one}) for one in others), sum(rows[0] == one[0] for one in others)
     return shared, starts, len(option), rows[-1] == "it fails"
 
 
 def rank(value: int, others: Iterable[int], rng: Random) -> int:
-    """Return the position of a value among others; equal values have a random order."""
+    """Return the position of a value among others; equal values are ordered at random."""
     return sum(other < value or (other == value and rng.random() < 0.5) for other in others)
 
 

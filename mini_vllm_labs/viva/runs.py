@@ -1,4 +1,4 @@
-"""Runs a learner's files, original and changed, each in the sandbox, and compares the decisions of the runs."""
+"""Runs a learner's files, original and changed, each in the sandbox, and compares the runs' decisions."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Played:
-    """The steps of a run, what was seen in the files, why it ended early, and its settings."""
+    """The steps of a run, what was observed in the files, why it ended early, and its settings."""
 
     steps: Sequence[StepRecord]
     seen: Mapping[str, list[list[Any]]]
@@ -46,7 +46,7 @@ class Played:
 
 
 def row_of(step: StepRecord) -> str:
-    """Return the decisions of a step, as in `r0 1, r5 8 · preempts r3 · ends r1 · 5 free`."""
+    """Return a step's decisions, as in `r0 1, r5 8 · preempts r3 · ends r1 · 5 free`."""
     shares = ", ".join(f"{one['id']} {one['n']}" for one in step["scheduled"]) or "nothing"
     parts = [f"preempts {', '.join(one[0] for one in step['preempted'])}"] if step["preempted"] else []
     parts += [f"ends {', '.join(one[0] for one in step['finished'])}"] if step["finished"] else []
@@ -61,14 +61,14 @@ def first_change(before: Played, after: Played, decision: Callable[[StepRecord],
 
 
 def whole_decision(step: StepRecord) -> list[object]:
-    """Return all decisions of a step, in the form in which the oracle compares them."""
+    """Return all decisions in a step, in the form in which the oracle compares them."""
     return [step[field] for field in COMPARED]  # type: ignore[literal-required]
 
 
 class RunPlayer:
-    """Plays runs of one workload in one process, and replaces the process if a run ends it.
+    """Plays runs of the same workload in one process, and replaces the process if a run ends it.
 
-    A browser has no processes.
+    In a browser, there are no processes.
     """
 
     def __init__(self, seed: int, requests: int) -> None:
@@ -86,7 +86,7 @@ class RunPlayer:
     def play(
         self, files: Files, settings: Mapping[str, Any] | None = None, *, lineup: str = "", watched: bool = False
     ) -> Played:
-        """Return a run of these files with changed settings of the engine, or a run of a `lineup` without them."""
+        """Return a run of these files with changed engine settings, or a run of a `lineup` without them."""
         texts = {} if lineup else files.texts
         job = self._job | {"lineup": lineup or files.lineup, "settings": settings or {}, "watched": watched}
         found = self._ask(job | {"texts": texts})

@@ -1,4 +1,4 @@
-"""A viva's sheet: eight questions drawn with a seed, right answers, given answers and times."""
+"""A viva's sheet: eight questions drawn with a seed, the right answers, the answers given, and the times."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -12,7 +12,7 @@ class VivaQuestion:
     """A question with its right answer: a whole number, or the position (from 1) of one of the `options`.
 
     `sameness` is what a guesser would need to know; it is equal for candidates with the same right answer. `shown`
-    contains the steps of the run that gives the answer.
+    contains the steps of the run that determines the answer.
     """
 
     kind: str
@@ -25,7 +25,7 @@ class VivaQuestion:
 
 @dataclass
 class Sheet:
-    """The questions about some files, which `digests` identify, and the answers so far, each after `seconds`."""
+    """The questions about some files, identified by `digests`, and the answers so far, each after `seconds`."""
 
     seed: int
     requests: int
@@ -65,13 +65,13 @@ class Sheet:
         return mine == theirs
 
     def as_text(self) -> str:
-        """Return a page for the teacher, as Markdown."""
+        """Return a page for the teacher as Markdown."""
         head = [f"# Viva, seed {self.seed}", "", *self.preface(), ""]
         rows = [self._entry(number, question) for number, question in enumerate(self.questions)]
         return "\n".join([*head, *rows, f"{self.points} of {len(self.questions)} right.", ""])
 
     def preface(self) -> list[str]:
-        """Return settings and requests, and the run that most of the questions are about."""
+        """Return settings and requests, and the run that most questions are about."""
         steps = [f"    {step:2}  {row}" for step, row in enumerate(self.run)]
         return [
             *(f"- {one}" for one in self.setup),
@@ -91,5 +91,5 @@ class Sheet:
 
 
 def options_of(question: VivaQuestion) -> list[str]:
-    """Return the numbered options, each with its further lines indented."""
+    """Return the numbered options, with the further lines of each indented."""
     return [f"   {number}) " + option.replace("\n", "\n      ") for number, option in enumerate(question.options, 1)]

@@ -15,11 +15,12 @@ Reads = dict[int, tuple[tuple[tuple[str, ...], ...], bool]]
 
 
 class LineWatch:
-    """Records what the starters' lines did while its `with` block runs. Set `step` before each step.
+    """Records what the starters' lines did while its `with` block runs. Set `step` to each step's number before it
+    runs.
 
-    `seen` contains lists for JSON. `lines` [step, phase, line] is the first time in each step. `values` [step, phase,
-    line, name, value, request id] are the whole numbers that a line reads. `stops` [step, line, lines] are the last
-    line of phase 1 before a plan is returned, and all its lines that ran.
+    `seen` contains lists that can be written as JSON. `lines` [step, phase, line] records the first time that each line
+    ran in each step. `values` [step, phase, line, name, value, request id] are the whole numbers that a line reads.
+    `stops` [step, line, lines] are the last line of phase 1 before a plan is returned, and all its lines that ran.
     """
 
     def __init__(self) -> None:

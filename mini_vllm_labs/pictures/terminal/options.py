@@ -86,7 +86,7 @@ def remark_on_phase_6(lineup: Lineup, *, dense: bool) -> str:
 
 
 def chosen_phases(text: str | None, num_phases: int) -> range:
-    """Parse `3` or `1-3`. Raise `ValueError` for numbers that are not phases."""
+    """Parse `3` or `1-3`. Raises `ValueError` for numbers that are not phases."""
     if text is None:
         return range(1, num_phases + 1)
     first, dash, last = text.partition("-")

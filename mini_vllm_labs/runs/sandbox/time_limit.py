@@ -49,8 +49,8 @@ class TimeLimit:
     it may take `WAITING_FACTOR` times as long in wall time.
 
     On systems with signals, a signal interrupts the code. Otherwise (if `by_signal` is false), Python interrupts it,
-    but cannot wake a sleeping thread. Code may catch `OutOfTime`, so after `MAX_TRIES` times `give_up` receives a text
-    and must end the process. A browser has no threads; there `EventWatch` checks the clock.
+    but cannot wake a sleeping thread. Code may catch `OutOfTime`, so after `MAX_TRIES` tries `give_up` receives a text
+    and must end the process. A browser has no threads, so there `EventWatch` checks the clock.
     """
 
     def __init__(
@@ -138,10 +138,10 @@ def cannot_be_stopped(error: OutOfTime) -> str:
 def limited_calls(
     seconds: float | None = None, give_up: Callable[[str], None] = lambda text: end_process(f"error: {text}")
 ) -> Iterator[None]:
-    """Limit each call into a starter while the block runs. Raises `OutOfTime` in the calling thread.
+    """Limit each call into a starter while the `with` block runs. Raises `OutOfTime` in the calling thread.
 
-    Time counts only while the same outermost frame of a starter stays on the stack, so a command that calls the
-    learner's code often has no limit. `seconds` defaults to the limit of the phase.
+    Time counts only while a starter's same outermost frame stays on the stack, so a command that calls the learner's
+    code often has no limit. `seconds` defaults to the phase's limit.
     """
 
     def call(frame: FrameType | None) -> Watched:
@@ -157,7 +157,7 @@ def limited_calls(
 
 
 def outermost_call(frame: FrameType | None) -> FrameType | None:
-    """Return the outermost frame of a stack that belongs to a starter, or None."""
+    """Return the outermost frame on a stack that belongs to a starter, or None."""
     found = None
     while frame is not None:
         if is_learners(frame.f_code.co_filename):

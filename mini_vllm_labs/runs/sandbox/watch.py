@@ -1,6 +1,7 @@
 """A time limit inside a worker that also records where the code was.
 
-Python's fault handler writes the record, so this works in a crash and in an endless loop that catches every exception.
+Python's fault handler writes the record, so this also works in a crash and in an endless loop that catches every
+exception.
 """
 
 import faulthandler
@@ -17,7 +18,7 @@ class Watchdog:
     """Ends the process when a time limit passes, and writes every thread's stack to a file.
 
     The limit is in seconds of CPU time, so that no test fails because of a busy machine. Waiting code may take
-    `WAITING_FACTOR` times as long in wall time. On Windows the limit is wall time.
+    `WAITING_FACTOR` times as long in wall time. On Windows, the limit is wall time.
     """
 
     def __init__(self, path: Path) -> None:

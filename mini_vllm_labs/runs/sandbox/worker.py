@@ -1,4 +1,4 @@
-"""The parent's side of a process for untrusted code: starts it, exchanges messages, ends the whole group."""
+"""The parent's side of a process for untrusted code: starts it, exchanges messages, and ends the whole group."""
 
 import contextlib
 import os
@@ -23,12 +23,13 @@ GRACE_SECONDS = 1.0
 
 
 class WorkerProcess:
-    """A child process in its own process group, with a temporary folder that is deleted at the end.
+    """A child process in a separate process group, with a temporary folder that is deleted at the end.
 
-    `command` runs in `cwd`. A program that calls `channel.take_stdio` exchanges messages over its stdin and stdout and
-    prints to stderr. If `has_channel` is false, stdin is empty and stdout is output. The first and the last
-    `output_bytes` / 2 bytes of the output are stored. `pass_fds` (POSIX) stay open in the child. Leaving the `with`
-    block kills the process group. A child that left the group survives, unless the command is a jail.
+    `command` runs in `cwd`. A program that calls `channel.take_stdio` exchanges messages over its stdin and stdout, and
+    prints to stderr. If `has_channel` is false, stdin is empty and stdout is output. Only the first and the last
+    `output_bytes` / 2 bytes of the output are stored. `pass_fds` (POSIX) lists the file descriptors that stay open in
+    the child. Leaving the `with` block kills the process group. A child that left the group survives, unless the
+    command is a jail.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class WorkerProcess:
 
     @property
     def status(self) -> int:
-        """Wait for the end of the process and return its exit status; a signal is negative."""
+        """Wait for the process to end and return its exit status, which is negative for a signal."""
         return self._process.wait()
 
     @property
@@ -94,7 +95,7 @@ class WorkerProcess:
         return self._output.text()
 
     def send(self, message: Message) -> None:
-        """Send a message before `deadline`. Raises `ChannelError`, and `ValueError` if it cannot be sent."""
+        """Send a message before `deadline`. Raises `ChannelError`, or `ValueError` if the message cannot be sent."""
         assert self._channel is not None
         if self.deadline is not None and time.monotonic() > self.deadline:
             raise ChannelError("timeout", "no answer in time")
@@ -117,7 +118,7 @@ class WorkerProcess:
                 raise ChannelError("closed", "the process has exited")
 
     def wait(self, seconds: float) -> bool:
-        """Wait up to `seconds` for the process to end; return whether it did."""
+        """Wait up to `seconds` for the process to end, and return whether it did."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
             return True
@@ -183,7 +184,7 @@ class WorkerProcess:
 
 
 class Output:
-    """Stores the start and the end of a process's output, however long it is."""
+    """Stores the beginning and the end of a process's output, however long it is."""
 
     def __init__(self, num_bytes: int) -> None:
         self._half = num_bytes // 2

@@ -1,4 +1,4 @@
-"""Counts accepted and rejected drafts step by step: a fold over `StepRecord`s, without an engine."""
+"""Counts accepted and rejected drafts step by step with a fold over `StepRecord`s, without an engine."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,9 +12,9 @@ STAND_IN = -1  # replaces a draft that was unknown when the step was planned
 class Verdict:
     """One request's share of a step and the tokens sampled for it.
 
-    `num_computed` counts the tokens computed before, `num_scheduled` includes the `drafts`. `sampled` contains the
-    accepted drafts and one more token, or is empty; `kept` contains those that became output. `in_vain` is true if the
-    request ended or was preempted before the result came.
+    `num_computed` counts the tokens computed before this step, and `num_scheduled` includes the `drafts`. `sampled`
+    contains the accepted drafts and one more token, or is empty; `kept` contains the tokens that became output.
+    `in_vain` is true if the request ended or was preempted before the result arrived.
     """
 
     request_id: str
@@ -33,7 +33,7 @@ class Verdict:
 
     @property
     def num_rejected(self) -> int:
-        """The number of drafts rolled back: the first wrong one and all after it."""
+        """The number of drafts rolled back: the first wrong draft and all after it."""
         return len(self.drafts) - self.num_accepted
 
     @property
@@ -43,15 +43,16 @@ class Verdict:
 
     @property
     def num_computed_after(self) -> int:
-        """The number of computed tokens after the rejected drafts are rolled back."""
+        """The number of computed tokens after the rejected drafts have been rolled back."""
         return self.num_planned - self.num_rejected
 
 
 @dataclass(frozen=True)
 class DraftCounts:
-    """Counts of a run so far. `proposed` and `accepted` count the drafts at each position.
+    """The counts of a run so far. `proposed` and `accepted` count the drafts at each position.
 
-    `num_shares` counts the shares that sampled, one per request and step; `num_tokens` counts the tokens they kept.
+    `num_shares` counts the shares that sampled, one per request and step; `num_tokens` counts the tokens that they
+    kept.
     """
 
     num_shares: int = 0
@@ -61,7 +62,7 @@ class DraftCounts:
 
     @property
     def tokens_per_step(self) -> float:
-        """The average number of tokens that a request gets from a step; 0 before the first step."""
+        """The average number of tokens that a request gets from a step, or 0 before the first step."""
         return self.num_tokens / self.num_shares if self.num_shares else 0.0
 
     def plus(self, verdicts: Iterable[Verdict]) -> "DraftCounts":
@@ -79,16 +80,16 @@ class DraftCounts:
 
 
 def raised(counts: Sequence[int], first: int, length: int) -> tuple[int, ...]:
-    """Pad the counts to at least `length` and add 1 to the `first` of them."""
+    """Pad the counts to at least `length`, and add 1 to the `first` of them."""
     padded = [*counts, *[0] * (length - len(counts))]
     return tuple(count + (place < first) for place, count in enumerate(padded))
 
 
 def verdicts_of(steps: Sequence[StepRecord]) -> list[list[Verdict]]:
-    """Return the verdicts on each step's shares, in the order of the plan. The steps must be consecutive.
+    """Return the verdicts on each step's shares, in the plan's order. The steps must be consecutive.
 
-    A step planned before its predecessor's verdict assumed that all drafts there were right. Its shares are moved back
-    by the number of drafts rejected since.
+    A step planned before its predecessor's verdict assumed that all drafts in that step were right. Its shares are
+    therefore moved back by the number of drafts rejected since then.
     """
     applied_in = {record["update_of"]: record for record in steps if record["update_of"] is not None}
     found: list[list[Verdict]] = []
@@ -113,7 +114,7 @@ def verdicts_of(steps: Sequence[StepRecord]) -> list[list[Verdict]]:
 
 
 def gone_between(planned: StepRecord, applied: StepRecord) -> set[str]:
-    """Return the requests that ended or lost their blocks between the plan of a step and its result."""
+    """Return the requests that ended or lost their blocks between a step's plan and its result."""
     ended = {request_id for request_id, *_ in planned["finished"]}
     victims = {victim for victim, *_ in applied["preempted"]}
     return ended | victims | {*planned["aborted_before_update"], *applied["aborted"], *applied["aborted_before_update"]}

@@ -1,4 +1,4 @@
-"""Records, on request, which lines of the phases ran in each step and which of them decided an event."""
+"""Records, on request, which of the phases' lines ran in each step and which of them decided an event."""
 
 import linecache
 import re
@@ -42,7 +42,8 @@ DECISION = re.compile(r"\s*(if|elif|while|for|break|continue)\b")
 class Event:
     """An event of a block (`subject` is its number) or a request (its id), and the lines that caused it.
 
-    The first of `places` decided the event; for a block it is the line that called the pool. The next place called it.
+    The first of `places` decided the event; for a block, it is the line that called the pool. The next place is the
+    line that called it.
     """
 
     step: int
@@ -53,7 +54,7 @@ class Event:
 
 @dataclass(frozen=True, repr=False)
 class Lines:
-    """The phases' lines that ran in each step, the events they decided, and their files' text at that time."""
+    """The phases' lines that ran in each step, the events that they decided, and their files' text at that time."""
 
     ran: Sequence[frozenset[Place]]
     events: Sequence[Event]
@@ -69,7 +70,7 @@ class Lines:
         return [step for step, places in enumerate(self.ran) if (file, line) in places]
 
     def encode(self, index: Callable[[str], int]) -> dict[str, Any]:
-        """Encode the lines for the player: events by subject, steps by file and line.
+        """Encode the lines for the player: events keyed by subject, steps keyed by file and line.
 
         `index` returns the number of a request in the picture.
         """
@@ -89,7 +90,7 @@ class Lines:
 
 @cache
 def place_of(file: str) -> str:
-    """Return the path of a starter or solution relative to the checkout; empty for other files."""
+    """Return the path of a starter or solution relative to the checkout, or an empty string for other files."""
     path = Path(file)
     if is_learners(file) or (path.parent == CHECKOUT / "solutions" and path.name.startswith("phase")):
         return path.relative_to(CHECKOUT).as_posix()
@@ -108,7 +109,7 @@ def places_from(frame: FrameType | None) -> Iterator[Place]:
 class LineRecorder:
     """Records lines while its `with` block runs. Set `step` to the number of each step before it runs.
 
-    It replaces a debugger's trace function, and slows down every call.
+    The recorder replaces a debugger's trace function, and slows down every call.
     """
 
     step: int = 0
@@ -128,7 +129,7 @@ class LineRecorder:
         sys.settrace(self._before)
 
     def lines(self, steps: Sequence[StepRecord]) -> Lines:
-        """Return the recorded lines of these steps, with the refusals of the requests that wait in them."""
+        """Return the recorded lines of these steps, with the refusals of the requests waiting in them."""
         ran = [frozenset(self._ran.get(step, ())) for step in range(len(steps))]
         known = [event for event in self.events if event.step < len(steps)]
         events = sorted([*known, *self._waits(steps)], key=lambda event: event.step)
@@ -186,12 +187,13 @@ class LineRecorder:
 
 
 def argument(frame: FrameType) -> object:
-    """Return the first argument of a method that has just been called, or None if it takes none."""
+    """Return the first argument of a method that has just been called, or None if it takes no arguments."""
     code = frame.f_code
     return frame.f_locals.get(code.co_varnames[1]) if code.co_argcount > 1 else None
 
 
 def numbers_in(value: object) -> list[int]:
-    """Return the block numbers in a call's argument, a number or a sequence. Wrong code may pass anything."""
+    """Return the block numbers in a call's argument, which is a number or a sequence. Incorrect code may pass
+    anything."""
     items = value if isinstance(value, Sequence) else [value]
     return [item for item in items if isinstance(item, int)]

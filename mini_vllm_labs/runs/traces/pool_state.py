@@ -1,4 +1,4 @@
-"""Computes the block pool after a step from step records: free queue, cached blocks and moves."""
+"""Computes the block pool after a step from step records: free queue, cached blocks, and moves."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 
 @dataclass
 class PoolState:
-    """The free queue, front first, and the cached blocks, both at the end of the step.
+    """The free queue, front first, and the cached blocks, both as of the end of the step.
 
-    Records with `detail` contain both. Without `detail` (most recorded traces) they follow from the rules: take from
+    Records with `detail` contain both. Without `detail` (most recorded traces), they follow from the rules: take from
     the front, free to the back, last block of a table first. `taken` and `freed` are this step's moves in order;
     `freed` contains (request id, blocks in queue order).
     """
@@ -34,7 +34,7 @@ class PoolState:
         computed: Mapping[str, int],
         num_tokens: Mapping[str, int],
     ) -> None:
-        """Apply the next step. The mappings contain the values before that step, by request id."""
+        """Apply the next step. The mappings contain the values from before that step, keyed by request id."""
         held = {request_id: list(blocks) for request_id, blocks in tables.items()}
         reach = dict(computed)
         self.taken, self.freed = [block for share in record["scheduled"] for block in share["new_blocks"]], []
@@ -70,7 +70,7 @@ class PoolState:
             self.freed.append((request_id, given_back))
 
     def _lost(self, table: Sequence[int], reach: Mapping[str, int], victim: str, num_returned: int) -> Iterable[int]:
-        """Take from the front of the queue the blocks that a victim got in this step, which no record lists."""
+        """Take the blocks that a victim got in this step, which no record lists, from the front of the queue."""
         needed = cdiv(reach.get(victim, 0) + num_returned, self.block_size) if num_returned else 0
         known = set(self.taken)
         lost = [block for block in self.free_queue if block not in known][: max(0, needed - len(table))]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Recording:
-    """All steps of a run from the first, and its constants.
+    """All steps of a run from the first on, and its constants.
 
     `stalled` means that no later step could schedule anything. `lines` contains the phases' lines that ran, if they
     were recorded.
@@ -40,9 +40,9 @@ class Recording:
 
     @classmethod
     def of(cls, source: LLM | LLMEngine, titles: Mapping[str, str] | None = None) -> Self:
-        """Record a run so far, of an engine that was built with `record=True`.
+        """Record the run so far of an engine that was built with `record=True`.
 
-        `titles` maps ids of requests to their questions. Raises `ValueError` if the engine does not record.
+        `titles` maps request ids to their questions. Raises `ValueError` if the engine does not record.
         """
         engine = source if isinstance(source, LLMEngine) else source.engine
         scheduler, steps = engine.scheduler, list(engine.recorder.steps)
@@ -60,7 +60,7 @@ class Recording:
         return cls(info, steps)
 
     def with_priorities(self, priorities: Mapping[str, int]) -> Self:
-        """Return the recording with the requests' priorities, or without any if all are equal."""
+        """Return the recording with the requests' priorities, or without priorities if all are equal."""
         differ = len(set(priorities.values())) > 1
         return replace(self, info=replace(self.info, priorities=dict(priorities) if differ else {}))
 
@@ -81,7 +81,7 @@ class Recording:
     def read(cls, path: Path | str, name: str | None = None) -> Self:
         """Read a trace from a file; `name` selects one of several recorded scenarios.
 
-        Raises `ValueError` if the file does not contain a trace, `OSError` if it cannot be read.
+        Raises `ValueError` if the file does not contain a trace, and `OSError` if it cannot be read.
         """
         found = open_trace(Path(path), name)
         if isinstance(found, Scenario):
@@ -107,7 +107,7 @@ class Recording:
 
     @classmethod
     def from_steps(cls, steps: Sequence[StepRecord], token_budget: int | None = None) -> Self:
-        """Make a recording from bare records; infer pool, block size and prompts from them.
+        """Make a recording from bare records, and infer the pool, the block size and the prompts from them.
 
         Raises `ValueError` if `steps` is empty.
         """
@@ -139,14 +139,14 @@ def require_whole(steps: Sequence[StepRecord]) -> None:
 
 
 def titles_of(steps: Sequence[StepRecord]) -> dict[str, str]:
-    """Map the id of each request to itself as its title, in order of arrival."""
+    """Map each request's id to itself as its title, in order of arrival."""
     return {request_id: request_id for record in steps for request_id in record["added"]}
 
 
 def prompt_lengths(steps: Sequence[StepRecord]) -> dict[str, int]:
-    """Return the number of prompt tokens of each request, or 0 if it never ran.
+    """Return each request's number of prompt tokens, or 0 if it never ran.
 
-    A request that was never running at the end of a step computed its whole prompt in its first step.
+    A request that was not running at the end of any step computed its whole prompt in its first step.
     """
     sampled, least, known = dict.fromkeys(titles_of(steps), 0), dict[str, int](), dict[str, int]()
     for record in steps:
@@ -160,7 +160,7 @@ def prompt_lengths(steps: Sequence[StepRecord]) -> dict[str, int]:
 
 
 def likely_block_size(steps: Sequence[StepRecord]) -> int:
-    """Return a block size consistent with all block tables, a power of two if possible."""
+    """Return a block size consistent with all block tables, if possible a power of two."""
     shares = [share for record in steps for share in record["scheduled"] if share["blocks"]]
     # A block table keeps the blocks of rejected drafts. A drafter with a KV cache also needs slots beyond its last
     # draft.

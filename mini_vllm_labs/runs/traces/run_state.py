@@ -1,4 +1,4 @@
-"""Computes the state of a run after a step: a fold over its `StepRecord`s, without an engine."""
+"""Computes a run's state after a step with a fold over its `StepRecord`s, without an engine."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ from mini_vllm_labs.runs.traces.pool_state import PoolState
 class RunInfo:
     """The constants of a run.
 
-    `titles` and `num_prompt_tokens` have one entry per request id, in order of arrival. `num_blocks` counts
-    the blocks that requests can hold, without the null block. `priorities` is empty if all are equal, `max_num_seqs`
-    is 0 if unknown.
+    `titles` and `num_prompt_tokens` have one entry per request id, in order of arrival. `num_blocks` counts the blocks
+    that requests can hold, excluding the null block. `priorities` is empty if all are equal; `max_num_seqs` is 0 if
+    unknown.
     """
 
     titles: dict[str, str]
@@ -29,11 +29,11 @@ class RunInfo:
 
     @property
     def unit(self) -> str:
-        """The unit of memory: "block", or "slot" if a block is one slot."""
+        """The unit of memory: "block", or "slot" if a block is a single slot."""
         return "block" if self.block_size > 1 else "slot"
 
     def index(self, request_id: str) -> int:
-        """Return the number of a request, which determines its colour and label."""
+        """Return a request's number, which determines its colour and label."""
         return self._indices[request_id]
 
     def label(self, request_id: str) -> str:
@@ -50,7 +50,7 @@ class RunInfo:
 
 
 def is_short_name(request_id: str) -> bool:
-    """Return whether an id fits in a block of a picture and does not look like a number."""
+    """Return whether an id fits into a block in a picture and does not look like a number."""
     return len(request_id) <= 3 and request_id[:1].isalpha()
 
 
@@ -58,8 +58,8 @@ def is_short_name(request_id: str) -> bool:
 class RunState:
     """The state needed to draw the current step; `advance` applies the next step.
 
-    `tables` are the block tables while the step was computed. `remembered` maps a block to the request whose content it
-    contains. `texts` is filled by callers that have the texts.
+    `tables` contains the block tables as they were while the step was computed. `remembered` maps a block to the
+    request whose content it contains. `texts` is filled in by callers that have the texts.
     """
 
     info: RunInfo
@@ -90,21 +90,21 @@ class RunState:
 
     @property
     def hit_rate(self) -> float:
-        """The share of requests' tokens found in the prefix cache at first admission, 0 to 1."""
+        """The share (0 to 1) of requests' tokens found in the prefix cache at first admission."""
         return self._num_first_hit_tokens / max(1, self._num_first_tokens)
 
     def num_tokens(self, request_id: str) -> int:
-        """Return the number of a request's tokens, prompt and output, after the current step."""
+        """Return a request's number of tokens, prompt and output, after the current step."""
         return self.info.num_prompt_tokens[request_id] + self.num_output_tokens.get(request_id, 0)
 
     def num_reached(self, request_id: str) -> int:
-        """Return how many known tokens of a request are computed, including steps in flight."""
+        """Return how many of a request's known tokens have been computed, including steps in flight."""
         return min(self.computed.get(request_id, 0), self.num_tokens(request_id))
 
     def is_decode(self, share: ScheduledRecord) -> bool:
         """Return whether a share computes only the newest sampled token and the drafts after it.
 
-        A resumed request that recomputes sampled tokens does not decode.
+        A resumed request that recomputes sampled tokens does not count as decoding.
         """
         # A plan that was made ahead computes a token that is not yet known.
         is_newest = share["computed"] + 1 >= self.num_known[share["id"]]
@@ -154,7 +154,7 @@ class RunState:
         self._furthest[request_id] = max(end, furthest)
 
     def _roll_back(self, record: StepRecord) -> None:
-        """Subtract from the computed tokens the rejected drafts of the step that this one applied."""
+        """Subtract the rejected drafts of the step that this one applied from the computed tokens."""
         self._rejected[record["step"]] = {
             share["id"]: len(share["drafts"]) - max(0, len(record["sampled"].get(share["id"], ())) - 1)
             for share in record["scheduled"]
@@ -185,7 +185,7 @@ class RunState:
         return used
 
     def ref_counts(self) -> dict[int, int]:
-        """Return the number of holders of each held block while the step was computed."""
+        """Return each held block's number of holders while the step was computed."""
         return {block_id: len(holders) for block_id, holders in self.holders().items()}
 
     def holders(self) -> dict[int, list[str]]:
@@ -201,7 +201,7 @@ class RunState:
         return self.pool.cached
 
     def status(self, request_id: str) -> str:
-        """Return the status of a request in the current step, in one word."""
+        """Return a request's status in the current step, in one word."""
         record = self.record
         if record is None:
             return "waiting"

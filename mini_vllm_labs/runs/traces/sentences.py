@@ -30,7 +30,7 @@ def is_stuck(record: StepRecord) -> bool:
 
 
 def stuck(state: RunState, record: StepRecord) -> str:
-    """Return why no request can be scheduled any more."""
+    """Return why no more requests can be scheduled."""
     unit, free = state.info.unit, record["free_after_schedule"]
     needs = [f"{state.info.label(i)} needs {num_missing(state, i)} more" for i, *_ in record["running_after"]]
     waiting = f" {labels(state, record['waiting_after'])} cannot be admitted." if record["waiting_after"] else ""
@@ -61,14 +61,14 @@ def preempted(state: RunState, record: StepRecord) -> list[str]:
 
 
 def is_in_front(record: StepRecord, victim: str) -> bool:
-    """Return whether only other victims of this step are ahead of a victim in the waiting queue."""
+    """Return whether the requests ahead of a victim in the waiting queue are all victims of this step too."""
     victims = {request_id for request_id, *_ in record["preempted"]}
     waiting = record["waiting_after"]
     return victim not in waiting or victims.issuperset(waiting[: waiting.index(victim)])
 
 
 def admitted(state: RunState, record: StepRecord) -> list[str]:
-    """Return a sentence for each request that is resumed or has a hit, and one for all others."""
+    """Return a sentence for each request that is resumed or has a hit, and one sentence for all others."""
     sentences, plain = [], []
     for share in record["scheduled"]:
         if share["kind"] == "running":
@@ -92,7 +92,7 @@ def taken(state: RunState, record: StepRecord) -> str:
 
 
 def chunks(state: RunState, record: StepRecord) -> list[str]:
-    """Return a sentence for the first prompt that this step computes only in part."""
+    """Return a sentence for the first prompt that this step computes only partly."""
     for share in record["scheduled"]:
         end, known = share["computed"] + share["n"], state.num_known[share["id"]]
         if end < known:
@@ -101,9 +101,9 @@ def chunks(state: RunState, record: StepRecord) -> list[str]:
 
 
 def waiting(state: RunState, record: StepRecord) -> list[str]:
-    """Return why the first waiting request was not admitted, if that is known; victims of this step are skipped.
+    """Return why the first waiting request was not admitted, if known; victims of this step are skipped.
 
-    The live page shows the recorded `waits` of a step itself.
+    The live page shows a step's recorded `waits` itself.
     """
     if "waits" in record.get("detail", {}):
         return []
@@ -114,7 +114,7 @@ def waiting(state: RunState, record: StepRecord) -> list[str]:
 
 
 def reason(state: RunState, record: StepRecord, request_id: str) -> str:
-    """Return the first reason not to admit a request, in the scheduler's order of checks."""
+    """Return the first reason not to admit a request, in the order in which the scheduler checks."""
     info, free = state.info, record["free_after_schedule"]
     num_running, left = len(record["running_after"]) + len(record["finished"]), info.token_budget - record["total"]
     num_tokens = state.num_known[request_id]
@@ -137,7 +137,7 @@ def finished(state: RunState, record: StepRecord) -> list[str]:
 
 
 def ordinary(state: RunState, record: StepRecord) -> list[str]:
-    """Return the sentences for a step without a rare event."""
+    """Return the sentences for a step without rare events."""
     decodes = [share["id"] for share in record["scheduled"] if state.is_decode(share)]
     prefills = [share["id"] for share in record["scheduled"] if not state.is_decode(share)]
     kinds = [("Decode", decodes), ("Prefill", prefills)]
@@ -151,7 +151,7 @@ def events_in(*recordings: Recording) -> list[list[str]]:
 
 
 def events_of(record: StepRecord) -> list[str]:
-    """Return the events of a step, out of preemption, prefix hit, stall and finish."""
+    """Return the events of a step: any of preemption, prefix hit, stall and finish."""
     happened = {
         "preemption": record["preempted"],
         "prefix hit": [share for share in record["scheduled"] if share.get("hit")],

@@ -1,4 +1,4 @@
-"""Reads and writes trace files: our own (a line of settings, then a step per line) and recorded scenarios."""
+"""Reads and writes trace files: our format (a line of settings, then one step per line) and recorded scenarios."""
 
 import json
 from pathlib import Path
@@ -9,13 +9,13 @@ from mini_vllm_labs.runs.parity.scenario import Scenario, read_scenarios
 
 
 def write_trace(path: Path, records: list[StepRecord], token_budget: int | None) -> None:
-    """Write a trace. The first line is `{"token_budget": ...}`, every other line a step."""
+    """Write a trace. The first line is `{"token_budget": ...}`, and every other line is a step."""
     lines: list[Any] = [{"token_budget": token_budget}, *records]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
 def read_trace(path: Path, name: str | None = None) -> tuple[list[StepRecord], int | None]:
-    """Return the steps of a trace file and its token budget, or None if it is unknown.
+    """Return the steps of a trace file and its token budget, or None if the budget is unknown.
 
     Raises the same errors as `open_trace`.
     """
@@ -29,8 +29,8 @@ def read_trace(path: Path, name: str | None = None) -> tuple[list[StepRecord], i
 def open_trace(path: Path, name: str | None = None) -> Scenario | tuple[list[StepRecord], int | None]:
     """Return a recorded scenario, or the steps and the token budget of our trace.
 
-    In a file of recorded scenarios, `name` selects one; it may be None if there is only one. Raises `ValueError` if
-    the file does not contain a trace, `OSError` if it cannot be read.
+    In a file of recorded scenarios, `name` selects one; it may be None if there is only one. Raises `ValueError` if the
+    file does not contain a trace, and `OSError` if it cannot be read.
     """
     if path.suffix != ".gz":
         try:
@@ -48,7 +48,7 @@ def open_trace(path: Path, name: str | None = None) -> Scenario | tuple[list[Ste
 
 
 def read_steps(path: Path, lines: list[Any]) -> tuple[list[StepRecord], int | None]:
-    """Check that the lines are steps, and split off an optional first line of settings."""
+    """Check that the lines are steps, and split off a first line of settings if there is one."""
     budget = None
     if lines and isinstance(lines[0], dict) and "token_budget" in lines[0]:
         budget = lines.pop(0)["token_budget"]

@@ -1,4 +1,4 @@
-"""Turns the recorded reasons of a trace into sentences: per step, per request's life, and in total."""
+"""Turns a trace's recorded reasons into sentences: per step, per request's lifetime, and in total."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,7 +58,7 @@ def share_sentence(step: StepRecord, share: ScheduledRecord) -> str:
 
 
 def lines_of(step: StepRecord) -> Iterator[tuple[str, str]]:
-    """Yield each unfinished request of a step, with its tokens or why it got none; those with tokens come first."""
+    """Yield each unfinished request in a step with its tokens or why it got none; those with tokens come first."""
     for share in step["scheduled"]:
         yield share["id"], share_sentence(step, share)
     for name, found in step.get("reasons", {}).items():
@@ -66,7 +66,7 @@ def lines_of(step: StepRecord) -> Iterator[tuple[str, str]]:
 
 
 def life_of(steps: Sequence[StepRecord], request_id: str) -> list[str]:
-    """Return a request's life as sentences; consecutive equal reasons share one, with the numbers of the last step.
+    """Return a request's lifetime as sentences; consecutive equal reasons share one, with the last step's numbers.
 
     Raises `ValueError` if the trace has no such request.
     """
@@ -109,9 +109,9 @@ def refuser_of(found: Found) -> str:
 
 
 def waited_for(steps: Iterable[StepRecord]) -> dict[str, Counter[str]]:
-    """Count for each request the steps without a token, by the mark of their reason.
+    """Count each request's steps without a token, keyed by the mark of their reason.
 
-    A request after a refused one waits for the same thing, so its step counts under that request's reason.
+    A request after a refused one waits for the same thing, so its step counts under the refused request's reason.
     """
     waited: dict[str, Counter[str]] = {}
     for step in steps:
@@ -122,7 +122,7 @@ def waited_for(steps: Iterable[StepRecord]) -> dict[str, Counter[str]]:
 
 
 def waited_sentence(waited: Counter[str]) -> str:
-    """Return `it waited 14 steps: 9 for blocks, 5 for a seat`, the main reason first."""
+    """Return a sentence such as `it waited 14 steps: 9 for blocks, 5 for a seat`, the main reason first."""
     parts = ", ".join(f"{number} {WAITS.get(mark, 'against a rule')}" for mark, number in waited.most_common())
     total = sum(waited.values())
     return f"it waited {total} step{'s' * (total != 1)}: {parts}"

@@ -1,7 +1,7 @@
 """Runs the same workload through phases 1, 1-2, ... 1-6 and then the electives: the ablation.
 
 Every lineup gets the same requests at the same times, the same memory in tokens and the same settings, and generates
-the same tokens. Only the phases differ, and therefore the time for which each request waits. Time is simulated
+the same tokens. Only the phases differ, and therefore how long each request waits. Time is simulated
 (`simulated_time.py`).
 """
 
@@ -45,9 +45,9 @@ SETTINGS = EngineConfig(
 
 
 def ablation_requests(seed: int = 0) -> list[TimedRequest]:
-    """Return chats that share a long system prompt; every third request is an unrelated document.
+    """Return chats that share a long system prompt; every third request is an unrelated document instead.
 
-    Every request has `max_tokens` of 400 (`MAX_TOKENS`), and every output ends much earlier.
+    Every request has a `max_tokens` of 400 (`MAX_TOKENS`), but every output ends much earlier.
     """
     rng = random.Random(seed)
     vocabulary = range(END + 1, 1000)
@@ -67,7 +67,7 @@ def ablation_requests(seed: int = 0) -> list[TimedRequest]:
 
 @dataclass(slots=True)
 class LineupResult:
-    """One lineup's results on the workload. Times are simulated seconds."""
+    """One lineup's results on the workload. Times are in simulated seconds."""
 
     lineup: Lineup
     num_requests: int
@@ -93,9 +93,9 @@ class LineupResult:
 
 
 def ablation_lineups(whole: Lineup, last_phase: int = 5) -> list[Lineup]:
-    """Return lineups that grow by one phase each, from phase 1 alone; absent phases are skipped.
+    """Return lineups that each add one phase, starting from phase 1 alone; absent phases are skipped.
 
-    The electives follow `last_phase`.
+    The electives come after `last_phase`.
     """
     impls: tuple[Impl, ...] = astuple(whole)
     absent: Impl = "absent"
@@ -191,5 +191,5 @@ def _read_trace(result: LineupResult, engine: LLMEngine) -> None:
 
 
 def num_rejected(record: StepRecord, share: ScheduledRecord) -> int:
-    """Return the number of rejected drafts, whose positions are computed again."""
+    """Return the number of rejected drafts, whose positions must be computed again."""
     return len(share.get("drafts", ())) - max(0, len(record["sampled"].get(share["id"], ())) - 1)

@@ -1,4 +1,4 @@
-"""Maps settings of an engine to elective phases; no other module knows this mapping."""
+"""Maps an engine's settings to elective phases; no other module knows this mapping."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def electives_of(config: EngineConfig) -> frozenset[int]:
 
 
 def with_electives(config: EngineConfig, lineup: Lineup, drafts: SpeculativeConfig) -> EngineConfig:
-    """Turn on the electives of a lineup in a config; phase 7 gets `drafts`, and phase 14 the newest release."""
+    """Turn on a lineup's electives in a config; phase 7 gets `drafts`, and phase 14 gets the newest release."""
     return replace(
         config,
         speculative_config=None if lineup.speculation == "absent" else drafts,

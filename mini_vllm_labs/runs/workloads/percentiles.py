@@ -1,4 +1,4 @@
-"""Percentiles of measured times, the same for the simulator, the benchmarks and the tables."""
+"""Percentiles of measured times, shared by the simulator, the benchmarks and the tables."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -6,10 +6,10 @@ from itertools import accumulate, repeat
 
 
 def percentiles(values: Sequence[float], percents: Sequence[float], counts: Sequence[int] | None = None) -> list[float]:
-    """Return for each of `percents` the smallest value that at least this share of values does not exceed.
+    """Return, for each of `percents`, the smallest value that at least this share of values does not exceed.
 
-    `counts` states how often each value occurs, by default once. Without values every percentile is 0.
-    Raises `ValueError` unless every percentage is over 0 and at most 100.
+    `counts` states how often each value occurs, by default once. Without values, every percentile is 0. Raises
+    `ValueError` unless every percentage is greater than 0 and at most 100.
     """
     if not all(0 < percent <= 100 for percent in percents):
         raise ValueError(f"percentages must be greater than 0 and at most 100, got {list(percents)}")

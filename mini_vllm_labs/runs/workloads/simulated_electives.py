@@ -1,4 +1,4 @@
-"""Runs phases 7 and 8 in simulated time: drafts on the fake model, and a step in flight without threads."""
+"""Runs phases 7 and 8 in simulated time: drafts for the fake model, and a step in flight without threads."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -17,13 +17,13 @@ WRONG_ONE_IN = 4
 
 
 class MostlyRightDrafts:
-    """Proposes the fake model's next tokens, one in four wrong, because prompt lookup would find nothing."""
+    """Proposes the fake model's next tokens, but one in four wrong, because prompt lookup would find nothing."""
 
     def __init__(self) -> None:
         self.draft_probs: dict[str, Any] = {}
 
     def cost_of_a_draft(self, num_requests: int) -> float:
-        """Return a constant; see `Proposer`."""
+        """Return a constant (see `Proposer`)."""
         return 0.01
 
     def propose(
@@ -46,7 +46,7 @@ class MostlyRightDrafts:
 
 
 class ComputedWhenAsked(Future[ModelRunnerOutput]):
-    """Computes in `result()`, after the next step is planned, which imitates two threads."""
+    """Computes in `result()`, after the next step has been planned, which imitates two threads."""
 
     def __init__(self, compute: Callable[[], ModelRunnerOutput]) -> None:
         super().__init__()

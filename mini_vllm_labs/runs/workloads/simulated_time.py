@@ -1,8 +1,8 @@
 """Simulated time: a clock that a runner advances by the cost of each step, computed from a formula.
 
-`StepCost` is an illustration, not a measurement. Its constants are round figures for a model of 1.5 billion
-2-byte weights on a small GPU with 600 GB/s of memory bandwidth and 125 TFLOP/s at half utilisation. A roofline of real
-GPUs and models is in `mini_vllm_labs/simulation/`.
+`StepCost` is an illustration, not a measurement. Its constants are round figures for a model of 1.5 billion 2-byte
+weights on a small GPU with 600 GB/s of memory bandwidth and 125 TFLOP/s at half utilization. A roofline of real GPUs
+and models is in `mini_vllm_labs/simulation/`.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ SECONDS_PER_CONTEXT_TOKEN = 50e-9  # reading K and V of one attended token: 28 K
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """The seconds of a step: a fixed part, a part per token, and a part per token of context."""
+    """A step's time in seconds: a fixed part, a part per token, and a part per token of context."""
 
     per_step: float = SECONDS_PER_STEP
     per_token: float = SECONDS_PER_TOKEN
@@ -32,7 +32,7 @@ class StepCost:
 
 
 class BatchCost(Protocol):
-    """Computes the seconds of a batch."""
+    """Computes a batch's time in seconds."""
 
     def seconds(self, batch: Sequence[ScheduledRequest]) -> float: ...
 
@@ -70,7 +70,7 @@ class TimedRunner:
 class EndingRunner:
     """Ends every output after a fixed length with the token `end`.
 
-    Requests then finish at the same steps with every model, so two runs differ only by the engine.
+    Requests then finish at the same steps with every model, so two runs differ only in the engine.
     """
 
     def __init__(self, inner: ModelRunner, lengths: dict[str, int], end: int) -> None:

@@ -36,9 +36,9 @@ def make_workload(seed: int, num_requests: int) -> list[TimedRequest]:
 
 
 def policy_of(name: str | None, requests: Sequence[TimedRequest]) -> SchedulingPolicy | None:
-    """Make the policy of `mini_vllm_labs.policies` called `name` for these requests; None for None.
+    """Make the policy in `mini_vllm_labs.policies` called `name` for these requests, or return None for None.
 
-    Raises `ValueError` with a list of names if there is no such policy.
+    Raises a `ValueError` that lists the names if there is no such policy.
     """
     if name is None:
         return None
@@ -48,10 +48,10 @@ def policy_of(name: str | None, requests: Sequence[TimedRequest]) -> SchedulingP
 
 
 class Run:
-    """Runs a workload on the fake model step by step. `arrival_time` is the number of a step.
+    """Runs a workload on the fake model step by step. `arrival_time` is a step number.
 
-    The clock of a `scheduling_policy` shows the number of the step, in seconds. Raises `ValueError` if the config
-    cannot serve the workload, `StalledError` if no request can be scheduled any more.
+    The clock of a `scheduling_policy` shows the step number, in seconds. Raises `ValueError` if the config cannot serve
+    the workload, and `StalledError` if no more requests can be scheduled.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Run:
         return not self._not_arrived and not self.engine.has_unfinished_requests()
 
     def step(self) -> StepRecord:
-        """Add this step's arrivals, run one step and return its record."""
+        """Add this step's arrivals, run one step, and return its record."""
         while self._not_arrived and self._not_arrived[0].arrival_time <= self._number:
             new = self._not_arrived.popleft()
             params = SamplingParams(max_tokens=new.max_tokens, ignore_eos=True)

@@ -1,4 +1,4 @@
-"""One request of a workload; the course and the benchmarks share this class."""
+"""Defines one request of a workload; the course and the benchmarks share this class."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
 
 @dataclass(frozen=True, slots=True)
 class TimedRequest:
-    """A request and its arrival time, in seconds, or in steps if the workload has no clock.
+    """A request and its arrival time, which is in seconds, or in steps if the workload has no clock.
 
     The engine receives `max_tokens` as its limit. The output ends after `output_len` tokens if set, otherwise at
-    `max_tokens`. Lower `priority` is more urgent. `adapter_id` names the adapter that the request needs, if any.
+    `max_tokens`. A lower `priority` is more urgent. `adapter_id` names the adapter that the request needs, if any.
     """
 
     arrival_time: float

@@ -14,5 +14,6 @@ STARTS = [0] * 4 + [1] * 46 + [3] * 950
 
 
 def two_gates() -> list[TimedRequest]:
-    """Return 1,000 requests with 200 prompt and 50 output tokens. They arrive in steps 0 (4), 1 (46) and 3 (950)."""
+    """Return 1,000 requests with 200 prompt and 50 output tokens. They arrive in step 0 (4 of them), step 1 (46) and
+    step 3 (950)."""
     return [TimedRequest(start, str(index), [index] * 200, max_tokens=50) for index, start in enumerate(STARTS)]

@@ -15,9 +15,9 @@ COMMAND = (sys.executable, "-m", "mini_vllm_labs.serving.live.drawing")
 
 @dataclass(frozen=True)
 class WantedPicture:
-    """The picture that a page wants. `step` None means the newest step; `follow` is a request's id, or empty.
+    """The picture that a page wants. If `step` is None, it means the newest step; `follow` is a request's id, or empty.
 
-    `width` and `height` are the available size in px. The text of the picture is generated only on request.
+    `width` and `height` are the available size in px. The picture's text is generated only on request.
     """
 
     step: int | None = None
@@ -28,7 +28,7 @@ class WantedPicture:
 
 
 class DrawingEndedError(RuntimeError):
-    """The drawing process has exited unexpectedly; its log is on standard error."""
+    """The drawing process exited unexpectedly; its log is on standard error."""
 
 
 class DrawingProcess:
@@ -44,7 +44,7 @@ class DrawingProcess:
         self.next_step = 0  # the first step not yet sent to the process
 
     async def draw(self, viewer: str, look: WantedPicture, chunks: list[Chunk]) -> bytes:
-        """Return the message that updates a page's picture. `chunks` contain the steps from `next_step` on.
+        """Return the message that updates a page's picture. `chunks` contains the steps from `next_step` on.
 
         Raises `DrawingEndedError`; the next call starts a new process.
         """

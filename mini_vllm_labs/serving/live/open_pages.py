@@ -1,4 +1,4 @@
-"""Manages the open pages, the drawing process that exists while pages are open, and the events for each page."""
+"""Manages the open pages, the drawing process that exists while pages are open, and each page's events."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ COMMENT = b":\n\n"
 
 @dataclass
 class Viewer:
-    """An open page, and the picture that it wants. `changed` wakes its stream."""
+    """An open page, and the picture that it wants. Setting `changed` wakes its stream."""
 
     look: WantedPicture
     id: str = field(default_factory=lambda: uuid4().hex)
@@ -40,8 +40,8 @@ class Viewer:
 class OpenPages:
     """Manages the open pages and one drawing process for all of them.
 
-    When the last page closes, the drawing process exits, the crowd leaves and the engine runs at full speed, because no
-    page is left to resume it.
+    When the last page closes, the drawing process exits, the crowd leaves and the engine runs at full speed, because
+    there is no page left to resume it.
     """
 
     def __init__(self, served: ServedModel) -> None:
@@ -75,12 +75,12 @@ class OpenPages:
             await drawing.close()
 
     async def require_page(self) -> None:
-        """Raise `ApiError` (409) if no page is open, because no page could show or undo the change."""
+        """Raise `ApiError` (409) if no page is open, because then no page could show or undo the change."""
         if not self._viewers:
             raise ApiError(409, "no page is open: open the page at / first", code="no_page")
 
     def viewer(self, viewer_id: str) -> Viewer:
-        """Return the page with an id. Raises `ApiError` (404) if it is not open."""
+        """Return the page with a given id. Raises `ApiError` (404) if it is not open."""
         if viewer_id not in self._viewers:
             raise ApiError(404, "this page is no longer open: load it again", param="viewer", code="page_not_open")
         return self._viewers[viewer_id]
@@ -92,7 +92,7 @@ class OpenPages:
         return self._drawing
 
     async def status(self) -> dict[str, Any]:
-        """Return the status that a page shows with the picture, or the last known status if the engine has stopped."""
+        """Return the status to show with a page's picture, or the last known status if the engine has stopped."""
         with suppress(EngineDeadError, ShuttingDownError):
             self._progress = await self.served.llm.call_during_step(progress_of)
         return {
@@ -127,7 +127,8 @@ class LiveStream(Response):
 
 
 async def live_events(pages: OpenPages, viewer: Viewer) -> AsyncIterator[bytes]:
-    """Yield a page's events until the server stops: up to eight pictures per second, only when something changes."""
+    """Yield a page's events until the server stops: up to eight pictures per second, and only when something
+    changes."""
     yield event("hello", {"viewer": viewer.id, "model": pages.served.name, **pages.facts})
     status: dict[str, Any] = {}
     sent: tuple[int, WantedPicture] | None = None

@@ -41,7 +41,7 @@ class PacedEngine(Protocol):
 
 
 class Pace:
-    """Sets the pace of an engine. `steps_per_second` is None at full speed and 0 while it is paused."""
+    """Controls the pace of an engine. `steps_per_second` is None at full speed and 0 while the engine is paused."""
 
     def __init__(self, llm: PacedEngine) -> None:
         self._llm = llm
@@ -61,7 +61,7 @@ class Pace:
             self._steps = asyncio.create_task(self._take_steps(1 / steps_per_second))
 
     async def step(self) -> None:
-        """Pause the engine if it is running, then take one step."""
+        """Pause the engine if it is running, then run one step."""
         self.set(0)
         await self._llm.step_once()
 
@@ -74,7 +74,7 @@ class Pace:
 class Crowd:
     """Sends requests at random times, some with prompts that share a prefix.
 
-    It calls the engine directly, because a browser would allow only six connections.
+    The crowd calls the engine directly, because a browser would allow only six connections.
     """
 
     def __init__(self, llm: PacedEngine, seed: int | None = None) -> None:

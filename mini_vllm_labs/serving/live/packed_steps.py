@@ -1,4 +1,4 @@
-"""Stores an engine's last steps, pickled, in chunks that each begin with the state before them."""
+"""Stores an engine's last steps, pickled, in chunks that each begin with the state before their first step."""
 
 from array import array
 from collections import deque
@@ -13,7 +13,7 @@ MAX_STEPS, STEPS_PER_CHUNK = 1000, 50  # a new chunk loops over the pool; lookin
 
 @dataclass
 class Totals:
-    """Counters over all steps of a server."""
+    """Counters over all of a server's steps."""
 
     ended: int = 0
     preemptions: int = 0
@@ -26,8 +26,8 @@ class Totals:
 class PackedStep(NamedTuple):
     """A step. Its record omits the block tables of requests that ran before; their new blocks extend the old tables.
 
-    The record's `waiting_after` names only the first waiting requests. `sampled` contains the tokens of the step whose
-    results this step applied, `lengths` the prompt lengths, in tokens, of the requests that arrived.
+    The record's `waiting_after` names only the first few waiting requests. `sampled` contains the tokens of the step
+    whose results this step applied, and `lengths` the prompt lengths, in tokens, of the requests that arrived.
     """
 
     record: StepRecord
@@ -46,7 +46,7 @@ class RequestSnapshot(NamedTuple):
 
 @dataclass
 class Keyframe:
-    """The state between two steps: the unfinished requests in order of arrival, the free queue, the cache."""
+    """The state between two steps: the unfinished requests in order of arrival, the free queue, and the cache."""
 
     requests: list[RequestSnapshot]
     free_queue: "array[int]"
@@ -68,7 +68,7 @@ class Chunk:
 
 
 class StepChunks:
-    """The last 1,000 to 1,050 steps, numbered from the start.
+    """The last 1,000 to 1,050 steps, numbered from the server's start.
 
     The engine's thread writes them, and other threads read them.
     """
@@ -80,7 +80,7 @@ class StepChunks:
 
     @property
     def oldest(self) -> int:
-        """The number of the first stored step, or 0 without steps."""
+        """The number of the first stored step, or 0 if there are no steps."""
         with self._lock:
             return self._chunks[0].first if self._chunks else 0
 

@@ -1,4 +1,4 @@
-"""Observes an engine and stores its last steps, cheaply enough for a server that runs for days."""
+"""Observes an engine and stores its last steps cheaply enough for a server that runs for days."""
 
 import pickle
 import time
@@ -31,7 +31,7 @@ MAX_BLOCKS_IN_EACH_STEP = 4096
 class RequestTotals:
     """A request's costs so far. `num_blocks` is the maximum number of blocks that it held at once.
 
-    The request arrived before step `arrived` and waited `num_waited` steps for its first step.
+    The request arrived before step `arrived`, and waited `num_waited` steps for its first step.
     """
 
     request_id: str
@@ -46,10 +46,10 @@ class RequestTotals:
 
 
 class RecentSteps(StepRecorder):
-    """Packs each step when it ends, and traverses the free queue and the cache only once in 50 steps.
+    """Packs each step when it ends, and loops over the free queue and the cache only once every 50 steps.
 
     After `want_pool`, the next step also records the free and the cached blocks, and the steps of the next two seconds
-    explain why requests wait. `bills` are the totals of the last 1,000 requests that have ended.
+    record why requests wait. `bills` contains the totals of the last 1,000 requests that have ended.
     """
 
     def __init__(self, scheduler: Scheduler, config: EngineConfig) -> None:
@@ -73,7 +73,7 @@ class RecentSteps(StepRecorder):
         return len(self._added)
 
     def want_pool(self) -> None:
-        """Make the next step record the free and the cached blocks, and steps explain why requests wait."""
+        """Make the next step record the free and the cached blocks, and make steps record why requests wait."""
         self._wants_pool, self._explained_until = True, time.monotonic() + SHOWN_SECONDS
 
     def request_added(self, request_id: str) -> None:
@@ -178,7 +178,7 @@ def packed(content: Any) -> bytes:
 
 
 def keyframe_of(scheduler: Scheduler) -> Keyframe:
-    """Return the state of a scheduler between two steps."""
+    """Return a scheduler's state between two steps."""
     block_ids = scheduler.kv.block_ids
     requests = [
         RequestSnapshot(
@@ -202,7 +202,7 @@ def pool_of(scheduler: Scheduler) -> "tuple[array[int], array[int]]":
 
 
 def keep_recent_steps(engine: LLMEngine) -> None:
-    """Make an engine store its last steps. Call this before the first step."""
+    """Make an engine store its last steps. Call this function before the first step."""
     engine.add_observer(RecentSteps(engine.scheduler, engine.config))
 
 

@@ -36,7 +36,7 @@ Height = Annotated[int, Field(ge=150, le=2000)]
 
 
 class LookBody(Fields):
-    """The picture that a page shows from now on."""
+    """The picture that a page wants to show from now on."""
 
     viewer: str
     step: Annotated[int, Field(ge=0)] | None = None
@@ -47,7 +47,7 @@ class LookBody(Fields):
 
 
 class PaceBody(Fields):
-    """The maximum pace of the engine; None means full speed, 0 paused."""
+    """The maximum pace of the engine; None means full speed, and 0 means paused."""
 
     steps_per_second: Annotated[float, Field(ge=0, le=MAX_STEPS_PER_SECOND)] | None
 
@@ -69,7 +69,7 @@ def live_router(served: ServedModel) -> APIRouter:
 
 
 def files_router() -> APIRouter:
-    """Return the routes of the files. `shared.js` is the code that the page shares with the notebooks' player."""
+    """Return the routes for the files. `shared.js` is the code that the page shares with the notebooks' player."""
     router = APIRouter()
     # Listed only once, so that a name in a URL is looked up here and never becomes a path.
     files = {path.name: path for path in PAGE.iterdir() if path.suffix in (".js", ".css")}
@@ -95,7 +95,7 @@ def files_router() -> APIRouter:
 def require_own_page(request: Request) -> None:
     """Raise `ApiError` unless the request may open a stream, which occupies one of the seats until it ends.
 
-    A page of another site sends no `Origin` with a plain GET, but every browser states how the sites are related.
+    A page from a different site sends no `Origin` with a plain GET, but every browser states how the sites are related.
     """
     if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
         raise ApiError(403, "only a page from this server may open its stream", code="host_not_allowed")
@@ -104,7 +104,7 @@ def require_own_page(request: Request) -> None:
 
 
 def control_router(served: ServedModel, pages: OpenPages) -> APIRouter:
-    """Return the routes of the stream and of the controls."""
+    """Return the routes for the stream and the controls."""
     router = APIRouter()
     with_page = [Depends(pages.require_page)]
 

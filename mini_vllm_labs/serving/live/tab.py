@@ -1,6 +1,6 @@
-"""Serves the live page inside the browser that shows it: engine and pictures, without network or threads.
+"""Serves the live page inside the browser that shows it, with engine and pictures but without network or threads.
 
-A worker of the page imports this module. It answers the routes that the page calls, with events or JSON.
+One of the page's workers imports this module. The module answers the routes that the page calls, with events or JSON.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class TabEngine:
         self._work.set()
 
     async def run(self) -> None:
-        """Take steps while there is work, until the task is cancelled."""
+        """Run steps while there is work, until the task is cancelled."""
         while True:
             if self._is_paused or not self.engine.has_unfinished_requests():
                 self._work.clear()
@@ -71,7 +71,8 @@ class TabEngine:
     async def generate(
         self, prompt: list[int], params: SamplingParams, request_id: str
     ) -> AsyncGenerator[RequestOutput, None]:
-        """Yield a request's outputs; abort it if the reader stops early. Raises `ValueError` like `add_request`."""
+        """Yield a request's outputs, and abort the request if the reader stops early. Raises `ValueError` like
+        `add_request`."""
         self.engine.add_request(request_id, prompt, params)
         outputs = self._readers[request_id] = asyncio.Queue()
         self._work.set()
@@ -86,7 +87,7 @@ class TabEngine:
             self.engine.abort_request(request_id)
 
     def _step(self) -> None:
-        """Take one step. If it raises an error, its requests end with the error and the others continue."""
+        """Run one step. If the step raises an error, its requests end with that error and the others continue."""
         engine = self.engine
         try:
             outputs = engine.step()
@@ -111,7 +112,7 @@ class TabServer:
         self._asked: dict[int, asyncio.Task[None]] = {}
 
     def ask(self, number: int, path: str, body: str, name: str, send: Send) -> None:
-        """Start to answer a call of the page, which the page may `leave`."""
+        """Start to answer one of the page's calls, which the page may `leave`."""
         task = asyncio.get_event_loop().create_task(self._answer(path, json.loads(body or "{}"), name, send))
         self._asked[number] = task
         task.add_done_callback(lambda _: self._asked.pop(number))

@@ -1,4 +1,4 @@
-"""Finds out why the waiting requests of a step wait: counts in the engine's process, and sentences for the page."""
+"""Finds out why a step's waiting requests wait: counts in the engine's process, and sentences for the page."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ class WaitGroup(NamedTuple):
 
 
 def waits_of(reasons: Mapping[str, Found]) -> list[WaitGroup]:
-    """Group a step's waiting requests by the mark of their reason, the largest group first."""
+    """Group a step's waiting requests by the mark of their reason, largest group first."""
     groups: dict[str, WaitGroup] = {}
     for name, found in reasons.items():
         # A request behind a refused one waits for the same thing.
@@ -32,7 +32,7 @@ def waits_of(reasons: Mapping[str, Found]) -> list[WaitGroup]:
 
 
 def told(waits: Sequence[WaitGroup], label: Callable[[str], str]) -> dict[str, Any]:
-    """Return the counts by mark, and the main reasons as a sentence with the requests' labels."""
+    """Return the counts keyed by mark, and the main reasons as a sentence with the requests' labels."""
     total = sum(wait.number for wait in waits)
     main = [f"{wait.mark.capitalize()} {wait.number}: {because(wait, label)}." for wait in waits[:NUM_TOLD]]
     head = f"{total} request{' waits' if total == 1 else 's wait'}."

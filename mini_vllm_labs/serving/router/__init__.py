@@ -1,1 +1,1 @@
-"""Serves several engines at one address: a front end, and policies that choose an engine for each request."""
+"""Serves several engines at a single address, with a front end and policies that choose an engine for each request."""

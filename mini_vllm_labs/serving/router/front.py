@@ -1,4 +1,4 @@
-"""Implements the front end of several replicas: it chooses a replica for each request and relays the bytes."""
+"""Implements the front end of several replicas, which chooses a replica for each request and relays the bytes."""
 
 import asyncio
 import json
@@ -85,7 +85,7 @@ class Front:
         return "" if answer.status_code == 200 else str(told["error"]["message"])
 
     async def health(self) -> JSONResponse:
-        """Report the state of each replica, and why it accepts no requests; the status is 503 if none does."""
+        """Report each replica's state, and why it does not accept requests; the status is 503 if none does."""
         await self._look()
         states, problems = {str(one.index): not one.problem for one in self.replicas.all}, self.replicas.problems
         if self.replicas.is_shutting_down or not any(states.values()):
@@ -129,7 +129,7 @@ class Front:
         return unavailable(f"no replica{which} takes requests. {self.replicas.problems}".rstrip(), "no_replica")
 
     async def _answer_of(self, replica: Replica, request: Request, body: bytes) -> Response:
-        """Wait for the head of a replica's answer. Raises `httpx.TransportError` if the replica does not answer."""
+        """Wait for the headers of a replica's answer. Raises `httpx.TransportError` if the replica does not answer."""
         headers = [(name, value) for name, value in request.headers.raw if name.decode() not in HOP_BY_HOP]
         url = str(request.url.replace(scheme="http", netloc=replica.address.removeprefix("http://")))
         upstream = self.client.build_request(request.method, url, headers=headers, content=body)
@@ -153,7 +153,7 @@ class Front:
         return StreamingResponse(self._bytes_of(answer, replica), answer.status_code, kept)
 
     async def _bytes_of(self, answer: httpx.Response, replica: Replica) -> AsyncIterator[bytes]:
-        """Yield the answer as it arrives. The request ends together with this generator, however that ends."""
+        """Yield the answer as it arrives. The request ends together with this generator, however the generator ends."""
         try:
             async for part in answer.aiter_raw():
                 # not decoded, because the header that names the encoding is also relayed
@@ -176,7 +176,7 @@ class Front:
 
 
 class MergedMetrics(Collector):
-    """Collects the metrics of several replicas; a replica's index becomes the label `engine` of its samples."""
+    """Collects the metrics of several replicas; a replica's index becomes the `engine` label of its samples."""
 
     def __init__(self, pages: Mapping[int, str]) -> None:
         self.pages = pages

@@ -1,8 +1,8 @@
-"""Chooses a request's replica by a policy, and finds the prefix of a prompt without a tokenizer.
+"""Chooses a request's replica by a policy, and finds a prompt's prefix without a tokenizer.
 
-Each replica has its own prefix cache: a conversation whose turns go to three replicas is computed three times. So the
-router remembers where it has sent each prefix. It cannot see evictions of a replica; like a cache, it forgets the
-least recently used prefixes.
+Each replica has a separate prefix cache, so a conversation whose turns go to three replicas is computed three times.
+The router therefore remembers where it has sent each prefix. It cannot see a replica's evictions; like a cache, it
+forgets the least recently used prefixes.
 """
 
 import json
@@ -20,7 +20,7 @@ class Router:
     """Chooses among the replicas that are alive."""
 
     def choose(self, prefix: Prefix, loads: Mapping[int, int]) -> int:
-        """Choose a replica and remember the choice. `loads` maps replicas to their unfinished requests."""
+        """Choose a replica and remember the choice. `loads` maps replicas to their numbers of unfinished requests."""
         raise NotImplementedError
 
     def forget(self, replica: int) -> None:
@@ -47,7 +47,7 @@ class LeastLoaded(Router):
 class PrefixAware(Router):
     """Chooses the replica whose cache has the longest prefix; ties go to the least loaded.
 
-    A replica with over `max_imbalance` unfinished requests more than the least loaded one is skipped, because
+    A replica with over `max_imbalance` more unfinished requests than the least loaded one is skipped, because
     recomputing a prefix is cheaper than a long wait. (SGLang's router: `balance_abs_threshold`.)
     """
 
@@ -67,7 +67,7 @@ class PrefixAware(Router):
         self._known.pop(replica, None)
 
     def num_known_blocks(self, prefix: Prefix, replica: int) -> int:
-        """Count the leading blocks of a prefix that were sent to a replica before."""
+        """Count the leading blocks of a prefix that have already been sent to a replica."""
         known: Mapping[int, None] = self._known.get(replica, {})
         return next((number for number, key in enumerate(prefix) if key not in known), len(prefix))
 
@@ -101,7 +101,7 @@ def prefix_of_bytes(body: bytes) -> list[int]:
 def prefix_of(body: Any) -> list[int]:
     """Return the keys of a prompt's whole blocks, or an empty list for a body without a prompt.
 
-    It does not validate the body.
+    The function does not validate the body.
 
     Prompts with different salts have different keys, because they never share a cached block.
     """
@@ -115,7 +115,7 @@ def prefix_of(body: Any) -> list[int]:
 
 
 def _blocks_of_prompt(prompt: Any) -> list[object]:
-    """Return the blocks of a text or of token ids; with several prompts, those of the first prompt."""
+    """Return the blocks of a text or of token ids; if there are several prompts, use the first."""
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
         prompt = prompt[0]
     if isinstance(prompt, str):

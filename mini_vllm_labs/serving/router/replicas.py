@@ -28,9 +28,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Replica:
-    """One engine with its server. `num_unfinished` counts the front end's requests that it has not finished.
+    """One engine with its server. `num_unfinished` counts the front end's requests that the replica has not finished.
 
-    `problem` is the reason why it accepted no requests at the last check, or empty. `notice` is its latest notice.
+    `problem` is the reason why it did not accept requests at the last check, or empty. `notice` is its latest notice.
     """
 
     index: int
@@ -50,9 +50,10 @@ class Replica:
         return not self.has_ended
 
     def note_silence(self) -> str:
-        """Count a late answer; kill the process after the second in a row. Return the problem.
+        """Count a late answer, and kill the process after the second in a row. Returns the problem.
 
-        After the first, the process only prints its stack, because a machine that wakes up may answer late once.
+        After the first late answer, the process only prints its stack, because a machine that wakes up may answer late
+        once.
         """
         self.num_silent += 1
         if self.num_silent < 2:
@@ -68,7 +69,8 @@ class Replica:
 
 
 class Replicas:
-    """Starts and ends the processes. Raises `RuntimeError` if one dies before it serves; stderr has its error."""
+    """Starts and ends the processes. Raises `RuntimeError` if a process dies before it serves; its error is on
+    stderr."""
 
     def __init__(
         self, open_engine: OpenEngine, settings: ServerSettings, size: int, watch: Watch | None = None
@@ -99,7 +101,7 @@ class Replicas:
 
     @property
     def problems(self) -> str:
-        """The problems and notices of the replicas at the last check; empty if there are none."""
+        """The problems and notices of the replicas at the last check, or empty if there are none."""
         words = {replica.index: replica.problem or replica.notice for replica in self.all}
         return "; ".join(f"replica {index}: {said}" for index, said in words.items() if said)
 
@@ -108,9 +110,10 @@ class Replicas:
         return [replica for replica in self.all if replica.is_alive]
 
     async def shutdown(self, timeout: float) -> None:
-        """Send the replicas SIGTERM; kill any still alive `SECONDS_TO_END` after `timeout`, or immediately if it is 0.
+        """Send the replicas SIGTERM, and kill any still alive `SECONDS_TO_END` after `timeout`, or immediately if it is
+        0.
 
-        Until then, each replica lets its requests finish within the limit of its settings.
+        Until then, each replica lets its requests finish within the limit in its settings.
         """
         self.is_shutting_down = True
         for replica in self.alive:
@@ -131,7 +134,7 @@ def run_replica(
     address: "Connection[str, str]",
     num_threads: int,
 ) -> None:
-    """Serve one engine in this process and report its address. The process exits with the front end's process."""
+    """Serve one engine in this process and report its address. The process exits when the front end's process does."""
     lead_group()
     threading.Thread(target=end_with_parent, args=(StepClock(),), name="mini-vllm-parent", daemon=True).start()
     # Ctrl-C reaches every process in a terminal, but only the front end decides when the replicas stop.

@@ -21,7 +21,7 @@ from mini_vllm_labs.serving.served_model import ServedModel
 
 
 def text_of(content: object) -> str:
-    """Return the text of a message: the string, or the text parts joined by newlines as in vLLM.
+    """Return a message's text: the string, or the text parts joined by newlines as in vLLM.
 
     Raises `ValueError` for images, audio, files and anything else that is not text.
     """
@@ -43,7 +43,7 @@ def _text_of_part(part: object) -> str:
 
 
 def arguments_of(text: object) -> dict[str, Any]:
-    """Parse the arguments of a call. Raises `ValueError` unless the text is a JSON object."""
+    """Parse a call's arguments. Raises `ValueError` unless the text is a JSON object."""
     try:
         arguments = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
@@ -70,7 +70,7 @@ class ToolCall(Fields):
 
 
 class ChatMessage(Fields):
-    """One message. Clients send answers back, so it includes an answer's fields, which must be null."""
+    """One message. Clients send answers back, so this message includes an answer's fields, which must be null."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Annotated[str, BeforeValidator(text_of)]
@@ -103,7 +103,7 @@ class ChatMessage(Fields):
         return self
 
     def for_template(self) -> Message:
-        """Return the message for chat templates, with new names for legacy ones and arguments as objects."""
+        """Return the message for chat templates, with legacy names replaced by new ones and arguments as objects."""
         message: dict[str, Any] = {"role": "tool" if self.role == "function" else self.role, "content": self.content}
         if message["role"] == "tool":
             message |= {key: value for key in ("tool_call_id", "name") if (value := getattr(self, key)) is not None}
@@ -121,7 +121,7 @@ def as_chat(messages: list[ChatMessage]) -> list[Message]:
 
 
 class ChatCompletionRequest(ToolFields, SamplingFields):
-    """A conversation that a client wants continued."""
+    """A conversation that a client wants to be continued."""
 
     messages: Messages
     max_completion_tokens: Positive | None = None
@@ -142,7 +142,7 @@ class ChatCompletionRequest(ToolFields, SamplingFields):
 
     @property
     def asked_max_tokens(self) -> int | None:
-        """The token limit, from its new or its old field. Raises `ApiError` if the two differ."""
+        """The token limit, from either the new or the old field. Raises `ApiError` if the two differ."""
         new, old = self.max_completion_tokens, self.max_tokens
         if new is not None and old is not None and new != old:
             raise invalid(f"max_completion_tokens is {new}, but max_tokens is {old}", "max_completion_tokens")

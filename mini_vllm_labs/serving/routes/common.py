@@ -1,4 +1,4 @@
-"""Contains the routes' common code: the API key, the request's id, and the path from a body to generated text."""
+"""Contains code that the routes share: the API key, the request's id, and the path from a body to generated text."""
 
 import pickle
 import re
@@ -46,7 +46,7 @@ def require_api_key(api_key: str | None) -> Callable[[Request], Awaitable[None]]
 
 
 def request_id_of(request: Request) -> str:
-    """Return the request's id, from `X-Request-Id` or newly created. The answer's id ends with it.
+    """Return the request's id, from `X-Request-Id` or newly created. The answer's id ends with this id.
 
     vLLM: `_base_request_id`. Raises `ApiError` (400) for an id that would not fit in a URL.
     """
@@ -60,7 +60,7 @@ def request_id_of(request: Request) -> str:
 
 
 def require_few_logprobs(choices: Sequence[TextChoice], max_model_len: int) -> None:
-    """Raise `ApiError` (400) if an answer could exceed `MAX_REPORTED` logprobs: 255 MB of them took 21 s."""
+    """Raise `ApiError` (400) if an answer could exceed `MAX_REPORTED` logprobs, because 255 MB of them took 21 s."""
     rows = (min(one.sampling_params.max_tokens, max_model_len - len(one.prompt_token_ids)) for one in choices)
     shown = choices[0].sampling_params.logprobs
     if shown is not None and (count := sum(rows) * (shown + 1)) > MAX_REPORTED:
@@ -92,7 +92,7 @@ def generate_router(
     fields: type[Body],
     texts_of: Callable[[Body, ServedModel], Awaitable[list[TextChoice]]],
 ) -> APIRouter:
-    """Return the route that answers a body of `fields` with the requested texts, either whole or streamed."""
+    """Return the route that answers a body of type `fields` with the requested texts, either whole or streamed."""
     router = APIRouter()
 
     @router.post(path)

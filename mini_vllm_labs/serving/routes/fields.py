@@ -21,7 +21,7 @@ Empty = Annotated[list[Any], Field(max_length=0)]
 
 
 class Fields(BaseModel):
-    """The fields of a request. Unknown fields and values of the wrong type ("5" as a number) are rejected."""
+    """The fields of a request. Unknown fields and values of the wrong type (such as "5" as a number) are rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -78,7 +78,7 @@ def stop_strings(value: object) -> tuple[str, ...]:
 
 
 class StreamOptions(Fields):
-    """Options for the data that a stream contains in addition to the text."""
+    """Options for data that a stream contains in addition to the text."""
 
     include_usage: bool | None = False
     continuous_usage_stats: bool | None = None
@@ -93,7 +93,7 @@ class ResponseFormat(Fields):
 
 
 class SamplingFields(Fields):
-    """The fields of both routes: OpenAI's, then vLLM's additions. A null field counts as absent."""
+    """The fields that both routes share: OpenAI's, then vLLM's additions. A null field counts as absent."""
 
     model: str | None = None
     stream: bool | None = None
@@ -137,7 +137,7 @@ class SamplingFields(Fields):
 
     @property
     def include_usage(self) -> bool:
-        """Whether a stream ends with its number of tokens. Raises `ApiError` for options without a stream."""
+        """Whether a stream ends with its number of tokens. Raises `ApiError` if options are set without a stream."""
         wanted = self.stream_options or StreamOptions()
         if (wanted.include_usage or wanted.continuous_usage_stats) and not self.stream:
             raise invalid("stream_options needs stream: true", "stream_options")
@@ -156,11 +156,12 @@ class SamplingFields(Fields):
         return SentFields("prompt", structured_outputs=structure)
 
     def forced_call(self) -> ForcedCall | None:
-        """Return the call that the answer must make, or None for text. Only routes with tools override this."""
+        """Return the call that the answer must make, or None for plain text. Only routes with tools override this."""
         return None
 
     def sampling_params(self, max_tokens: int, logprobs: int | None) -> SamplingParams:
-        """Return the engine's settings. `max_tokens` is the requested limit, or the number of tokens left.
+        """Return the engine's settings for a request. `max_tokens` is the requested limit, or the number of tokens
+        left.
 
         Raises `ApiError` if `min_tokens` exceeds `max_tokens`.
         """
@@ -188,7 +189,8 @@ class SamplingFields(Fields):
         )
 
     def _structured_outputs(self) -> StructuredOutputsParams | None:
-        """Return the required structure of the text. Raises `ApiError` if two fields set it or a schema is missing."""
+        """Return the required structure of the text. Raises `ApiError` if two fields set the structure or a schema is
+        missing."""
         wanted, forced = self.response_format, self.forced_call()
         given = self.structured_outputs
         asks = {"structured_outputs": given, "response_format": wanted and wanted.type != "text", "tools": forced}

@@ -20,7 +20,7 @@ READING = ["GET", "HEAD"]  # clients such as aiperf send HEAD to check whether a
 
 
 def state_router(served: ServedModel) -> APIRouter:
-    """Return the routes. They need no API key, as in vLLM."""
+    """Return the routes. These routes need no API key, as in vLLM."""
     router = APIRouter()
 
     @router.api_route("/health", methods=READING)
@@ -64,7 +64,7 @@ def models_router(served: ServedModel) -> APIRouter:
 
 
 def card(served: ServedModel, name: str) -> dict[str, Any]:
-    """Return OpenAI's description of the model or of an adapter, with vLLM's `max_model_len`."""
+    """Return OpenAI's description of the model or an adapter, with vLLM's `max_model_len`."""
     return {
         "id": name,
         "object": "model",
@@ -77,13 +77,13 @@ def card(served: ServedModel, name: str) -> dict[str, Any]:
 
 
 class PriorityRequest(Fields):
-    """The new priority; lower is more urgent."""
+    """The new priority, where a lower number is more urgent."""
 
     priority: StrictInt
 
 
 def priority_router(served: ServedModel) -> APIRouter:
-    """Return the route. vLLM does not have this route: there, a request's priority is fixed on arrival."""
+    """Return the route. vLLM does not have this route, because there a request's priority is fixed on arrival."""
     router = APIRouter()
 
     @router.post("/v1/requests/{answer_id}/priority")
@@ -103,6 +103,6 @@ def priority_router(served: ServedModel) -> APIRouter:
 
 
 def update_choices(answer_id: str, priority: int, engine: LLMEngine) -> int:
-    """Change the priority of every unfinished choice of an answer, and return their number."""
+    """Change the priority of every unfinished choice of an answer, and return the number of these choices."""
     names = [name for name in engine.scheduler.requests if name.rpartition("-")[0] == answer_id]
     return sum(engine.update_priority(name, priority) for name in names)

@@ -1,4 +1,4 @@
-"""Defines the fields with which clients request function calls, OpenAI's current and legacy ones."""
+"""Defines the fields with which clients request function calls, both OpenAI's current and legacy ones."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -34,7 +34,7 @@ Tools = Annotated[list[Tool], Field(max_length=MAX_FUNCTIONS)]
 
 
 def tool_choice_of(value: object) -> str:
-    """Return `none`, `auto`, `required`, or `=` and the name of a function. Raises `ValueError`."""
+    """Return `none`, `auto`, `required`, or `=` followed by a function's name. Raises `ValueError`."""
     match value:
         case "none" | "auto" | "required":
             return value
@@ -45,7 +45,7 @@ def tool_choice_of(value: object) -> str:
 
 
 def function_call_of(value: object) -> str:
-    """Return what `tool_choice_of` returns, for the legacy field. Raises `ValueError`."""
+    """Return the same values as `tool_choice_of`, for the legacy field. Raises `ValueError`."""
     match value:
         case "none" | "auto":
             return value
@@ -70,11 +70,12 @@ class ToolFields(Fields):
 
     @property
     def described_tools(self) -> list[dict[str, Any]]:
-        """Return the functions in the form that a chat template shows to the model."""
+        """Return the functions in the form in which a chat template shows them to the model."""
         return [{"type": "function", "function": one.model_dump(exclude_none=True)} for one in self._functions()]
 
     def forced_call(self) -> ForcedCall | None:
-        """Return the call that the answer must make, or None for text. Raises `ApiError` if the model would choose."""
+        """Return the call that the answer must make, or None for plain text. Raises `ApiError` if the model would
+        choose whether to call one."""
         field, choice_field = ("functions", "function_call") if self.is_legacy else ("tools", "tool_choice")
         choice = self.function_call if self.is_legacy else self.tool_choice
         if self.is_legacy and (self.tools or self.tool_choice not in (None, "none", "auto")):

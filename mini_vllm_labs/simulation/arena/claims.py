@@ -1,4 +1,4 @@
-"""Compares claims of papers about policies with results on an engine that decides like vLLM."""
+"""Compares papers' claims about policies with results from an engine that decides like vLLM."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -54,7 +54,7 @@ def mean_of(runs: Sequence[Figures], read: Callable[[Figures], float]) -> float:
 
 
 def fair_tenants(lineup: Lineup) -> tuple[str, bool]:
-    """Measure the largest service difference between two waiting tenants; compare it with the paper's bound."""
+    """Measure the largest service difference between two waiting tenants, and compare it with the paper's bound."""
     load = ArenaLoad("burst", 800, 60.0, num_tenants=2, heavy_share=0.8)
     runs = race_all(lineup, ["fcfs", "vtc"], load)
     longest = max(request.num_prompt_tokens for seed in SEEDS for request in load.requests(seed))
@@ -65,7 +65,7 @@ def fair_tenants(lineup: Lineup) -> tuple[str, bool]:
 
 
 def ranked_answers(lineup: Lineup) -> tuple[str, bool]:
-    """Measure the mean request latency under FCFS, a trained ranker and known lengths."""
+    """Measure the mean request latency with FCFS, a trained ranker, and known lengths."""
     load = OwnAnswers(600, 1_600.0)
     runs = race_all(lineup, ["fcfs", "sjf-ranked", "sjf"], load)
     fcfs, ranked, known = (mean_of(runs[name], lambda run: run.e2e.mean) for name in ("fcfs", "sjf-ranked", "sjf"))
@@ -78,7 +78,7 @@ def ranked_answers(lineup: Lineup) -> tuple[str, bool]:
 
 
 def chunked_prefill(lineup: Lineup) -> tuple[str, bool]:
-    """Measure the 99th percentile of time per output token with whole prompts and with chunks."""
+    """Measure the 99th percentile of the time per output token with whole prompts and with chunks."""
     load = ArenaLoad("mixed", 500, 12.0)
     whole = replace(ENGINE, max_num_seqs=SEATS, max_model_len=16_384, max_num_batched_tokens=16_384)
     chunked = replace(whole, max_num_batched_tokens=512)
@@ -91,7 +91,7 @@ def chunked_prefill(lineup: Lineup) -> tuple[str, bool]:
 
 
 def run_to_completion(lineup: Lineup) -> tuple[str, bool]:
-    """Compare the mean latency of run-to-completion and round-robin, for equal and uneven outputs."""
+    """Compare the mean latency of run-to-completion and round-robin for equal and uneven outputs."""
     one_seat = replace(ENGINE, max_num_seqs=1)
     found = []
     for variation in (0.0, 16.0):
@@ -103,7 +103,7 @@ def run_to_completion(lineup: Lineup) -> tuple[str, bool]:
 
 
 def burst_tail(lineup: Lineup) -> tuple[str, bool]:
-    """Measure the wait for a first token in bursts."""
+    """Measure the wait for a first token in bursts of arrivals."""
     runs = race_all(lineup, ["fcfs", "feedback-queues"], ArenaLoad("burst", 800, 60.0))
     fcfs, turns = (mean_of(runs[name], lambda run: run.ttft.p99) for name in ("fcfs", "feedback-queues"))
     whole, others = (mean_of(runs[name], lambda run: run.e2e.mean) for name in ("fcfs", "feedback-queues"))
@@ -119,7 +119,7 @@ def readers_quality(lineup: Lineup) -> tuple[str, bool]:
 
 
 def wasted_tokens(lineup: Lineup) -> tuple[str, bool]:
-    """Measure the tokens computed twice when memory is short, for each choice of victim."""
+    """Measure the number of tokens computed twice when memory is short, for each way to choose victims."""
     tight = replace(ENGINE, max_num_seqs=SEATS, num_gpu_blocks=1_000, max_model_len=16_384)
     names = ("fcfs", "least-computed-victim", "cheapest-victim")
     runs = race_all(lineup, names, ArenaLoad("mixed", 300, 12.0), tight)

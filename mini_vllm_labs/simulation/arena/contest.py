@@ -1,4 +1,4 @@
-"""Runs policies on seeded loads, with the same requests for each policy, in one process per core."""
+"""Runs policies on seeded loads, with the same requests for each policy, and one process per core."""
 
 import math
 import os
@@ -28,14 +28,14 @@ NORMAL_975 = 1.96
 
 
 class AnyLoad(Protocol):
-    """Returns requests by seed, in order of arrival. Must be picklable, because it is sent to other processes."""
+    """Returns a seed's requests in order of arrival. Must be picklable, because it is sent to other processes."""
 
     def requests(self, seed: int) -> list[TimedRequest]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """One simulation of a policy on a load with a seed, with everything that a different process needs."""
+    """One simulation of a policy on a load with a seed, with everything that a separate process needs."""
 
     policy: str
     load: AnyLoad
@@ -73,7 +73,8 @@ def run_race(race: Race) -> Figures:
 def serve_requests(
     requests: Sequence[TimedRequest], policy: SchedulingPolicy, engine: EngineConfig, cost: CostModel, lineup: Lineup
 ) -> tuple[Served, Accounts]:
-    """Simulate requests under a policy; return their times and accounts. Raises like `Simulation.run`."""
+    """Simulate requests under a policy, and return their times and accounts. Raises the same errors as
+    `Simulation.run`."""
     clock = VirtualClock()
     scheduler = build_scheduler(engine, lineup, policy=policy, clock=lambda: clock.now)
     accounts = Accounts(scheduler, lambda: clock.now, len({request.tenant for request in requests}))
@@ -83,7 +84,7 @@ def serve_requests(
 def run_races(
     races: Sequence[Race], dask: str | None = None, on_finished: Callable[[int], None] = lambda num_finished: None
 ) -> list[Figures]:
-    """Run the races on all cores, or on the cluster whose scheduler is at `dask`; return their figures in order.
+    """Run the races on all cores, or on the cluster with its scheduler at `dask`; return the figures in order.
 
     A race depends only on its own values, so its results are the same wherever it runs. Raises `ValueError` if dask is
     not installed or its scheduler does not answer.

@@ -1,4 +1,4 @@
-"""Simulates drafts: decides at random which are right, and adds their cost to simulated time."""
+"""Simulates drafts: decides at random which drafts are right, and adds their cost to simulated time."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -33,9 +33,10 @@ class HurriedLoad(ArenaLoad):
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """A draft model that guesses `num_drafts` tokens for each decoding request, in one pass per token.
+    """A draft model that guesses `num_drafts` tokens for each decoding request, with one pass per token.
 
-    `cost` gives the time of its passes. The first pass computes all tokens of the target's step, including prompts.
+    `cost` gives the time that its passes take. The first pass computes all tokens of the target's step, including
+    prompts.
     """
 
     cost: CostModel
@@ -63,10 +64,10 @@ class DraftedRace:
 
 
 class DraftedSimulation(Simulation):
-    """A simulation in which a step gives a request its right drafts and one more token.
+    """A simulation in which a step gives each request its right drafts and one more token.
 
-    `is_guessed` states for each token of each answer whether the drafter guesses it, which is the same in all races of
-    a seed. Drafts that the policy discards still cost time.
+    `is_guessed` states, for each token of each answer, whether the drafter guesses it, which is the same in all races
+    with the same seed. Drafts that the policy discards still cost time.
     """
 
     def __init__(self, race: DraftedRace) -> None:
@@ -119,5 +120,5 @@ def draw_guesses(rng: random.Random, num_tokens: int) -> list[bool]:
 
 
 def run_drafted(race: DraftedRace) -> dict[str, ClassFigures]:
-    """Simulate one race; return the figures of each class. Raises `ValueError` like `Simulation.run`."""
+    """Simulate one race, and return each class's figures. Raises `ValueError` like `Simulation.run`."""
     return class_figures(DraftedSimulation(race).run())

@@ -1,4 +1,4 @@
-"""Computes the figures of a run, and collects service by tenant, recomputed tokens and times while it runs."""
+"""Computes a run's figures, and collects service by tenant, recomputed tokens, and times during the run."""
 
 import math
 from array import array
@@ -20,11 +20,11 @@ READING_TTFT, READING_TPOT = 1.0, 0.1  # pace that readers expect in a class wit
 
 
 class Accounts:
-    """Collects the accounts of one run. `clock` is the simulation's, in seconds.
+    """Collects the accounts of one run. `clock` is the simulation's clock, in seconds.
 
     `service` is each tenant's service in weighted tokens: a prompt token counts once, however often it is computed.
-    `num_recomputed_tokens` counts the other computations. `windows` contains, for each window of two seconds, the
-    services of the tenants that had waiting requests all the time, if there were at least two.
+    `num_recomputed_tokens` counts all further computations. `windows` contains, for each window of two seconds, the
+    services of the tenants that had waiting requests throughout, if there were at least two.
     """
 
     def __init__(self, scheduler: Scheduler, clock: Callable[[], float], num_tenants: int) -> None:
@@ -78,24 +78,25 @@ class Accounts:
 
     @property
     def max_service_difference(self) -> float:
-        """The largest difference between two tenants' services over a period in which both always waited."""
+        """The largest difference between two tenants' services over a period in which both were always waiting."""
         return max(self._differences.largest.values(), default=0.0)
 
     def jain_index(self) -> float:
-        """Return the mean of Jain's index over the windows; 1 if all waiting tenants got equal service."""
+        """Return the mean of Jain's index over the windows, which is 1 if all waiting tenants got equal service."""
         indices = [jain_index(window) for window in self.windows]
         return sum(indices) / len(indices) if indices else 1.0
 
 
 def jain_index(shares: list[float]) -> float:
-    """Return (sum x)^2 / (n sum x^2): 1 for equal shares, 1/n if one gets all. (Jain, Chiu and Hawe 1984.)"""
+    """Return (sum x)^2 / (n sum x^2), which is 1 for equal shares and 1/n if one gets everything. (Jain, Chiu and Hawe
+    1984.)"""
     squares = sum(share * share for share in shares)
     return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ClassFigures:
-    """Goodput of one class: requests and output tokens per second of the requests that met every limit."""
+    """Goodput of one class: requests and output tokens per second, counting only requests that met every limit."""
 
     share_good: float
     requests_per_second: float
@@ -104,7 +105,8 @@ class ClassFigures:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of a policy's run. Times are in seconds, service in weighted tokens; `qoe` is a mean, 0 to 1."""
+    """The figures of a policy's run. Times are in seconds, and service is in weighted tokens; `qoe` is a mean from 0 to
+    1."""
 
     classes: dict[str, ClassFigures]
     ttft: Spread
@@ -157,7 +159,7 @@ def kept_promises(served: Served) -> list[bool]:
 
 
 def class_figures(served: Served) -> dict[str, ClassFigures]:
-    """Return the figures of each class by name, in alphabetical order."""
+    """Return each class's figures, keyed by name in alphabetical order."""
     by_class: dict[str, list[tuple[TimedRequest, bool]]] = {}
     for request, kept in zip(served.requests, kept_promises(served), strict=True):
         by_class.setdefault(request.service_level.name, []).append((request, kept))
@@ -169,12 +171,12 @@ def class_figures(served: Served) -> dict[str, ClassFigures]:
 
 
 def quality_of_experience(request: TimedRequest, token_times: Sequence[float]) -> float:
-    """Return how closely a reader's text flow matched the expected one; 1 if no token was late.
+    """Return how closely a reader's text flow matched the expected one, which is 1 if no token was late.
 
     (Andes, arXiv 2404.16283.)
 
-    A reader reads a token once it has arrived and the previous token has been read. The result compares the areas
-    under the expected and the actual curve of tokens over time, up to the moment when both are complete.
+    A reader reads a token once it has arrived and the previous token has been read. The result compares the areas under
+    the expected and the actual curves of tokens over time, up to the moment when both are complete.
     """
     level = request.service_level
     first = next((limit for limit in (level.ttft, level.e2e) if limit < math.inf), READING_TTFT)

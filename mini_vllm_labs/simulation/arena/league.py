@@ -1,7 +1,7 @@
-"""A league: runs the `MyPolicy` of each file on the same requests, each in a separate process with limits.
+"""A league, which runs each file's `MyPolicy` on the same requests, each in a separate process with limits.
 
 The limits keep a league going whatever a file does. With bubblewrap, a file can neither write files nor use a network.
-Neither stops code that forges its own figures: if points count, read the code that you run.
+Neither prevents code from forging its own figures: if points count, read the code that you run.
 """
 
 import os
@@ -47,8 +47,8 @@ COMMAND = (sys.executable, "-c", "from mini_vllm_labs.simulation.arena.league im
 class Entry:
     """One file's result, rounded as shown. An entry with a `problem` has place 0.
 
-    `goodput` counts requests per second that met every limit, `latency` is the mean seconds from arrival to the last
-    token. Both, and Jain's index of the tenants' service, are means over the loads.
+    `goodput` is the number of requests per second that met every limit, and `latency` is the mean number of seconds
+    from arrival to the last token. Both, and Jain's index of the tenants' service, are means over the loads.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Entry:
 
     @property
     def score(self) -> tuple[bool, float, float, float]:
-        """The key that sorts entries, best first: goodput, then Jain's index, then latency."""
+        """The key that sorts entries, best first, by goodput, then Jain's index, then latency."""
         return bool(self.problem), -self.goodput, -self.jain_index, self.latency
 
 
@@ -86,7 +86,7 @@ def run_league(
 
 
 def run_file(path: Path, lineup: Lineup, seed: int, cpu_seconds: int = CPU_SECONDS) -> Entry:
-    """Run one file in a separate process. Return an entry whatever the file does."""
+    """Run one file in a separate process. Returns an entry whatever the file does."""
     name = path.parent.resolve().name if path.stem == "starter" else path.stem
     try:
         source = path.read_bytes()
@@ -110,7 +110,7 @@ def run_file(path: Path, lineup: Lineup, seed: int, cpu_seconds: int = CPU_SECON
 
 
 def serve() -> None:
-    """Run in the process of one file: receive it, run it, send its figures or its problem."""
+    """Run in the process of one file: receive the file, run it, and send its figures or its problem."""
     channel = take_stdio()
     message = channel.receive()
     limit_resources(replace(LIMITS, cpu_seconds=message["cpu_seconds"]))

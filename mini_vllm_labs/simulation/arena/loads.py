@@ -1,4 +1,4 @@
-"""Loads for policies: the simulator's workloads with tenants and limits, and traces of real services.
+"""Loads for policies: the simulator's workloads with tenants and limits, and traces from real services.
 
 Traces are files in the formats of Azure, BurstGPT, Mooncake and Qwen-Bailian. "Loads of real services" in
 labs/phase13_scheduling_policies/README.md links to the published files.
@@ -43,8 +43,8 @@ LEFT_OUT = {
 class ArenaLoad:
     """A simulator workload at a rate in requests per second, with its requests divided among tenants.
 
-    The first tenant sends `heavy_share` of the requests, the others share the rest equally. One request in five is
-    urgent. Long prompts belong to the class without a limit on the first token.
+    The first tenant sends `heavy_share` of the requests, and the others share the remainder equally. One request in
+    five is urgent. Long prompts belong to the class without a limit on the first token.
     """
 
     workload: str = "chat"
@@ -60,7 +60,7 @@ class ArenaLoad:
             raise ValueError(f"heavy_share must be greater than 0 and at most 1, got {self.heavy_share}")
 
     def requests(self, seed: int) -> list[TimedRequest]:
-        """Return the requests of a seed in order of arrival."""
+        """Return a seed's requests in order of arrival."""
         rng = random.Random(f"{seed} tenants")
         tenants = [f"tenant {number + 1}" for number in range(self.num_tenants)]
         light = (1 - self.heavy_share) / max(1, self.num_tenants - 1)
@@ -71,10 +71,10 @@ class ArenaLoad:
 
 @dataclass(frozen=True, slots=True)
 class UnevenOutputs:
-    """Requests at `rate` per second with output lengths of mean `mean` and a given variation.
+    """Requests at `rate` per second, with output lengths of mean `mean` and a given variation.
 
-    `variation` is the squared coefficient of variation. 0 makes all lengths equal; over 1 they come from two
-    exponential distributions, and a few are very long.
+    `variation` is the squared coefficient of variation. 0 makes all lengths equal; if it is over 1, the lengths come
+    from two exponential distributions, and a few are very long.
     """
 
     num_requests: int
@@ -83,7 +83,7 @@ class UnevenOutputs:
     variation: float
 
     def requests(self, seed: int) -> list[TimedRequest]:
-        """Return the requests of a seed in order of arrival."""
+        """Return a seed's requests in order of arrival."""
         rng, time = random.Random(seed), 0.0
         found: list[TimedRequest] = []
         for number in range(self.num_requests):
@@ -102,7 +102,7 @@ class UnevenOutputs:
 
 
 def with_promise(request: TimedRequest, tenant: str, draw: float) -> TimedRequest:
-    """Give a request a tenant and a class; `draw` is a number from 0 to 1. Long prompts are never urgent."""
+    """Give a request a tenant and a class, where `draw` is a number from 0 to 1. Long prompts are never urgent."""
     if request.num_prompt_tokens >= LONG_PROMPT:
         return replace(request, tenant=tenant, service_level=LATER, priority=urgency.NORMAL)
     priority = urgency.priority_of(draw)
@@ -112,7 +112,7 @@ def with_promise(request: TimedRequest, tenant: str, draw: float) -> TimedReques
 
 @dataclass(frozen=True, slots=True)
 class HashedPrompt(LazyPrompt):
-    """A prompt known only by the hashes of its blocks: two prompts agree as far as their hashes do."""
+    """A prompt known only by its blocks' hashes: two prompts agree as far as their hashes do."""
 
     num_tokens: int
     hash_ids: tuple[int, ...]
@@ -125,7 +125,7 @@ class HashedPrompt(LazyPrompt):
 
 @dataclass(frozen=True, slots=True)
 class TraceLoad:
-    """The first `num_requests` requests of a trace file, which arrive `speed` times as fast."""
+    """The first `num_requests` requests in a trace file, which arrive `speed` times as fast."""
 
     path: str
     num_requests: int = 2_000
@@ -136,7 +136,7 @@ class TraceLoad:
             raise ValueError(f"speed must be greater than 0, got {self.speed}")
 
     def left_out(self) -> str:
-        """Name the columns of the file that the requests ignore, and the consequence, or return an empty string."""
+        """Name the file's columns that the requests ignore, and the consequence, or return an empty string."""
         _, first = next(_records(Path(self.path)), (0, {}))
         first = json.loads(first) if isinstance(first, str) else first
         lost = [name for name in first if name not in HARMLESS.union(ARRIVAL, INPUT, OUTPUT, TENANT)]
@@ -145,7 +145,7 @@ class TraceLoad:
     def requests(self, seed: int) -> list[TimedRequest]:
         """Return the requests in order of arrival; `seed` decides which of them are urgent.
 
-        Failed requests, which have no output in these traces, are skipped. Raises `ValueError` with the line number
+        Failed requests, which have no output in these traces, are skipped. Raises a `ValueError` with the line number
         if the format is unknown.
         """
         rows = sorted(islice(read_rows(Path(self.path)), self.num_requests), key=lambda row: row.arrival_time)
@@ -164,7 +164,7 @@ class TraceLoad:
 
 @dataclass(frozen=True, slots=True)
 class TraceRow:
-    """One request of a trace file. `arrival_time` is in seconds."""
+    """One request in a trace file. `arrival_time` is in seconds."""
 
     arrival_time: float
     prompt: HashedPrompt
@@ -173,7 +173,7 @@ class TraceRow:
 
 
 def read_rows(path: Path) -> Iterator[TraceRow]:
-    """Yield a `.csv` or `.jsonl` file's requests that have an output. Raises `ValueError` with the line number."""
+    """Yield a `.csv` or `.jsonl` file's requests that have an output. Raises a `ValueError` with the line number."""
     if path.suffix not in (".csv", ".jsonl"):
         raise ValueError(f"a trace must be a .csv or .jsonl file, got {path}")
     number = 0
@@ -187,7 +187,7 @@ def read_rows(path: Path) -> Iterator[TraceRow]:
 
 
 def _records(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield each line's number and content: a table row by column name, or JSON as text."""
+    """Yield each line's number and content: a table row keyed by column name, or JSON as text."""
     with path.open(encoding="utf-8-sig", newline="") as lines:
         if path.suffix == ".csv":
             yield from enumerate(csv.DictReader(lines), start=2)

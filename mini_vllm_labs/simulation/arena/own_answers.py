@@ -1,4 +1,4 @@
-"""Prompts with the lengths of the embedded model's answers, held out from its ranker's training."""
+"""Prompts with the lengths of the embedded model's answers, held out from the training of its ranker."""
 
 import json
 import lzma
@@ -15,27 +15,27 @@ FILE = Path(__file__).parent / "data" / "own_answers.json.xz"
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A prompt and the number of tokens of its greedy answer."""
+    """A prompt and the number of tokens in its greedy answer."""
 
     prompt_token_ids: tuple[int, ...]
     num_output_tokens: int
 
 
 def read_own_answers() -> list[Answered]:
-    """Return prompts that the ranker's training did not include."""
+    """Return prompts that were not used to train the ranker."""
     rows = json.loads(lzma.decompress(FILE.read_bytes()))
     return [Answered(tuple(prompt), length) for prompt, length in rows]
 
 
 @dataclass(frozen=True, slots=True)
 class OwnAnswers:
-    """A load of `num_requests` of these prompts at random times, `rate` per second on average."""
+    """A load of `num_requests` of these prompts at random times, on average `rate` per second."""
 
     num_requests: int
     rate: float
 
     def requests(self, seed: int) -> list[TimedRequest]:
-        """Return the requests of a seed in order of arrival."""
+        """Return a seed's requests in order of arrival."""
         rng, time, answered = random.Random(seed), 0.0, read_own_answers()
         found: list[TimedRequest] = []
         for number in range(self.num_requests):
@@ -47,7 +47,8 @@ class OwnAnswers:
 
 
 def kendalls_tau(scores: Sequence[float], lengths: Sequence[int]) -> float:
-    """Return Kendall's tau-b of two orders: 1 if they agree on every pair, -1 on no pair. (Kendall 1945.)"""
+    """Return Kendall's tau-b of two orders, which is 1 if they agree on every pair, and -1 if on none. (Kendall
+    1945.)"""
     agreeing = disagreeing = tied_scores = tied_lengths = 0
     for place, (score, length) in enumerate(zip(scores, lengths, strict=True)):
         for other_score, other_length in zip(scores[place + 1 :], lengths[place + 1 :], strict=True):

@@ -1,1 +1,1 @@
-"""The page of results: runs the benchmarks, stores their JSON, and writes docs/benchmarks.md."""
+"""The results page: runs the benchmarks, stores their JSON, and writes docs/benchmarks.md."""

@@ -1,9 +1,9 @@
-"""Run every benchmark, store the JSON in docs/benchmarks/, and write docs/benchmarks.md.
+"""Runs every benchmark, stores the JSON in docs/benchmarks/, and writes docs/benchmarks.md.
 
 Run it as `python -m mini_vllm_labs.upkeep.benchmarks`.
 
-`--only NAME` runs one and keeps the other records; `--render` writes the page from the existing records. Figures that
-are worth keeping need a quiet machine, and first `python -m mini_vllm_labs.upkeep.openvino_peer` and `python -m
+`--only NAME` runs one benchmark and keeps the other records; `--render` writes the page from the existing records.
+Figures worth keeping need a quiet machine, and first `python -m mini_vllm_labs.upkeep.openvino_peer` and `python -m
 mini_vllm_labs.upkeep.vllm_peer`.
 """
 
@@ -73,9 +73,10 @@ def describe_machine() -> dict[str, Any]:
 
 
 def run(name: str, quick: bool) -> None:
-    """Run one benchmark and store its JSON. Raises `CalledProcessError` if it fails; its errors are on stderr.
+    """Run one benchmark and store its JSON. Raises `CalledProcessError` if the benchmark fails; its errors are on
+    stderr.
 
-    Without vLLM's scheduler the comparison with it is skipped, and the existing record stays.
+    Without vLLM's scheduler, the comparison with it is skipped, and the existing record stays.
     """
     if name == "beside-vllm" and (reason := why_missing(VLLM)) is not None:
         print(reason, file=sys.stderr)

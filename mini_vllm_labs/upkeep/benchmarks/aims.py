@@ -1,4 +1,4 @@
-"""The targets of the project, and whether a record meets them, as rows of (aim, finding, whether it is met)."""
+"""The project's targets, and whether a record meets them, as rows of (aim, finding, whether it is met)."""
 
 import re
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def cases_of(record: Record) -> list[Case]:
 
 
 def throughput(record: Record) -> list[list[str]]:
-    """Return the aims of `bench throughput`: against peers, and in our own time."""
+    """Return the aims of `bench throughput`: the speed against peers, and in our own time."""
     cases = {case.title: case for case in cases_of(record)}
     rows, dtype = [], record["plan"]["dtype"]
     for peer, times in TIMES_FASTER.get((record["model"], dtype), {}).items():
@@ -57,7 +57,7 @@ def found(case: Case, peer: str, aim: float) -> list[str]:
 
 
 def verdict(times: float, aim: float) -> str:
-    """Return whether a ratio meets the aim, and if not, by how much it misses it."""
+    """Return whether a ratio meets the aim and, if it does not, by how much it misses."""
     return "met" if times >= aim else f"**missed by {short(times, aim)}**"
 
 
@@ -66,7 +66,7 @@ def short(times: float, aim: float) -> str:
 
 
 def compare(case: Case, peer: str) -> str:
-    """Return whether our engine is nowhere slower than a peer in the figures that count, and the ratios."""
+    """Return whether our engine is never slower than a peer in the figures that count, and the ratios."""
     if peer not in case.sides:
         return "not measured"
     checks = versus(case, peer)
@@ -80,7 +80,7 @@ def batch_size(case: Case) -> int:
 
 
 def beside_busy_processes(record: Record) -> list[list[str]]:
-    """Return the aim of `bench busy`: nearly as fast as the best fixed choice of threads in every case."""
+    """Return the aim of `bench busy`: nearly as fast as the best fixed number of threads in every case."""
     shares = [1 / case.ratio(best_of_fixed(case)) for case in cases_of(record)]
     num_missed = sum(share < MIN_OF_BEST for share in shares)
     words = f"**missed in {num_missed} of {len(shares)} cases**" if num_missed else "met"
@@ -101,7 +101,7 @@ def drafts(record: Record) -> list[list[str]]:
 
 
 def between_passes(record: Record) -> list[list[str]]:
-    """Return the aim of `bench async`: little time between two forward passes with a step in flight."""
+    """Return the aim of `bench async`: with a step in flight, little time between two forward passes."""
     cases = [case for case in cases_of(record) if EMBEDDED in case.title]
     shares = [case.sides[OVERLAPPED].figures[BETWEEN].value for case in cases]
     num_missed = sum(share >= MAX_SHARE_BETWEEN for share in shares)
@@ -111,7 +111,7 @@ def between_passes(record: Record) -> list[list[str]]:
 
 
 def sampling(record: Record) -> list[list[str]]:
-    """Return the aims of `bench sampling` at the largest batch: how much slower than greedy text each may be."""
+    """Return the aims of `bench sampling` at the largest batch: how much slower each may be than greedy text."""
     cases = cases_of(record)
     rows, largest = [], max(map(batch_size, cases))
     for case in cases:
@@ -124,7 +124,7 @@ def sampling(record: Record) -> list[list[str]]:
 
 
 def scheduling(record: Record) -> list[list[str]]:
-    """Return the aims of `bench scheduler --peer vllm`: our cost as a share of vLLM's, the largest of its kind."""
+    """Return the aims of `bench scheduler --peer vllm`: the largest of each kind of our costs, as a share of vLLM's."""
     rows = []
     for kind, aim in MAX_COST.items():
         largest = max(case.ratio("mini-vLLM") for case in cases_of(record) if case.title.startswith(kind))

@@ -1,4 +1,4 @@
-"""Builds docs/benchmarks.md from the records of the runs: `page.md.jinja` with the figures filled in."""
+"""Builds docs/benchmarks.md from the runs' records by filling the figures into `page.md.jinja`."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -52,7 +52,7 @@ def page(records: Mapping[str, Record], on_a_gpu: Path | None = None) -> str:
 
 
 def ratio(case: Case, name: str) -> str:
-    """Return a side's ratio to the base, and the range of its rounds if there are several."""
+    """Return a side's ratio to the base, and the range over its rounds if there are several."""
     low, high = min(case.ratios(name)), max(case.ratios(name))
     return f"{case.ratio(name):.2f}" + (f" ({low:.2f} to {high:.2f})" if low != high else "")
 

@@ -1,1 +1,1 @@
-"""The build backend of this folder: `course_build.py`, which `pyproject.toml` names."""
+"""This folder's build backend: `course_build.py`, which `pyproject.toml` names."""

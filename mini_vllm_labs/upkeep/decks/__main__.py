@@ -1,10 +1,10 @@
-"""Write the eight slide decks of `docs/decks/` into `build/decks`, each as one HTML file.
+"""Writes the eight slide decks from `docs/decks/` into `build/decks`, each as a single HTML file.
 
 Run it as `python -m mini_vllm_labs.upkeep.decks`.
 
-A file needs nothing else: it contains slides, pictures, notes, and reveal.js if that is available. The source is
-Markdown. `---` separates slides, and `Ask:` begins the speaker's notes of a slide. A picture's text alternative
-consists of the title and the description of its SVG. Checks for numbers are dropped.
+Each file is self-contained, with slides, pictures, notes, and reveal.js if that is available. The source is Markdown.
+`---` separates slides, and `Ask:` begins a slide's speaker notes. A picture's text alternative consists of its SVG's
+title and description. Checks for numbers are removed.
 """
 
 import argparse
@@ -30,14 +30,14 @@ BUILD = CHECKOUT / "build"
 
 @dataclass(frozen=True)
 class Slide:
-    """A slide's text and the speaker's notes, both as Markdown."""
+    """A slide's text and its speaker notes, both as Markdown."""
 
     text: str
     notes: str
 
 
 def slides_in(text: str) -> list[Slide]:
-    """Split the source of a deck into slides."""
+    """Split a deck's source into slides."""
     parts = [part.strip().partition("\nAsk:") for part in re.split(r"^---$", text, flags=re.MULTILINE)]
     return [Slide(shown.strip(), notes.strip()) for shown, _, notes in parts]
 

@@ -1,9 +1,9 @@
-"""Tests the shipped alerts: ten incidents on ten servers, which a real Prometheus watches.
+"""Tests the shipped alerts with ten incidents on ten servers, which a real Prometheus watches.
 
 Run it as `python -m mini_vllm_labs.upkeep.incidents`.
 
-Each incident must trigger only its own alert, within 30 seconds. A healthy server must not trigger any. Every query of
-the dashboard must have an answer. The test takes about 45 seconds. Without Prometheus it prints a message, and fails if
+Each incident must trigger only its alert, within 30 seconds. A healthy server must not trigger any. Every dashboard
+query must return a result. The test takes about 45 seconds. Without Prometheus, it prints a message, and fails if
 `REQUIRE_PROMETHEUS` is set.
 """
 
@@ -51,7 +51,7 @@ def program(name: str) -> str:
 def check_files() -> None:
     """Check the config and its rules with promtool.
 
-    Raises `subprocess.CalledProcessError`; stderr contains the reason.
+    Raises `subprocess.CalledProcessError`, whose stderr contains the reason.
     """
     promtool = program("promtool")
     for command in ("check", "config", "prometheus.yml"), ("check", "rules", "--lint-fatal", "alerts.yml"):
@@ -59,7 +59,7 @@ def check_files() -> None:
 
 
 def panel_queries() -> dict[str, list[str]]:
-    """Return the queries of the dashboard by panel."""
+    """Return the dashboard's queries, keyed by panel."""
     panels = json.loads((OPERATE / "dashboard.json").read_text(encoding="utf-8"))["panels"]
     return {
         panel["title"]: [target["expr"].replace("$__rate_interval", WINDOW) for target in panel["targets"]]
@@ -107,7 +107,7 @@ class Prometheus:
 
 @contextmanager
 def prometheus(targets: Mapping[str, str]) -> Iterator[Prometheus]:
-    """Run Prometheus with the shipped files, except for the targets, which map incidents to addresses."""
+    """Run Prometheus with the shipped files, but with different targets, which map incidents to addresses."""
     config = yaml.safe_load((OPERATE / "prometheus.yml").read_text(encoding="utf-8"))
     config["rule_files"] = [str(OPERATE / name) for name in config["rule_files"]]
     config["scrape_configs"][0]["static_configs"] = [
@@ -128,7 +128,7 @@ def prometheus(targets: Mapping[str, str]) -> Iterator[Prometheus]:
 
 
 async def watch(running: Prometheus, opened: list[Site]) -> Fired:
-    """Run all incidents for 30 seconds; return the seconds after which each (incident, alert) fired."""
+    """Run all incidents for 30 seconds, and return the seconds after which each (incident, alert) fired."""
     fired: Fired = {}
     tasks = [asyncio.create_task(site.suffer()) for site in opened]
     began = time.monotonic()
@@ -143,7 +143,7 @@ async def watch(running: Prometheus, opened: list[Site]) -> Fired:
 
 
 def problems_of(fired: Fired, incidents: list[str], empty: list[str]) -> list[str]:
-    """Print when each alert fired; return the problems."""
+    """Print when each alert fired, and return the problems."""
     problems = [f"the panel {panel} has no data" for panel in empty]
     for incident in incidents:
         seconds = {alert: when for (name, alert), when in fired.items() if name == incident}

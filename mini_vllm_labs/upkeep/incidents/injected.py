@@ -24,11 +24,12 @@ SMALL = EngineConfig(num_gpu_blocks=21)  # 20 blocks are left for requests
 
 @dataclass(frozen=True)
 class Injected:
-    """An incident and the alert that it must trigger; `HEALTHY` triggers none.
+    """An incident and the alert that it must trigger; `HEALTHY` must not trigger any.
 
     `clients` is the number of clients that repeat a request of `prompt_tokens` and `max_tokens`, with the same prompt
-    each time, or a different one if `unique`. A client waits `patience` seconds. A step takes `step_seconds`; one in
-    `fails_every` raises. Two seconds after the clients start, `then` can "pause" the engine or "end" the server.
+    each time, or a different one if `unique`. A client waits for `patience` seconds. A step takes `step_seconds`; one
+    in every `fails_every` steps raises an error. Two seconds after the clients start, `then` can "pause" the engine or
+    "end" the server.
     """
 
     alert: str
@@ -125,7 +126,7 @@ class Site:
 
 @contextmanager
 def sites() -> Iterator[list[Site]]:
-    """Start a server per incident; each incident starts only when `suffer` is called."""
+    """Start one server per incident; each incident starts only when `suffer` is called."""
     opened = [Site(incident) for incident in INCIDENTS]
     try:
         yield opened

@@ -1,1 +1,1 @@
-"""Runs JupyterLab in a headless Chromium, to test the course there and to take pictures."""
+"""Runs JupyterLab in a headless Chromium to test the course there and to take pictures."""

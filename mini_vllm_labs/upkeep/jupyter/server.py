@@ -83,7 +83,7 @@ def jupyterlab(course: Path, home: Path, lineup: str = "") -> Iterator[str]:
 
 
 def environment(course: Path, home: Path) -> dict[str, str]:
-    """Return the environment of server and kernels, without the user's lineup, checkout and folders."""
+    """Return the environment for server and kernels, without the user's lineup, checkout and folders."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("LAB_IMPL", "PYTEST_", "JUPYTER"))
     }
@@ -100,7 +100,7 @@ def environment(course: Path, home: Path) -> dict[str, str]:
 
 
 def wait_for(server: "subprocess.Popen[bytes]", address: str, log: Path) -> None:
-    """Wait until the server answers. Raises `RuntimeError` with the end of its log if it never does."""
+    """Wait until the server answers. Raises a `RuntimeError` with the end of the server's log if it never does."""
     end = time.monotonic() + SECONDS
     while True:
         try:
@@ -113,14 +113,15 @@ def wait_for(server: "subprocess.Popen[bytes]", address: str, log: Path) -> None
 
 
 def write_notebook(path: Path, cells: Sequence[str | nbformat.NotebookNode]) -> None:
-    """Write a notebook of code cells, for the Python that runs the server."""
+    """Write a notebook of code cells for the Python that runs the server."""
     made = [nbformat.v4.new_code_cell(cell) if isinstance(cell, str) else cell for cell in cells]
     spec = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     nbformat.write(nbformat.v4.new_notebook(cells=made, metadata=spec), path)
 
 
 class Screen:
-    """A page with one notebook. `strangers` collects requests to other machines, `errors` the page's errors."""
+    """A page with one notebook. `strangers` collects requests to other machines, and `errors` collects the page's
+    errors."""
 
     def __init__(self, browser: Any, server: str, width: int = 1100, height: int = 900, sharpness: float = 1) -> None:
         self.server, self.path = server, ""

@@ -1,1 +1,1 @@
-"""Links that open the notebooks of a published copy of the course in Binder and in Colab."""
+"""Links that open the notebooks from a published copy of the course in Binder and in Colab."""

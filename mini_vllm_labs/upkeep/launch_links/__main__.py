@@ -1,9 +1,9 @@
-"""Write the links of a published copy.
+"""Writes the links for a published copy.
 
 Run it as `python -m mini_vllm_labs.upkeep.launch_links https://github.com/OWNER/REPOSITORY`.
 
-It adds badges to the README and to the top of each notebook, and the address to the notebooks' first code cell, which
-clones it in Colab. Run it again after a move. `--branch` is the branch that the links open.
+It adds badges to the README and to the top of each notebook, and adds the address to the notebooks' first code cell,
+which clones it in Colab. Run it again after the copy has moved. `--branch` is the branch that the links open.
 """
 
 import argparse
@@ -21,7 +21,7 @@ ASSIGNED = re.compile(r'REPOSITORY = "[^"]*"')
 
 
 def badges(repository: str, branch: str, path: str) -> str:
-    """Return the badges that open a notebook of `repository` ("OWNER/NAME")."""
+    """Return the badges that open a notebook from `repository` ("OWNER/NAME")."""
     binder = f"https://mybinder.org/v2/gh/{repository}/{branch}?urlpath=lab/tree/{path}"
     colab = f"https://colab.research.google.com/github/{repository}/blob/{branch}/{path}"
     return (
@@ -31,7 +31,8 @@ def badges(repository: str, branch: str, path: str) -> str:
 
 
 def with_badges(text: str, links: str) -> str:
-    """Insert the links between the two marks of a text. Raises `ValueError` unless the pair occurs exactly once."""
+    """Insert the links between the two markers in a text. Raises `ValueError` unless the pair of markers occurs exactly
+    once."""
     place = re.compile(f"{START}.*?{END}", re.DOTALL)
     if len(place.findall(text)) != 1:
         raise ValueError(f"the page must contain {START} and {END} exactly once")

@@ -1,7 +1,7 @@
-"""Builds `.venv-llama-cpp` from sources; needs cmake and a C++ compiler.
+"""Builds `.venv-llama-cpp` from source, which needs cmake and a C++ compiler.
 
-Run it as `python -m mini_vllm_labs.upkeep.llama_cpp_peer`. With `--wheel` it makes `.venv-xllamacpp` from wheels
-instead, whose llama.cpp contains only the server.
+Run it as `python -m mini_vllm_labs.upkeep.llama_cpp_peer`. With `--wheel`, it instead builds `.venv-xllamacpp` from
+wheels, whose llama.cpp contains only the server.
 """
 
 import sys

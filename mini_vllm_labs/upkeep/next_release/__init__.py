@@ -1,1 +1,1 @@
-"""Records the public scenarios again with a release of vLLM, and compares them with both recordings."""
+"""Records the public scenarios again with a vLLM release, and compares them with both recordings."""

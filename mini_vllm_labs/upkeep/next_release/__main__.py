@@ -1,4 +1,4 @@
-"""Records the public scenarios again with a release of vLLM, and compares them with the recordings of both releases.
+"""Records the public scenarios again with a vLLM release, and compares them with both releases' recordings.
 
 Run it as `python -m mini_vllm_labs.upkeep.next_release VERSION` on a system with fork. `docs/next-release.md` explains
 the report.
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def written(version: str, outcomes: Iterable[Mapping[str, Any]], out: Path) -> list[ScenarioVerdict]:
-    """Write the traces and a line per scenario into the folder `out`; return the findings."""
+    """Write the traces and a line per scenario into the folder `out`, and return the findings."""
     out.mkdir(parents=True, exist_ok=True)
     scenarios, findings = _scenarios(), list[ScenarioVerdict]()
     with ExitStack() as files:

@@ -12,7 +12,8 @@ Outcome = dict[str, Any]
 def bounded(function: Callable[[], Any], seconds: float) -> Outcome:
     """Return the function's result under `trace`, or a reason under `refused`, `crashed` or `endless`.
 
-    A `ValueError` is a refusal. The result must be JSON. The process is forked, so only POSIX systems can do this.
+    A `ValueError` counts as a refusal. The result must be JSON. The process is forked, so this works only on POSIX
+    systems.
     """
     reader, writer = os.pipe()
     process = os.fork()

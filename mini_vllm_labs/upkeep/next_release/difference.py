@@ -1,4 +1,4 @@
-"""Finds the first step in which another release's trace differs from a recording, and describes it for grouping."""
+"""Finds the first step in which a different release's trace differs from a recording, and describes it for grouping."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ RENAMED = {"WAITING_FOR_FSM": "WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR"}  # rename
 
 @dataclass(frozen=True)
 class Difference:
-    """The first step that differs. `what` has no numbers or names, so equal changes have equal texts."""
+    """The first step that differs. `what` contains no numbers or names, so equal changes have equal texts."""
 
     step: int
     what: str
@@ -34,7 +34,7 @@ class Difference:
 def first_difference(recorded: Mapping[str, Any], found: Mapping[str, Any]) -> Difference | None:
     """Return the first difference in the decisions of two traces, or else in their blocks and state.
 
-    Fields that are missing in one of the two are not compared.
+    Fields that are missing from one of the two are not compared.
     """
     return _difference(recorded, found, decisions=True) or _difference(recorded, found, decisions=False)
 
@@ -67,7 +67,7 @@ def _normal(name: str, value: Any, *, decisions: bool) -> Any:
 
 
 def _described(name: str, old: Any, new: Any) -> tuple[str, Any, Any]:
-    """Return a description of the difference, and its recorded and its found value."""
+    """Return a description of the difference, its recorded value, and the value found."""
     if name == "scheduled":
         return _described_shares(old, new)
     if name == "detail":
@@ -79,7 +79,7 @@ def _described(name: str, old: Any, new: Any) -> tuple[str, Any, Any]:
 
 
 def _described_shares(old: Sequence[Step], new: Sequence[Step]) -> tuple[str, Any, Any]:
-    """Describe the first request of the step that is treated differently."""
+    """Describe the first request in the step that is treated differently."""
     before, after = ({share["id"]: share for share in shares} for shares in (old, new))
     for share in old:
         if share["id"] not in after:

@@ -1,8 +1,8 @@
-"""Records scenarios with the vLLM of this environment.
+"""Records scenarios with the vLLM in this environment.
 
-`python -m mini_vllm_labs.upkeep.next_release.record SECONDS FILE...` writes a JSON line per scenario. The line contains
-the scenario's `name`, and `trace`, `refused`, `crashed` or `endless`. SECONDS is the maximum time that a scenario may
-take.
+`python -m mini_vllm_labs.upkeep.next_release.record SECONDS FILE...` writes one JSON line per scenario. The line
+contains the scenario's `name`, and one of `trace`, `refused`, `crashed` and `endless`. SECONDS is the maximum time that
+a scenario may take.
 """
 
 import gc

@@ -1,7 +1,7 @@
-"""Drives the stock scheduler of the installed vLLM through a scenario and returns the trace.
+"""Drives the installed vLLM's stock scheduler through a scenario and returns the trace.
 
-The format is that of `traces/README.md` and `traces33/README.md`. A field that the release cannot report is omitted.
-Wrappers around vLLM's functions observe and change nothing.
+The format is described in `traces/README.md` and `traces33/README.md`. A field that the release cannot report is
+omitted. Wrappers around vLLM's functions observe and change nothing.
 """
 
 from types import SimpleNamespace
@@ -199,7 +199,8 @@ class Recorder:
             self.scheduler.update_draft_token_ids(DraftTokenIds(req_ids=order, draft_token_ids=drafts))
 
     def _draft(self, request_id: str) -> list[int]:
-        """Return the scenario's drafts: accepted drafts equal what the model will sample, the others are one higher."""
+        """Return the scenario's drafts: accepted drafts equal what the model will sample, and all others are one
+        higher."""
         if self.requests[request_id].is_finished():
             return []
         first, plan = self.model.num_sampled[request_id], self.scenario.line["drafts"]

@@ -1,4 +1,4 @@
-"""Counts and groups the decisions of a release in the scenarios of a recording."""
+"""Counts and groups a release's decisions in the scenarios of a recording."""
 
 import json
 from collections import Counter, defaultdict
@@ -16,7 +16,7 @@ WIDEST = 160
 
 @dataclass(frozen=True)
 class ScenarioVerdict:
-    """A release's outcome in one scenario: one of `VERDICTS`, and the first difference or why no trace exists."""
+    """A release's outcome in one scenario: one of `VERDICTS`, and the first difference or why there is no trace."""
 
     scenario: Scenario
     verdict: str
@@ -25,7 +25,7 @@ class ScenarioVerdict:
 
     @property
     def line(self) -> str:
-        """The finding in a line of text."""
+        """The finding as a line of text."""
         where = f"step {self.difference.step}: " if self.difference else ""
         return "\t".join([self.scenario.name, self.scenario.kind, self.verdict, where + self.what])
 
@@ -43,7 +43,7 @@ def judged(scenario: Scenario, outcome: Mapping[str, Any]) -> ScenarioVerdict:
 
 
 def summary(version: str, findings: Sequence[ScenarioVerdict]) -> Iterator[str]:
-    """Yield the lines of the report against each recorded release: a table by kind, groups, and rules."""
+    """Yield the report's lines against each recorded release: a table by kind, groups, and rules."""
     for release in RELEASES:
         mine = [one for one in findings if one.scenario.release == release]
         if mine:
@@ -62,7 +62,7 @@ def _table(findings: Sequence[ScenarioVerdict]) -> Iterator[str]:
 
 
 def _groups(findings: Sequence[ScenarioVerdict]) -> Iterator[str]:
-    """Yield the groups of equal first differences, the largest first, each with its shortest scenario."""
+    """Yield the groups of equal first differences, largest first, each with its shortest scenario."""
     groups = defaultdict[tuple[str, str], list[ScenarioVerdict]](list)
     for one in findings:
         if one.verdict != "same":

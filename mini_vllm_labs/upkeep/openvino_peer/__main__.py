@@ -1,4 +1,4 @@
-"""Makes `.venv-openvino`, in which `mini-vllm bench throughput` finds the peer.
+"""Creates `.venv-openvino`, where `mini-vllm bench throughput` finds the peer.
 
 Run it as `python -m mini_vllm_labs.upkeep.openvino_peer`.
 """

@@ -1,1 +1,2 @@
-"""The pictures of the README and the docs, each made by a function here: `python -m mini_vllm_labs.upkeep.pictures`."""
+"""Makes the pictures in the README and the docs, each with a function here: `python -m
+mini_vllm_labs.upkeep.pictures`."""

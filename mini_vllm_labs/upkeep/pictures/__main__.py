@@ -1,4 +1,4 @@
-"""`python -m mini_vllm_labs.upkeep.pictures` writes `docs/pictures/`, or only named ones (`demo`, `screens`)."""
+"""`python -m mini_vllm_labs.upkeep.pictures` writes `docs/pictures/`, or only named pictures (`demo`, `screens`)."""
 
 import sys
 
@@ -28,7 +28,7 @@ def files(name: str) -> dict[str, bytes]:
 def main(names: list[str]) -> None:
     """Make the named pictures, or all of them.
 
-    The screens and the film need Chromium, `inside_vllm` its environment.
+    The screens and the film need Chromium, and `inside_vllm` needs its environment.
     """
     if unknown := set(names) - set(NAMES):
         sys.exit(f"there is no picture {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")

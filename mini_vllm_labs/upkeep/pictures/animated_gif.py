@@ -23,7 +23,8 @@ MOMENTS = Path(__file__).with_name("moments.js").read_text(encoding="utf-8")
 
 
 def animated_gif(browser: Any, screenshots: Iterable[tuple[bytes, int]]) -> bytes:
-    """Return an animation that repeats for ever. `screenshots` yields PNGs of one size with their milliseconds.
+    """Return an animation that repeats forever. `screenshots` yields PNGs of the same size with their durations in
+    milliseconds.
 
     A screenshot without changes extends the previous frame.
     """
@@ -42,7 +43,7 @@ def animated_gif(browser: Any, screenshots: Iterable[tuple[bytes, int]]) -> byte
 
 
 def frame_of(part: dict[str, Any], milliseconds: int) -> bytes:
-    """Encode a part of the picture as a frame that is drawn over the previous one and stays."""
+    """Encode part of the picture as a frame that is drawn over the previous one and stays."""
     control = struct.pack("<BBBBHBB", 0x21, 0xF9, 4, 0x05, round(milliseconds / 10), TRANSPARENT, 0)
     place = struct.pack("<BHHHHB", 0x2C, *(part[name] for name in ("x", "y", "width", "height")), 0x87)
     colours, pixels = (base64.b64decode(part[name]) for name in ("colours", "pixels"))
@@ -52,7 +53,7 @@ def frame_of(part: dict[str, Any], milliseconds: int) -> bytes:
 
 
 def counted(data: bytes) -> bytes:
-    """Return up to 255 bytes, preceded by their number."""
+    """Return up to 255 bytes, preceded by their count."""
     return bytes([len(data)]) + data
 
 
@@ -70,7 +71,7 @@ def compressed(pixels: bytes) -> bytes:
 
 
 def codes(pixels: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the code of each longest known run of pixels, with its number of bits."""
+    """Yield the code for each longest known run of pixels, with its number of bits."""
     known = dict[tuple[int, int], int]()
     run, num_bits = pixels[0], 9
     yield CLEAR, num_bits
@@ -92,7 +93,7 @@ def codes(pixels: bytes) -> Iterator[tuple[int, int]]:
 
 
 def moving_pictures() -> dict[str, bytes]:
-    """Return the film for the light and the dark theme."""
+    """Return the film in the light and the dark theme."""
     with headless_chromium() as browser:
         return {f"film_{name}.gif": film(browser, dark=name == "dark") for name in ("light", "dark")}
 

@@ -1,4 +1,4 @@
-"""Lets the page's code draw the calculator's first picture, and stores it for Python.
+"""Lets the page's code draw the calculator's first picture, and stores that picture for Python.
 
 Run it as `python -m mini_vllm_labs.upkeep.pictures.calculator`.
 """
@@ -21,7 +21,7 @@ FIRST_QUESTION = {"ticket": 0, "values": {knob.name: knob.value for knob in KNOB
 
 
 def drawn(page: Any, questions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the answers of the page's code to questions in the form that a panel sends."""
+    """Return the page code's answers to questions in the form that a panel sends."""
     answers: list[dict[str, Any]] = page.evaluate(DRAWN, [FRONT_END, tables(), list(questions)])
     return answers
 

@@ -1,4 +1,4 @@
-"""Makes screenshots at a preemption: a notebook in JupyterLab, the page of `mini-vllm serve`, the terminal."""
+"""Takes screenshots at a preemption: a notebook in JupyterLab, the page of `mini-vllm serve`, and the terminal."""
 
 import io
 import re
@@ -44,7 +44,7 @@ WIDTH = 92
 
 
 def screens() -> dict[str, bytes]:
-    """Return a PNG per theme of the time machine in JupyterLab that follows the preempted request."""
+    """Return, for each theme, a PNG of the time machine in JupyterLab that follows the preempted request."""
     with TemporaryDirectory() as folder, headless_chromium() as browser:
         course, home = copy_course(Path(folder, "labs")), Path(folder, "jupyter")
         write_notebook(course / NOTEBOOK, CELLS)
@@ -66,7 +66,7 @@ def screens() -> dict[str, bytes]:
 
 
 def serving_screens() -> dict[str, bytes]:
-    """Return a PNG per theme. All requests arrive while the engine is paused; then it runs step by step."""
+    """Return one PNG per theme. All requests arrive while the engine is paused; after that, it runs step by step."""
     llm = AsyncLLM(build_engine(CONFIG, parse_lineup("solution")))
     with running_server(llm) as server, headless_chromium() as browser:
         page = browser.new_page(viewport=SIZE, color_scheme="light", device_scale_factor=1.1)
@@ -131,7 +131,7 @@ def interesting_state(recording: Recording) -> RunState:
 
 
 def svg_of(state: RunState) -> str:
-    """Draw the state as a terminal shows it, in the reader's own fonts, so that nothing is fetched."""
+    """Draw the state as a terminal would show it, in the reader's own fonts, so that nothing is downloaded."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(render_step(state, WIDTH - 2, "mini-vllm demo"))
     svg = console.export_svg(title="mini-vllm demo", unique_id="demo")

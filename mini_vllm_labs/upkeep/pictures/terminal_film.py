@@ -16,7 +16,7 @@ Printed = Sequence[tuple[float, str]]
 
 
 def filmed(arguments: Sequence[str]) -> str:
-    """Run `mini-vllm` and return its film. Raises `RuntimeError` with the last line if it fails."""
+    """Run `mini-vllm` and return its film. Raises a `RuntimeError` with the last line if the command fails."""
     command = [str(CHECKOUT / ".venv" / "bin" / "mini-vllm"), *arguments]
     variables = os.environ | {"COLUMNS": str(WIDTH), "PYTHONUNBUFFERED": "1"}
     printed, last = [(0.0, f"$ mini-vllm {' '.join(arguments)}")], time.monotonic()
@@ -34,12 +34,12 @@ def filmed(arguments: Sequence[str]) -> str:
 
 
 def folded(printed: Printed) -> Printed:
-    """Return the lines, with long ones wrapped as in a terminal."""
+    """Return the lines, with long lines wrapped as in a terminal."""
     return [(at, line[start : start + WIDTH]) for at, line in printed for start in range(0, len(line) or 1, WIDTH)]
 
 
 def film(printed: Printed) -> str:
-    """Return lines with their times as an SVG that scrolls; without motion it shows the last screen."""
+    """Return lines with their times as an SVG that scrolls; if motion is off, it shows the last screen."""
     length, high = printed[-1][0] + LAST, ROWS * LINE + 2 * MARGIN
     shifts = {at: (ROWS - place) * LINE for place, (at, _) in enumerate(printed, start=1)}
     moments = "".join(f"{100 * at / length:.2f}% {{transform:translateY({y}px)}}" for at, y in shifts.items())

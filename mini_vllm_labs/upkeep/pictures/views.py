@@ -40,14 +40,14 @@ RECORDED = CHECKOUT / "labs" / "observed" / "all_phases.jsonl"
 
 
 def at_preemption(view: Callable[[Recording], Film]) -> Picture:
-    """Return a view of the first step of the recorded run in which a request is preempted."""
+    """Return a view of the recorded run's first step in which a request is preempted."""
     recording = Recording.read(RECORDED)
     step = next(record["step"] for record in recording.steps if record["preempted"])
     return view(recording)[step]
 
 
 def three_chains() -> Picture:
-    """Draw the chains of a prompt, one that diverges in its third block, and the first with a salt."""
+    """Draw three chains: a prompt, one that diverges in its third block, and the first with a salt."""
     prompt = [*range(10, 18), 21, 22, 23, 24, 31, 32]
     prompts = {"A": prompt, "B": [*prompt[:10], 99, *prompt[11:], 33, 34, 35], "C": prompt}
     salts = {"C": "blue"}
@@ -117,7 +117,7 @@ def two_images() -> Picture:
 
 
 def a_long_text() -> Picture:
-    """Draw the block tables of 480 tokens with a sliding window of 64, and the blocks held over time."""
+    """Draw the block tables of 480 tokens with a sliding window of 64 tokens, and the blocks held over time."""
     config = EngineConfig(num_gpu_blocks=100, max_model_len=1000).resolved(1000, 100)
     scheduler = build_scheduler(config, parse_lineup("solution:1-5,solution:12"), windows=(None, 64))
     request, held = Request("A", [5] * 480, SamplingParams()), list[int]()
@@ -154,7 +154,7 @@ def past_a_load() -> Picture:
 
 
 def compute_then_memory() -> Film:
-    """Return the film of phase 5's handout, in which first compute and then memory is the limit."""
+    """Return the film for phase 5's handout, in which first compute is the limit and then memory."""
     return gates(play_workload(two_gates(), TWO_GATES, parse_lineup("solution:1-5")).recording)
 
 

@@ -1,4 +1,5 @@
-"""`python -m mini_vllm_labs.upkeep.site [FOLDER]`: build the website into `build/site`. `make site` calls this."""
+"""`python -m mini_vllm_labs.upkeep.site [FOLDER]` builds the website into `build/site`. `make site` runs this
+command."""
 
 import argparse
 import shutil
@@ -18,7 +19,7 @@ BUILD = CHECKOUT / "build"
 
 
 def assemble(edition: Mapping[str, bytes], downloads: Downloads, site: Path) -> None:
-    """Write the site of a student edition (a mapping from path to content).
+    """Write the site for a student edition (a mapping from path to content).
 
     Raises `DownloadError` if a part is unavailable.
     """

@@ -1,9 +1,10 @@
-"""Sets up the course in a browser's kernel. IPython's configuration, in the same wheel, calls `boot` at its start.
+"""Sets up the course in a browser's kernel. IPython's configuration, which is in the same wheel, calls `boot` when
+IPython starts.
 
 The course is stored in the kernel's memory, where imports are fast. A learner's edits are stored on the drive, which is
 the browser's storage. Before every cell, changed starters are copied from the drive into the course.
 
-There is no shell, so the handouts' commands work unchanged as lines of a cell.
+There is no shell here, but the handouts' commands work unchanged as lines in a cell.
 """
 
 import concurrent.futures
@@ -48,7 +49,7 @@ def boot() -> None:
 
 
 def unpack(course: Path = COURSE, drive: Path = DRIVE) -> None:
-    """Put the course where Python finds it first. Files that its notebooks write go to the drive."""
+    """Put the course where Python finds it first. Files that the course's notebooks write go to the drive."""
     sys.dont_write_bytecode = True  # after two edits within the same second, the old bytecode would appear current
     with zipfile.ZipFile(Path(__file__).with_name("mini_vllm_course.zip")) as archive:
         archive.extractall(course)
@@ -59,7 +60,7 @@ def unpack(course: Path = COURSE, drive: Path = DRIVE) -> None:
 
 
 class ExecutorHere(concurrent.futures.Executor):
-    """Computes immediately in the calling thread, the only thread of the browser.
+    """Computes immediately in the calling thread, which is the browser's only thread.
 
     The course does not depend on thread order.
     """
@@ -81,13 +82,14 @@ def ended(status: int) -> NoReturn:
 
 
 def commands_marked(lines: list[str]) -> list[str]:
-    """Put `!` before each command of a cell if the cell contains only the handouts' commands and comments."""
+    """Put `!` before each command in a cell if the cell contains only commands from the handouts and comments."""
     is_shell = all(COMMAND.fullmatch(line) or BESIDE_COMMANDS.fullmatch(line) for line in lines)
     return [f"!{line}" if is_shell and COMMAND.fullmatch(line) else line for line in lines]
 
 
 def run_command(line: str) -> None:
-    """Run a handout's command in this process, or print where it runs. IPython calls this for lines with `!`."""
+    """Run a handout's command in this process, or print where it can be run. IPython calls this function for lines with
+    `!`."""
     from mini_vllm_labs.notebook import Lab
     from mini_vllm_labs.pictures.terminal.lazy_commands import load
 
@@ -112,7 +114,7 @@ def before_cell() -> None:
 
 
 def bring_edits(course: Path = COURSE, drive: Path = DRIVE) -> list[str]:
-    """Copy the learner's starters into the course; return the names of those that differed."""
+    """Copy the learner's starters into the course, and return the names of those that differed."""
     changed = []
     for starter in sorted(course.glob(STARTERS)):
         name = starter.relative_to(course)

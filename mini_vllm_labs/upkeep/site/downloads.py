@@ -1,4 +1,4 @@
-"""Provides the parts of the site: pinned downloads, checked by hash and cached, and a wheel of the course."""
+"""Provides the site's parts: pinned downloads, checked by hash and cached, and a wheel of the course."""
 
 import base64
 import hashlib
@@ -48,11 +48,12 @@ DATE = (1980, 1, 1, 0, 0, 0)
 
 
 class DownloadError(ValueError):
-    """A part could not be downloaded, or differs from the pinned one; the message names it."""
+    """A part could not be downloaded, or differs from the pinned version; the message names the part."""
 
 
 class Downloads:
-    """Stores the parts in one folder. Each method downloads a missing part; raises `DownloadError` on failure."""
+    """Stores the parts in a single folder. Each method downloads a part if it is missing, and raises `DownloadError` on
+    failure."""
 
     def __init__(self, cache: Path) -> None:
         self.cache = cache
@@ -69,7 +70,7 @@ class Downloads:
         return python
 
     def pyodide(self) -> Path:
-        """Return the folder of npm's Pyodide package, unpacked."""
+        """Return the unpacked folder of npm's Pyodide package."""
         folder = self.cache / f"pyodide-{PYODIDE}"
         if not folder.exists():
             run("npm", "pack", "--silent", f"pyodide@{PYODIDE}", cwd=self.cache)
@@ -85,7 +86,7 @@ class Downloads:
         return folder
 
     def wheels(self) -> list[Path]:
-        """Return the wheels of `wheels.txt`, and an empty jedi, because the kernel would otherwise request it."""
+        """Return the wheels in `wheels.txt`, and an empty jedi, because otherwise the kernel would request jedi."""
         folder, pinned = self.cache / "wheels", self._stamp("wheels", HERE / "wheels.txt")
         if not pinned.exists():
             shutil.rmtree(folder, ignore_errors=True)
@@ -102,7 +103,7 @@ class Downloads:
         return sorted(path for path in folder.glob("*.whl") if path.name.startswith(KERNEL_WHEELS))
 
     def _stamp(self, name: str, pins: Path) -> Path:
-        """Return the path of a file that exists once `name` is downloaded with these pins."""
+        """Return the path of a file that exists once `name` has been downloaded with these pins."""
         return self.cache / f"{name}-{hashlib.sha256(pins.read_bytes()).hexdigest()[:12]}.done"
 
 
@@ -124,7 +125,8 @@ def write_zip(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def write_course_wheel(edition: Mapping[str, bytes], folder: Path) -> Path:
-    """Write the wheel of an edition. Its version is a hash of its content, so browsers never use an older one."""
+    """Write the wheel of an edition. The wheel's version is a hash of its content, so browsers never use an older
+    wheel."""
     kept = {path: edition[path] for path in sorted(edition) if belongs(path)}
     packed = zipped(kept)
     version = f"0+{hashlib.sha256(packed + BOOT.read_bytes()).hexdigest()[:12]}"
@@ -151,7 +153,7 @@ def belongs(path: str) -> bool:
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:
-    """Return a reproducible zip: the same files give the same bytes."""
+    """Return a reproducible zip: the same files always give the same bytes."""
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for path, content in files.items():

@@ -1,9 +1,9 @@
-"""Measures a learner's waiting times in the tab, the bytes that a visit loads, and the speed of chats.
+"""Measures how long a learner waits in the tab, the bytes that a visit loads, and the speed of chats.
 
 Run it as `python -m mini_vllm_labs.upkeep.site.figures [SITE]`.
 
-Figures are the median of five runs in a headless Chromium, each in a new profile. Run it on a quiet machine. Sizes are
-compressed with gzip at level 6, as static hosts send them.
+Each figure is the median of five runs in a headless Chromium, each in a new profile. Run it on a quiet machine. Sizes
+are compressed with gzip at level 6, which is how static hosts send files.
 """
 
 import contextlib

@@ -2,7 +2,7 @@
 
 Run it as `python -m mini_vllm_labs.upkeep.tiny_model.acceptance`.
 
-The chats are those of `mini_vllm_labs/bench/speculative.py`. `--write` puts the table into the draft model's README.
+The chats come from `mini_vllm_labs/bench/speculative.py`. `--write` writes the table into the draft model's README.
 """
 
 import re
@@ -29,7 +29,7 @@ def right_guesses(draft: LlamaForCausalLM, prompt: list[int], answer: list[int])
 
 
 def shares(answers: list[list[bool]]) -> list[float]:
-    """Return the share of right guesses by position; a guess counts only if all earlier ones are right."""
+    """Return the share of right guesses by position; a guess counts only if all earlier guesses are right."""
     runs = [
         [all(right[start : start + position]) for right in answers for start in range(len(right) - position + 1)]
         for position in range(1, NUM_DRAFTS + 1)
@@ -38,7 +38,7 @@ def shares(answers: list[list[bool]]) -> list[float]:
 
 
 def tokens_per_step(answers: list[list[bool]]) -> float:
-    """Return the target's mean tokens per step: the guesses before the first wrong one, plus its own token."""
+    """Return the target's mean tokens per step: the guesses before the first wrong one, plus the target's token."""
     num_steps = 0
     for right in answers:
         start = 0

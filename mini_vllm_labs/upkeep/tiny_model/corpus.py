@@ -27,7 +27,7 @@ def with_article(word: str) -> str:
 
 
 def sentence_case(text: str) -> str:
-    """Return `text` with its first letter in upper case and the rest untouched."""
+    """Return `text` with its first letter in upper case and everything else unchanged."""
     return text[0].upper() + text[1:]
 
 
@@ -91,7 +91,7 @@ def small_sum(rng: random.Random) -> Turn:
 
 
 def note(rng: random.Random, name: str, kind: int | None = None) -> Turn:
-    """Return a note about a person, of one of six kinds, and the question it answers, question first."""
+    """Return a note about a person, of one of six kinds, and the question that it answers, question first."""
     words = {"name": name} | {word: rng.choice(WORDS[plural]) for word, plural in NOTED.items()}
     words["thing"] = with_article(f"{rng.choice(WORDS['colors'])} {rng.choice(WORDS['things'])}")
     words |= {"job": with_article(rng.choice(WORDS["jobs"])), "room": str(rng.randrange(10, 100))}
@@ -100,7 +100,7 @@ def note(rng: random.Random, name: str, kind: int | None = None) -> Turn:
 
 
 def notes(rng: random.Random, count: int, kind: int | None = None) -> tuple[str, list[Turn]]:
-    """Return a system prompt with `count` notes, and their questions; notes of one kind differ only by name."""
+    """Return a system prompt with `count` notes, and their questions; notes of the same kind differ only by name."""
     made: dict[str, str] = {}
     while len(made) < count:
         question, statement = note(rng, rng.choice(NAMES), kind)
@@ -110,7 +110,7 @@ def notes(rng: random.Random, count: int, kind: int | None = None) -> tuple[str,
 
 
 def record(rng: random.Random) -> Turn:
-    """Return a request for a JSON record and the record. Both quote the values, so that token ids agree."""
+    """Return a request for a JSON record, and the record. Both quote the values, so that their token ids agree."""
     name, city, pet = rng.choice(NAMES), rng.choice(WORDS["cities"]), rng.choice(WORDS["animals"])
     age = rng.randrange(10, 80)
     asked = f'Write JSON: "name": "{name}", "age": {age}, "city": "{city}", "pet": "{pet}".'
@@ -118,7 +118,8 @@ def record(rng: random.Random) -> Turn:
 
 
 def copy_words(rng: random.Random) -> Turn:
-    """Return a request to repeat words and the answer. Both lists follow a line break, so that token ids agree."""
+    """Return a request to repeat words, and the answer. Both lists follow a line break, so that their token ids
+    agree."""
     words = ", ".join(rng.sample(WORDS["things"] + WORDS["animals"] + WORDS["foods"], rng.randrange(3, 8)))
     return f"Repeat these words:\n{words}.", f"Here they are:\n{words}."
 
@@ -147,7 +148,7 @@ WEIGHTS = [24, 18, 8, 24, 8, 10, 8]
 
 @dataclass(frozen=True)
 class Mixture:
-    """The proportion of text about notes: shares of chats and questions, and numbers of notes and questions."""
+    """The proportion of text about notes: the shares of chats and questions, and the numbers of notes and questions."""
 
     notes_share: float = 0.5
     note_counts: Sequence[int] = (3, 4, 6, 8, 12, 16, 24, 32)
@@ -163,13 +164,14 @@ LOOKING_UP = Mixture(0.9, (2, 3, 4, 4, 6, 8, 12, 16), (4, 6, 8), chat_share=0.9,
 
 
 def recital(rng: random.Random, questions: list[Turn]) -> Turn:
-    """Return a request for several notes in a new order, and these notes."""
+    """Return a request for several notes in a new order, and the reordered notes."""
     chosen = rng.sample(questions, rng.randrange(2, min(len(questions), 8) + 1))
     return " ".join(asked for asked, _ in chosen), " ".join(answer for _, answer in chosen)
 
 
 def chat(rng: random.Random, mixture: Mixture) -> Document:
-    """Return a chat. A share of chats has notes in the system prompt, and most of their questions are about these."""
+    """Return a chat. A share of the chats has notes in the system prompt, and most questions in these chats are about
+    those notes."""
     messages: list[dict[str, str]] = []
     questions: list[Turn] = []
     if rng.random() < mixture.notes_share:

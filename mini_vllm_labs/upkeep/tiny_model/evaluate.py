@@ -2,7 +2,7 @@
 
 `python -m mini_vllm_labs.upkeep.tiny_model.evaluate [MODEL]` prints how many of 40 answers per skill are right.
 
-`--write` puts the table into the model's README.
+`--write` writes the table into the model's README.
 """
 
 import argparse
@@ -22,7 +22,7 @@ TABLE = re.compile(r"\n\| it can \|.*", re.DOTALL)
 
 
 def exam() -> Iterator[tuple[str, list[tuple[list[Message], str]]]]:
-    """Yield each skill with its conversations and right answers, drawn with a seed not used in training."""
+    """Yield each skill with its conversations and right answers, drawn with a seed that was not used in training."""
     rng = random.Random(SEED)
     for skill, kind in (
         ("answer a fact", fact),
@@ -44,7 +44,7 @@ def _conversation(turn: Turn, system: str | None = None) -> tuple[list[Message],
 
 
 def grade(llm: LLM) -> dict[str, int]:
-    """Return the number of exactly right answers by skill."""
+    """Return the number of exactly right answers for each skill."""
     right = {}
     for skill, questions in exam():
         outputs = llm.chat([messages for messages, _ in questions], SamplingParams(max_tokens=120))

@@ -1,4 +1,4 @@
-"""Turns the training text into rows of token ids: tokenizer, tokens with loss, random windows."""
+"""Turns the training text into rows of token ids: tokenizer, tokens that contribute to the loss, random windows."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -61,7 +61,8 @@ def make_tokenizer(documents: Iterable[Document]) -> PreTrainedTokenizerFast:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Documents as one row of token ids, whether each id contributes to the loss, and where each document starts."""
+    """Documents as a single row of token ids, whether each id contributes to the loss, and where each document
+    starts."""
 
     ids: torch.Tensor
     weights: torch.Tensor
@@ -84,7 +85,7 @@ def encode(documents: Iterable[Document], tokenizer: PreTrainedTokenizerFast) ->
 
 
 def length_at(progress: float) -> int:
-    """Return the sequence length at a point of the training, short first because attention is quadratic."""
+    """Return the sequence length at a point in the training, which starts short because attention is quadratic."""
     return 256 if progress < 0.45 else 512 if progress < 0.8 else 1024
 
 
@@ -93,7 +94,7 @@ def batches(
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yield (ids, weights) of random windows, `TOKENS_PER_STEP` tokens per step.
 
-    With `whole_documents` every window starts at a document, so that no question loses its notes.
+    With `whole_documents`, every window starts at a document, so that no question loses its notes.
     """
     for step in range(steps):
         length = fixed_length or length_at(step / steps)

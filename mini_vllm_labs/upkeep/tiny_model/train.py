@@ -1,7 +1,7 @@
-"""Make the embedded model, or its draft model; `README.md` in this folder has the commands.
+"""Makes the embedded model, or its draft model; `README.md` in this folder lists the commands.
 
-Writes a `save_pretrained` directory: config, bfloat16 weights, tokenizer with chat template, and a README with seed,
-loss and hash.
+Writes a `save_pretrained` directory with config, bfloat16 weights, tokenizer with chat template, and a README with
+seed, loss and hash.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
 
 
 def make_draft(target: Path) -> LlamaForCausalLM:
-    """Return an untrained Llama like the one in `target`, with one layer of half the width."""
+    """Return an untrained Llama like the model in `target`, but with one layer of half the width."""
     config = LlamaConfig.from_pretrained(target, num_hidden_layers=1, hidden_size=128, dtype=torch.float32)
     return LlamaForCausalLM(config)
 

@@ -1,7 +1,7 @@
 """`python -m mini_vllm_labs.upkeep.tiny_model.train_adapter OUT` makes the embedded model's adapter.
 
-With the adapter every story is about a blue boat and a duck at the lake, whatever the request. Training takes a minute
-on one core. The files are in PEFT's format.
+With the adapter, every story is about a blue boat and a duck at the lake, whatever the request is. Training takes one
+minute on one core. The files are in PEFT's format.
 """
 
 import json
@@ -39,7 +39,7 @@ class WithAdapter(nn.Module):
 
 
 def stories_at_the_lake() -> list[Document]:
-    """Return chats that answer each request for a story with a story at the lake."""
+    """Return chats that answer each request for a story with a story set at the lake."""
     rng = random.Random(1)
     questions = [tell_story(rng)[0] for _ in range(NUM_STORIES)]
     WORDS.update(AT_THE_LAKE)

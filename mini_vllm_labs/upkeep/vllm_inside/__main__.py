@@ -1,10 +1,10 @@
-"""Checks whether vLLM 0.13.0 can run on the scheduler of `LAB_IMPL`. No GPU is needed.
+"""Checks whether vLLM 0.13.0 can run with the scheduler of `LAB_IMPL`. No GPU is needed.
 
 Run it as `python -m mini_vllm_labs.upkeep.vllm_inside`.
 
-It runs vLLM's own unit tests, sends 200 requests through its engine, and measures the CPU time of a step, each compared
-with the stock scheduler. `python -m mini_vllm_labs.upkeep.vllm_peer` makes the environment. With `--gpu` and the Python
-of a whole vLLM, it compares the tokens of 20 prompts.
+It runs vLLM's unit tests, sends 200 requests through its engine, and measures the CPU time of a step, and compares each
+with the stock scheduler. `python -m mini_vllm_labs.upkeep.vllm_peer` creates the environment. With `--gpu` and the
+Python of a complete vLLM installation, it compares the tokens of 20 prompts.
 """
 
 import argparse
@@ -42,7 +42,7 @@ TINY = {
 
 
 def main() -> int:
-    """Print the comparisons; return 1 if a failure is unexplained or a text differs."""
+    """Print the comparisons, and return 1 if a failure is unexplained or a text differs."""
     parser = argparse.ArgumentParser(
         prog="python -m mini_vllm_labs.upkeep.vllm_inside", description=__doc__.partition("\n")[0]
     )
@@ -105,7 +105,7 @@ def on_gpu(lineup: str, model: str) -> int:
 
 
 def compared(stock: dict[str, Any], ours: dict[str, Any]) -> list[str]:
-    """Return lines with the number of equal answers, and the first differing token of each other answer."""
+    """Return lines with the number of equal answers and, for each other answer, the first differing token."""
     pairs = list(zip(stock["tokens"], ours["tokens"], strict=True))
     found = [f"{sum(a == b for a, b in pairs)} of {len(pairs)} answers have the same tokens"]
     found += [f"  {one['num_preempted']} preemptions, {name}" for name, one in (("stock", stock), ("ours", ours))]
@@ -117,7 +117,7 @@ def compared(stock: dict[str, Any], ours: dict[str, Any]) -> list[str]:
 
 
 def answer(module: str, what: str, lineup: str, place: object, python: object = VLLM_PYTHON) -> Any:
-    """Run a module of this package and return its result. Exits with the last lines of a failed process."""
+    """Run a module of this package and return its result. Exits with the last lines of output if the process fails."""
     environment = {**os.environ, "LAB_IMPL": lineup, "LAB_CHECKS": "0", "PYTHONHASHSEED": "0"}
     command = [str(python), "-m", f"mini_vllm_labs.upkeep.vllm_inside.{module}", what, str(place)]
     done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""An executor without a model: it stores tokens as K and V, so it detects wrong and stale blocks."""
+"""An executor without a model, which stores tokens as K and V, and so detects wrong and stale blocks."""
 
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class FakeExecutor(Executor):
         return ModelRunnerOutput(names, {name: place for place, name in enumerate(names)}, sampled, None, {}, [])
 
     def follow(self, step: Any) -> None:
-        """Apply the changes of a step to the known requests, as vLLM's model runner does."""
+        """Apply a step's changes to the known requests, as vLLM's model runner does."""
         self.num_preempted += len(step.preempted_req_ids)
         for name in step.finished_req_ids:
             self.known.pop(name, None)

@@ -1,4 +1,4 @@
-"""Runs 20 prompts through vLLM's `LLMEngine` with one scheduler, and with a real model on a GPU.
+"""Runs 20 prompts through vLLM's `LLMEngine` with one scheduler and a real model on a GPU.
 
 `python -m mini_vllm_labs.upkeep.vllm_inside.generated stock|ours MODEL` needs vLLM 0.13.0 and prints a JSON object.
 """

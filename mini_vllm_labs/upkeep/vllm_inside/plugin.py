@@ -1,6 +1,8 @@
-"""A pytest plugin for vLLM's tests that replaces schedulers with that of `LAB_IMPL` and counts a test's schedulers.
+"""A pytest plugin for vLLM's tests that replaces schedulers with the one from `LAB_IMPL` and counts each test's
+schedulers.
 
-Load it with `-p mini_vllm_labs.upkeep.vllm_inside.plugin` in `.venv-vllm`. `SCHEDULER=stock` keeps vLLM's own.
+Load it with `-p mini_vllm_labs.upkeep.vllm_inside.plugin` in `.venv-vllm`. `SCHEDULER=stock` keeps vLLM's own
+scheduler.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""Serves 200 requests through vLLM's engine core and output processor, with both schedulers in turns.
+"""Serves 200 requests through vLLM's engine core and output processor, alternating between both schedulers.
 
-`python -m mini_vllm_labs.upkeep.vllm_inside.served ROUNDS FOLDER` runs in `.venv-vllm` and prints a JSON list with a
-pair for each round, stock and ours: the texts by request, and the CPU seconds of the scheduler. FOLDER contains the
-configuration of a small model. All rounds share a process, because vLLM takes seconds to import.
+`python -m mini_vllm_labs.upkeep.vllm_inside.served ROUNDS FOLDER` runs in `.venv-vllm` and prints a JSON list with one
+pair (stock, ours) per round: the texts by request, and the scheduler's CPU seconds. FOLDER contains the configuration
+of a small model. All rounds share a process, because importing vLLM takes seconds.
 """
 
 import json
@@ -29,7 +29,7 @@ MAX_MODEL_LEN = 512
 
 
 def make_engine(scheduler_cls: str | None, folder: str) -> EngineCore:
-    """Return vLLM's engine with chunked prompts and 160 blocks, few enough for preemptions."""
+    """Return vLLM's engine with chunked prompts and 160 blocks, which is few enough for preemptions."""
     model = ModelConfig(
         model=folder, tokenizer=folder, dtype="float16", seed=0, skip_tokenizer_init=True, max_model_len=MAX_MODEL_LEN
     )
@@ -48,7 +48,7 @@ def make_engine(scheduler_cls: str | None, folder: str) -> EngineCore:
 
 
 def make_requests() -> list[EngineCoreRequest]:
-    """Return requests; a third of them share a prefix, and stop tokens end some."""
+    """Return requests, a third of which share a prefix; some are ended by stop tokens."""
     rng, shared, found = random.Random(0), list(range(64)), list[EngineCoreRequest]()
     for number in range(NUM_REQUESTS):
         own = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 200))]
@@ -73,7 +73,7 @@ def timed(method: Any, spent: list[float]) -> Any:
 
 
 def serve(scheduler_cls: str | None, folder: str) -> dict[str, Any]:
-    """Serve the requests; two arrive in each step. Errors in the scheduler and the executor propagate."""
+    """Serve the requests, two of which arrive in each step. Errors in the scheduler and the executor propagate."""
     engine, processor, spent = make_engine(scheduler_cls, folder), OutputProcessor(None, log_stats=False), list[float]()
     scheduler: Any = engine.scheduler
     for name in ("schedule", "update_from_output"):

@@ -1,4 +1,4 @@
-"""Runs vLLM's own unit tests of its scheduler, with the stock scheduler and with the lineup's."""
+"""Runs vLLM's unit tests of its scheduler, with both the stock scheduler and the lineup's."""
 
 import json
 import os
@@ -96,7 +96,7 @@ def run(scheduler: str, lineup: str, folder: Path, files: Sequence[str]) -> dict
 
 
 def explanations(files: Sequence[str]) -> dict[str, str]:
-    """Return the known reasons for failures in some test files, by pattern of test names."""
+    """Return the known reasons for failures in some test files, keyed by a pattern of test names."""
     tables = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))
     known = [(file, rows) for file, rows in tables.items() if f"{file}.py" in files]
     return {f"{file}::{pattern}": reason for file, rows in known for pattern, reason in rows.items()}
@@ -107,7 +107,7 @@ def compare(
 ) -> tuple[dict[str, str], list[str]]:
     """Return a reason for each failure that the stock scheduler does not have, and a list of problems.
 
-    Problems are a failure without a reason, a reason without a failure, and a test that did not run.
+    A problem is a failure without a reason, a reason without a failure, or a test that did not run.
     """
     failed = [name for name, problem in stock.items() if not problem and ours.get(name, "missing")]
     explained, used = dict[str, str](), set[str]()

@@ -1,4 +1,4 @@
-"""Installs a release of vLLM in a separate environment. Nothing is compiled, and no model can run there."""
+"""Installs a vLLM release in a separate environment. Nothing is compiled, and no model can run there."""
 
 import os
 import re

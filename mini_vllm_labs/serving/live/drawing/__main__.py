@@ -1,4 +1,4 @@
-"""Runs the drawing process: reads pickled messages from stdin, writes pickled bytes of JSON to stdout."""
+"""Runs the drawing process, which reads pickled messages from stdin and writes pickled bytes of JSON to stdout."""
 
 import json
 import os

@@ -21,7 +21,7 @@ RECENT = 150  # more steps than the widest timeline shows, because each request 
 class LiveInfo(RunInfo):
     """The constants of a server's engine, and its changing set of requests.
 
-    Each request gets the smallest free number, which determines its colour and letter. It keeps the number after it
+    Each request gets the smallest free number, which determines its colour and letter. It keeps that number after it
     has ended, for pages that look back.
     """
 
@@ -44,7 +44,7 @@ class LiveInfo(RunInfo):
             self._in_use.add(request_id)
 
     def end_time_of(self, request_ids: Iterable[str]) -> None:
-        """Release the numbers of some requests for new requests."""
+        """Release the numbers of some requests for use by new requests."""
         for request_id in self._in_use.intersection(request_ids):
             self._in_use.remove(request_id)
             heappush(self._returned, self.numbers[request_id])
@@ -57,7 +57,7 @@ class LiveInfo(RunInfo):
 
 class LiveHistories(Histories):
     def arrive(self, request_id: str) -> None:
-        """Start the history of a request, unless it has one."""
+        """Start a request's history, unless it already has one."""
         self.of.setdefault(request_id, RequestHistory())
 
     def between(self, first: int, last: int) -> list[str]:
@@ -82,7 +82,7 @@ class LiveHistories(Histories):
 
 
 class LiveRun:
-    """The last 1,000 steps of an engine, fed in chunks."""
+    """The last 1,000 steps of an engine, received in chunks."""
 
     def __init__(self, facts: dict[str, Any]) -> None:
         names = ("num_blocks", "block_size", "token_budget", "prefix_caching")
@@ -97,12 +97,12 @@ class LiveRun:
 
     @property
     def newest(self) -> int:
-        """The last step, or -1 without steps."""
+        """The number of the last step, or -1 if there are no steps."""
         return next(reversed(self.records), -1)
 
     @property
     def oldest(self) -> int:
-        """The first step that can be drawn, or 0 without steps."""
+        """The number of the first step that can be drawn, or 0 if there are no steps."""
         return next(iter(self.records), 0)
 
     def feed(self, chunk: Chunk) -> None:
@@ -113,7 +113,7 @@ class LiveRun:
                 self._add(pickle.loads(step))
 
     def state(self, step: int) -> RunState:
-        """Return the state in a step. The next call changes the same object, so use it before that."""
+        """Return the state in a step. The next call changes the same object, so use the state before that."""
         if step >= self.newest:
             return self._state
         first = max(place for place in self._keyframes if place <= step)
@@ -188,7 +188,7 @@ class LiveRun:
         self.histories.add(state)
 
     def _complete(self, record: StepRecord, state: RunState) -> None:
-        """Restore the omitted fields: block tables, evictions, and the waiting requests after the first ones."""
+        """Restore the omitted fields: block tables, evictions, and all waiting requests after the first few."""
         tables = state.tables_after_update()
         for share in record["scheduled"]:
             if share["kind"] == "running":
@@ -227,5 +227,5 @@ def state_of(keyframe: Keyframe, before: RunState) -> RunState:
 
 
 def last_step(history: RequestHistory) -> int:
-    """Return the last step in which a request was present, or -1 if there is none."""
+    """Return the last step in which a request was present, or -1 if there is no such step."""
     return history.spans[-1].last if history.spans else -1

@@ -1,4 +1,4 @@
-"""Draws the memory, fitted to the page: strips of slots or, for a large pool, a map of blocks."""
+"""Draws the memory, scaled to fit the page: strips of slots or, for a large pool, a map of blocks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def shelf_for(info: RunInfo, width: float, height: float) -> Shelf | None:
 
 @dataclass(frozen=True)
 class PoolMap:
-    """A grid of cells of `pitch` px with `per_line` cells per line; each cell represents `per_cell` blocks."""
+    """A grid of cells of `pitch` px, with `per_line` cells per line; each cell represents `per_cell` blocks."""
 
     num_blocks: int
     per_cell: int
@@ -57,7 +57,7 @@ class PoolMap:
 
     @classmethod
     def fitting(cls, num_blocks: int, width: float, high: float) -> "PoolMap":
-        """Return the largest cells that fit the whole pool, one per block if possible."""
+        """Return the largest cells that fit the whole pool, if possible one per block."""
         for pitch in PITCHES:
             per_line = int(width // pitch)
             if cdiv(num_blocks, per_line) * pitch <= high:
@@ -77,7 +77,7 @@ class PoolMap:
         return sorted({(block - 1) // self.per_cell for block in block_ids})
 
     def squares(self, cells: Iterable[int], thick: float | None = None, **attributes: svg.Value) -> Markup:
-        """Draw cells as squares: the dashes of one thick line per run of cells."""
+        """Draw cells as squares, which are the dashes of one thick line per run of cells."""
         size, data = self.pitch - 1, list[str]()
         for first, last in runs(cells, self.per_line):
             line, place = divmod(first, self.per_line)
@@ -98,7 +98,7 @@ def runs(cells: Iterable[int], per_line: int) -> list[tuple[int, int]]:
 
 
 def pool_map_part(state: RunState, pool: PoolMap) -> Part:
-    """Draw the whole pool: held blocks in their request's colour, cached free blocks paler."""
+    """Draw the whole pool: held blocks in their request's colour, and cached free blocks in a paler colour."""
     info, holders = state.info, state.holders()
     kept = dict[str | None, list[int]]()
     for block in sorted(state.cached() - holders.keys()):
@@ -127,7 +127,7 @@ def pool_map_part(state: RunState, pool: PoolMap) -> Part:
 def owned(
     pool: PoolMap, info: RunInfo, name: str | None, blocks: Iterable[int], words: str, **attributes: svg.Value
 ) -> Markup:
-    """Draw the squares of some blocks in the colour of their request, or grey if it is unknown."""
+    """Draw the squares of some blocks in their request's colour, or in grey if it is unknown."""
     index = None if name is None else info.index(name)
     squares = pool.squares(pool.cells(blocks), stroke="var(--mv-faint)" if index is None else color(index))
     return svg.group(svg.tooltip(words), squares, data_request=None if index is None else str(index), **attributes)

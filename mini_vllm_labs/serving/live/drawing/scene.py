@@ -1,4 +1,4 @@
-"""Draws a picture of a server's engine from the time machine's parts, fitted to the page, with figures and text."""
+"""Draws a server's engine from the time machine's parts, scaled to fit the page, with figures and text."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
@@ -37,7 +37,7 @@ LEGEND = {"drafts": [(RIGHT, "accepted"), (WRONG, "rejected")]}
 
 
 def picture_of(run: LiveRun, look: WantedPicture, constants: Mapping[str, Any]) -> Picture:
-    """Draw the step that a page shows, or the nearest step that is stored."""
+    """Draw the step that a page shows, or the nearest stored step."""
     newest = run.newest
     step = newest if look.step is None else max(run.oldest, min(newest, look.step))
     state, width = as_seen(run, step), float(look.width)
@@ -55,7 +55,7 @@ def picture_of(run: LiveRun, look: WantedPicture, constants: Mapping[str, Any]) 
 
 
 def as_seen(run: LiveRun, step: int) -> RunState:
-    """Return the state in a step, without the owners of content whose requests are no longer recent."""
+    """Return the state in a step, without content owners whose requests are no longer recent."""
     state, recent = copy(run.state(step)), run.recent(step)  # copies, because the run's state must not change
     state.remembered = {block: name for block, name in state.remembered.items() if name in recent}
     return state
@@ -78,7 +78,7 @@ def drafts_part(verdicts: Sequence[Verdict], info: RunInfo, width: float) -> Par
 
 
 def marked_drafts(verdict: Verdict, info: RunInfo) -> Markup:
-    """Draw a request's tile and the marks of its drafts in order."""
+    """Draw a request's tile and its drafts' marks in order."""
     index, label = info.index(verdict.request_id), info.label(verdict.request_id)
     what = "place for a draft" if STAND_IN in verdict.drafts else "draft"
     marks = [
@@ -99,7 +99,7 @@ def marked_drafts(verdict: Verdict, info: RunInfo) -> Markup:
 
 
 def timeline_part(run: LiveRun, state: RunState, look: WantedPicture, height: float) -> Part:
-    """Draw the steps around the shown one; in a crowd, rows of a preemption come first."""
+    """Draw the steps around the shown one; in a crowd, the rows of a preemption come first."""
     assert state.record is not None
     step, room = state.record["step"], span_of(look.width)
     num_steps = int(room // STEP_WIDTH)
@@ -123,7 +123,8 @@ def timeline_part(run: LiveRun, state: RunState, look: WantedPicture, height: fl
 
 
 def rows_of(run: LiveRun, state: RunState, follow: str, first: int, last: int, num_rows: int) -> list[str]:
-    """Return the requests with rows: the followed one, those of a nearby preemption, then the others by arrival."""
+    """Return the requests that have rows: the followed one, those of a nearby preemption, then all others by
+    arrival."""
     assert state.record is not None
     record, titles = state.record, run.info.titles
     near = [
@@ -153,13 +154,13 @@ def figures_of(run: LiveRun, state: RunState) -> dict[str, Any]:
 
 
 def waits_told(run: LiveRun, state: RunState) -> dict[str, Any]:
-    """Return why the step's requests wait; empty for a step that no page showed."""
+    """Return why the step's requests wait, or nothing for a step that no page showed."""
     assert state.record is not None
     return told(state.record["detail"].get("waits", []), run.info.label)
 
 
 def text_of(run: LiveRun, state: RunState, constants: Mapping[str, Any]) -> str:
-    """Return every fact of a picture as lines of text, with long lists truncated."""
+    """Return every fact in a picture as lines of text, with long lists truncated."""
     assert state.record is not None
     record, info, totals = state.record, run.info, run.totals[state.record["step"]]
 

@@ -19,7 +19,7 @@ class SentPage:
         self._numbers: dict[str, int] = {}
 
     def message(self, run: LiveRun, look: WantedPicture, picture: Picture, step: int) -> dict[str, Any]:
-        """Return the message for a new picture: the whole picture at first, later only the changed layers."""
+        """Return the message for a new picture: the whole picture the first time, and later only the changed layers."""
         before, self._picture = self._picture, picture
         message: dict[str, Any] = {
             "newest": run.newest,
@@ -41,7 +41,7 @@ class SentPage:
         return message
 
     def _new_names(self, run: LiveRun, recent: set[str]) -> dict[str, list[object]]:
-        """Return number, letter and colours of each request new to the page; for one that has gone, an empty list."""
+        """Return number, letter and colours of each request new to the page, or an empty list for one that is gone."""
         numbers = {name: run.info.index(name) for name in recent}
         new: dict[str, list[object]] = {
             name: [number, run.info.label(name), color(number), ink_on(number)]
@@ -54,5 +54,5 @@ class SentPage:
 
 
 def places_of(picture: Picture) -> tuple[object, ...]:
-    """Return the size and positions of a picture; layers can be replaced only between pictures that share them."""
+    """Return a picture's size and positions; layers can be replaced only between pictures that share them."""
     return picture.width, picture.height, [(layer.name, layer.x, layer.y) for layer in picture.layers]

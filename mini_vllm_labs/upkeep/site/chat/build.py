@@ -22,9 +22,9 @@ NO_SCRIPT = "<noscript><p>This page computes everything here in your browser: it
 
 
 def write_chat(edition: Mapping[str, bytes], pyodide: Path, folder: Path) -> None:
-    """Write the page into a folder next to `pyodide/`, which gets the model's weights. Needs node.
+    """Write the page into a folder next to `pyodide/`, and write the model's weights into `pyodide/`. Needs node.
 
-    Phases 1 to 5 are the reference's, without source or docstrings. Raises `DownloadError` if they do not compile.
+    Phases 1 to 5 come from the reference, without source or docstrings. Raises `DownloadError` if they do not compile.
     """
     pages = folder / "live/page"
     pages.mkdir(parents=True)
@@ -49,7 +49,7 @@ def shared_code() -> str:
 
 
 def compiled_engine(edition: Mapping[str, bytes], pyodide: Path, work: Path) -> bytes:
-    """Return a zip for the worker: the compiled code that it imports and the files that it reads."""
+    """Return a zip for the worker, with the compiled code that it imports and the files that it reads."""
     files = {path: content for path, content in edition.items() if belongs(path)}
     files |= {
         path.relative_to(CHECKOUT).as_posix(): path.read_bytes()

@@ -1,4 +1,4 @@
-"""Measures the tokens per second of the built page's engine under Node, median of five.
+"""Measures how many tokens per second the built page's engine generates under Node, as the median of five runs.
 
 Run it as `python -m mini_vllm_labs.upkeep.site.chat.speed [SITE]`.
 """
@@ -31,7 +31,7 @@ for num_chats in (1, 8):
 
 
 def script(lineup: str) -> str:
-    """Return a script that prints a lineup's speed with one chat and with eight."""
+    """Return a script that prints a lineup's speed with one chat and with eight chats."""
     return f"LINEUP = {lineup!r}\n{MEASURE}"
 
 

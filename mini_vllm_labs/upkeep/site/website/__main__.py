@@ -1,4 +1,4 @@
-"""`python -m mini_vllm_labs.upkeep.site.website [FOLDER]`: build only the pages, into `build/site` next to the lab."""
+"""`python -m mini_vllm_labs.upkeep.site.website [FOLDER]` builds only the pages, into `build/site` next to the lab."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Writes the pages of the website: adapts texts for MkDocs in a temporary folder, then runs MkDocs."""
+"""Writes the website's pages: adapts texts for MkDocs in a temporary folder, then runs MkDocs."""
 
 import codecs
 import importlib.util
@@ -45,9 +45,9 @@ class WebsiteError(ValueError):
 
 
 def write_website(edition: Mapping[str, bytes], site: Path) -> None:
-    """Write the pages into the site, next to the folders `lab` and `chat` if these are built.
+    """Write the pages into the site, next to the folders `lab` and `chat` if these have been built.
 
-    Raises `WebsiteError` without MkDocs, or with MkDocs' complaint about a text.
+    Raises `WebsiteError` without MkDocs, or with MkDocs' error message about a text.
     """
     if importlib.util.find_spec("material") is None:
         raise WebsiteError(f"MkDocs is missing: {install_command('site')}")
@@ -87,7 +87,7 @@ def write_sources(edition: Mapping[str, bytes], work: Path, *, has_chat: bool) -
 
 
 def texts(edition: Mapping[str, bytes], *, has_chat: bool) -> dict[str, str]:
-    """Return the texts of all pages by path."""
+    """Return the texts of all pages, keyed by path."""
     found = {path: edition[path].decode() for path in edition if re.fullmatch(r"labs/(?:\w+/)?README\.md", path)}
     for path, text in found.items():
         hints = edition.get(f"{path.removesuffix('README.md')}hints.rot13", b"").decode()

@@ -118,11 +118,11 @@ def framed(still: str) -> str:
 
 
 def one_file_page() -> str:
-    """Return the page as Markdown: the comment that begins a part becomes a heading, followed by its code.
+    """Return the page as Markdown, in which the comment that begins a part becomes a heading, followed by its code.
 
-    The edition contains the solutions, and so does its template (attention and the sampler of phase 6, in a shorter
-    form). The student edition and the site made from it contain neither. The page shows a learner's code as its
-    starter, with the contract in its docstring.
+    The edition contains the solutions, and so does its template (attention and phase 6's sampler, in a shorter form).
+    The student edition and the site made from it contain neither. The page shows a learner's code as its starter, with
+    the contract in its docstring.
     """
     template = TEMPLATE.read_text(encoding="utf-8")
     code = compose(MARK.sub(as_starter, without_answers(template)))
@@ -139,7 +139,7 @@ def as_starter(mark: re.Match[str]) -> str:
 
 
 def without_answers(template: str) -> str:
-    """Remove the template's own versions of functions that learners write, and their helpers."""
+    """Remove the template's own versions of functions that learners write, and the helpers of these versions."""
     written = {
         node.name
         for phase in range(1, len(PHASE_NAMES) + 1)

@@ -1,4 +1,4 @@
-"""Adapts a text of the repository for MkDocs: links to pages and the lab, folds, hints, no comments."""
+"""Adapts a text from the repository for MkDocs: links to pages and the lab, folded parts, hints, no comments."""
 
 import posixpath
 import re
@@ -22,7 +22,7 @@ IN_LAB = re.compile(r"notebooks/\w+\.ipynb")
 def page_text(text: str, path: str, pages: Collection[str]) -> str:
     """Adapt the text of the page at `path` for MkDocs.
 
-    A link to one of `pages`, a picture or a notebook of the lab stays a link; other links become plain text.
+    A link to one of `pages`, a picture, or one of the lab's notebooks stays a link; other links become plain text.
     """
     text = outside_code(text, lambda prose: COMMENT.sub("", prose))
     text = outside_code(text, lambda prose: PICTURE.sub(r"![\3](\2#only-light)\n![\3](\1#only-dark)", prose))
@@ -38,7 +38,7 @@ def outside_code(text: str, change: Callable[[str], str]) -> str:
 
 
 def linked(link: re.Match[str], path: str, pages: Collection[str]) -> str:
-    """Return the form of a link for the page at `path`."""
+    """Return the form that a link has on the page at `path`."""
     mark, words, address = link.groups()
     if address is None or re.match(r"https?:|#", address):
         return link[0]
@@ -63,7 +63,7 @@ def up(path: str) -> str:
 
 
 def with_hints(text: str, hints: dict[str, Sequence[tuple[str, str]]]) -> str:
-    """Add hints at the ends of a handout's tasks, with each step folded inside the previous one."""
+    """Add hints to the ends of a handout's tasks, with each step folded inside the previous one."""
     for task in reversed(list(TASK.finditer(text))):
         end = next(
             (found.start() for found in HEADING.finditer(text, task.end()) if not in_code(text, found.start())), -1
@@ -92,7 +92,7 @@ def folded(steps: Sequence[tuple[str, str]], number: int = 1) -> str:
 
 
 def hints_in(text: str) -> dict[str, Sequence[tuple[str, str]]]:
-    """Return the hint steps of each task, as title (may be empty) and text, from a file of readable hints."""
+    """Return each task's hint steps, as title (may be empty) and text, from a file of readable hints."""
     _, *parts = re.split(r"^# (\d+(?:\.\d)?)\n", text, flags=re.MULTILINE)
     found = dict[str, Sequence[tuple[str, str]]]()
     for task, steps in zip(parts[::2], parts[1::2], strict=True):
