@@ -1,4 +1,4 @@
-"""Runs the checklist of `mini-vllm bench gpu`: one process and one file of figures per part, and a table of all."""
+"""Runs the checklist of `mini-vllm bench gpu`: one process and one results file per part, and one table."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Writes a film as a single HTML page that needs neither network nor kernel and can be embedded in a frame."""
+"""Writes a film as a single HTML page that needs no network or kernel and can be embedded."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

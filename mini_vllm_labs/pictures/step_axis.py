@@ -44,7 +44,7 @@ class TimeScale:
 
 @dataclass(frozen=True)
 class StepAxis:
-    """The positions of the steps from `first` on, in px: step `first + k` extends from `edges[k]` to `edges[k + 1]`.
+    """The positions of steps in px: step `first + k` extends from `edges[k]` to `edges[k + 1]`.
 
     Earlier and later steps have zero width at the ends of the axis.
     """

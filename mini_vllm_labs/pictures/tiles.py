@@ -62,8 +62,7 @@ def striped(indices: Sequence[int], x: float, y: float, width: float, height: fl
 
 
 def on_stripes(indices: Sequence[int], x: float, y: float, content: str) -> Markup:
-    """Draw text, centred at x, on a box from `striped`; if the box has several colours, give the text a plain
-    background."""
+    """Draw text, centred at x, on a box from `striped`; the text has a plain background on several colours."""
     if len(indices) == 1:
         return on_tile(indices[0], x, y, content)
     half = text_width(content, SIZE) / 2 + 1

@@ -1,4 +1,4 @@
-"""Answers a request in one of two ways: as a single JSON object, or as server-sent events while the texts grow."""
+"""Answers a request with a single JSON object, or with server-sent events while the texts grow."""
 
 import asyncio
 import json
@@ -153,7 +153,7 @@ class StreamedAnswer(Response):
 
 
 class ChoiceEvents:
-    """The events of one choice: an opening event, one event per piece of text, and an ending with the finish reason."""
+    """The events of one choice: an opening event, one per piece of text, and an ending with the finish reason."""
 
     def __init__(self, request: GenerateRequest, index: int) -> None:
         self._request, self._format, self._index = request, request.format, index

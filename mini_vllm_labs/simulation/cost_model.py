@@ -87,8 +87,7 @@ def count_batch(batch: Sequence[ScheduledRequest]) -> StepCounts:
 
 
 def pairs(num_computed_tokens: int, num_new_tokens: int) -> int:
-    """Return the number of (query, key) pairs for new tokens, each of which attends to the earlier tokens and to
-    itself."""
+    """Return the number of (query, key) pairs of new tokens, which attend to earlier tokens and to themselves."""
     return num_new_tokens * num_computed_tokens + num_new_tokens * (num_new_tokens + 1) // 2
 
 

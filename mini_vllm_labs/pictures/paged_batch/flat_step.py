@@ -85,7 +85,7 @@ def as_list(name: str, found: object) -> list[Any]:
 
 @dataclass(frozen=True)
 class WrongEntry:
-    """An entry that breaks the rules; `expected` is None for a surplus entry, and `got` is None for a missing one."""
+    """An entry that breaks the rules: `expected` is None if it is surplus, `got` if it is missing."""
 
     name: str
     place: tuple[int, ...]

@@ -90,7 +90,7 @@ def one_share(state: RunState, share: ScheduledRecord, x: float, width: float) -
 
 
 def of_drafts(share: ScheduledRecord) -> str:
-    """Return the number of drafts, or of slots for drafts, in a share, or an empty string if there are none."""
+    """Return a share's number of drafts, or of slots for them; return an empty string if there are none."""
     drafts = share.get("drafts", [])
     kind = "place" if STAND_IN in drafts else "draft"
     where = " for drafts" if STAND_IN in drafts else ""

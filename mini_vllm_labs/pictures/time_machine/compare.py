@@ -1,4 +1,4 @@
-"""Draws two runs of the same workload step by step, side by side if they fit, with the first difference marked."""
+"""Draws two runs of a workload step by step, side by side if they fit, with the first difference marked."""
 
 import json
 from collections.abc import Sequence

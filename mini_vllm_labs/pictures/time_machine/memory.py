@@ -1,4 +1,4 @@
-"""Draws the memory while a step is computed: each block is a strip of slots, which are filled as they are used."""
+"""Draws the memory during a step: each block is a strip of slots, which are filled as they are used."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -1,5 +1,4 @@
-"""Finds the phases that a recorded scenario needs, so that an engine with only these phases can be compared with
-vLLM."""
+"""Finds the phases that a recorded scenario needs, so that a partial engine can be compared with vLLM."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

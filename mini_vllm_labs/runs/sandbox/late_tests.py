@@ -13,8 +13,8 @@ NOT_RUN = f"Not run: {LATE_TESTS_OF_TASK} tests of this task did not end before 
 class LateTests:
     """Counts the tests that reached their time limit, and gives later tests less time.
 
-    The tests after a late one probably run into the same loop: each late test halves their limit, and after two late
-    tests the rest of the task is not run.
+    The tests after a late test probably run into the same loop. Each late test halves their limit; after two, the rest
+    of the task is not run.
     """
 
     def __init__(self, late: Iterable[str] = ()) -> None:

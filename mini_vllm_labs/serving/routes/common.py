@@ -1,4 +1,4 @@
-"""Contains code that the routes share: the API key, the request's id, and the path from a body to generated text."""
+"""Contains the routes' shared code: the API key, the request's id, and the path from body to text."""
 
 import pickle
 import re

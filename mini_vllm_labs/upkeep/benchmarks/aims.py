@@ -124,7 +124,7 @@ def sampling(record: Record) -> list[list[str]]:
 
 
 def scheduling(record: Record) -> list[list[str]]:
-    """Return the aims of `bench scheduler --peer vllm`: the largest of each kind of our costs, as a share of vLLM's."""
+    """Return the aims of `bench scheduler --peer vllm`: each kind's largest cost as a share of vLLM's."""
     rows = []
     for kind, aim in MAX_COST.items():
         largest = max(case.ratio("mini-vLLM") for case in cases_of(record) if case.title.startswith(kind))

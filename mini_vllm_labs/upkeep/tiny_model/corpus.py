@@ -170,8 +170,8 @@ def recital(rng: random.Random, questions: list[Turn]) -> Turn:
 
 
 def chat(rng: random.Random, mixture: Mixture) -> Document:
-    """Return a chat. A share of the chats has notes in the system prompt, and most questions in these chats are about
-    those notes."""
+    """Return a chat. Some chats have notes in the system prompt, and most questions in these chats are about the
+    notes."""
     messages: list[dict[str, str]] = []
     questions: list[Turn] = []
     if rng.random() < mixture.notes_share:

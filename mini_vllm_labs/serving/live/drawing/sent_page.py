@@ -41,7 +41,8 @@ class SentPage:
         return message
 
     def _new_names(self, run: LiveRun, recent: set[str]) -> dict[str, list[object]]:
-        """Return number, letter and colours of each request new to the page, or an empty list for one that is gone."""
+        """Return the number, letter and colours of each request new to the page; an empty list means a removed
+        request."""
         numbers = {name: run.info.index(name) for name in recent}
         new: dict[str, list[object]] = {
             name: [number, run.info.label(name), color(number), ink_on(number)]
