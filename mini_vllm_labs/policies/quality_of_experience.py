@@ -19,8 +19,7 @@ class TokenSeconds:
 
 
 class QualityOfExperience(SchedulingPolicy):
-    """Serves the request that gains the most quality of experience per KV block, and preempts the request that gains
-    the least.
+    """Serves the requests that gain the most quality of experience per KV block, and preempts from the other end.
 
     A reader expects the first token after `ttft` seconds and one more every `tpot` seconds; a service level's limits
     replace both. The gain compares getting a token every `seconds_per_token` seconds over the next `horizon` seconds
