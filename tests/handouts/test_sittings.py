@@ -11,9 +11,12 @@ from tests.handouts.checks.labs import sizes
 
 MINUTES = 30
 COMMAND = re.compile(
-    r"^Each takes 30 minutes. It ends when `LAB_IMPL=starter pytest (\S+)` passes with its options\.$", re.MULTILINE
+    r"^Each sitting takes 30 minutes and ends when `LAB_IMPL=starter pytest (\S+)` passes with the options below\.$",
+    re.MULTILINE,
 )
-ROW = re.compile(r"^\| (.+?) \| (.+?) \| (?:`(.+)`( names the task)?|no option: all pass) \|$", re.MULTILINE)
+ROW = re.compile(
+    r"^\| (.+?) \| (.+?) \| (?:`(.+)`( fails, and names the task)?|none: all tests pass) \|$", re.MULTILINE
+)
 TASK = re.compile(r"^### Task (\d+\.\d+) .*?(?:\(.*?(\d+) minutes\))?$", re.MULTILINE)
 PHASES = load_whole_plan()
 
