@@ -110,6 +110,16 @@ def test_costs_and_what_is_left_behind_are_asked_about(phase: int, name: str, ti
     assert graded.failures, "it gets full marks"
 
 
+def test_a_hash_that_changes_with_every_start_is_caught_in_a_jail(jail: Jail) -> None:
+    """The jail forbids processes, so the file is loaded a second time."""
+    salted = solution(4).replace("hashlib.sha256(parent_hash", "hashlib.sha256(SALT + parent_hash")
+    judge = Judge(replace(SETTINGS, seconds=30, phases=(4,)), jail)
+    judge.groups = [group for group in judge.groups if group.title == "hashes"]
+    for text in (solution(4), f"import os\n{salted}\nSALT = os.urandom(8)\n"):
+        graded = judge.grade(Submission("salted", {4: text.encode()}))
+        assert bool(graded.failures) == ("SALT" in text)
+
+
 FAIR = [
     (phase, name) for phase in PHASES for name in thinned(fair_texts(phase), 6)
 ]  # `python -m tests.judge` runs all of them
