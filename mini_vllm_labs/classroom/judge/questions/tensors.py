@@ -158,6 +158,8 @@ def samples(rng: Random) -> JudgeQuestion:
                 drawn.append(row)
         logits, settings, draws = (list(column) for column in zip(*drawn, strict=True))
         script.functions.sample(torch.tensor(logits), settings, draws)
+        if vocab_size < 3000:  # settings kept from the last batch of this size no longer apply
+            script.functions.sample(torch.tensor(logits[::-1]), settings[::-1], draws[::-1])
     last = torch.full((1, 120_000), -9.0)  # only the last token can be drawn
     last[0, -1] = 99.0
     script.functions.sample(last, [SamplingParams()], [0.5])
