@@ -60,7 +60,7 @@ def test_every_move_of_a_drag_is_answered_with_its_own_picture(browser: Any) -> 
 def test_a_move_without_an_answer_is_reported(browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mini_vllm_labs.bench.pages.SECONDS", 0.5)
     monkeypatch.setattr("mini_vllm_labs.pictures.browser.bare_page.answer_of", lambda *_: {})
-    with pytest.raises(RuntimeError, match="the page did not respond to move 1 of the slider"):
+    with pytest.raises(RuntimeError, match="the page did not respond to move 1 of the knob"):
         drag(browser, BUDGET, 1)
 
 
