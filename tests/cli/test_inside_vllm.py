@@ -61,7 +61,7 @@ def test_an_interrupted_environment_is_continued_and_a_whole_one_is_kept(
     ("what", "sentence"),
     [
         ({"own_torch": lambda: "2.12.0"}, "needs torch 2.13.0, but this environment has 2.12.0"),
-        ({"shutil": SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=10**9))}, "and 1,000 MB are free"),
+        ({"shutil": SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=10**9))}, "but only 1,000 MB are free"),
     ],
 )
 def test_what_is_missing_is_named_before_anything_is_installed(
