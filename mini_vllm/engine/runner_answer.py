@@ -33,7 +33,7 @@ def checked_answer(
         if not 1 <= len(own) <= limits.get(request_id, 1) or not all(0 <= one < vocab_size for one in own):
             expectation = f"1 to {limits[request_id]} token ids" if request_id in limits else "one token id"
             raise RunnerError(
-                f"the runner returned for {request_id} the tokens {token_ids}, but expected were {expectation}, of "
+                f"the runner returned the tokens {token_ids} for {request_id}, but it must return {expectation}, of "
                 "type int"
             )
     return replace(runner_output, sampled_token_ids=checked)

@@ -114,7 +114,9 @@ def rank_and_scale(config: Mapping[str, Any], path: str, rank: int, alpha: float
 
     rank, alpha = first_match("rank_pattern", rank), first_match("alpha_pattern", alpha)
     if not isinstance(rank, int) or rank < 1 or not isfinite(alpha):
-        raise ValueError(f"{path} must have a rank of at least 1 and a finite alpha, got {rank!r} and {alpha!r}")
+        raise ValueError(
+            f"{path} must have a rank of at least 1 and a finite number as alpha, got {rank!r} and {alpha!r}"
+        )
     return rank, alpha / (sqrt(rank) if config.get("use_rslora") else rank)
 
 

@@ -167,9 +167,7 @@ def wait_for(page: Any, count: int) -> None:
     try:
         page.wait_for_function("(count) => painted.length >= count", arg=count, timeout=1e3 * SECONDS)
     except NotPaintedError as error:
-        raise RuntimeError(
-            f"the page did not respond to move {count} of the slider within {SECONDS} seconds"
-        ) from error
+        raise RuntimeError(f"the page did not respond to move {count} of the knob within {SECONDS} seconds") from error
 
 
 def settled(page: Any) -> float:

@@ -7,13 +7,13 @@ from mini_vllm_labs.pictures.terminal.lazy_commands import lazy_app
 
 LEARN = [
     ("demo", "demo:demo", "Watch the engine serve several prompts together, step by step."),
-    ("place", "place:place", "Answer twelve questions to find out with which phase to start."),
+    ("place", "place:place", "Answer twelve questions to find out which phase to start with."),
     ("watch", "watch:watch", "Grade on every save, and show the first failing task."),
     ("grade", "grade:grade", "Grade your starters, whatever the value of LAB_IMPL."),
-    ("grade-tests", "grade_tests:grade_tests", "Grade a test file of yours on known mistakes of a phase."),
+    ("grade-tests", "grade_tests:grade_tests", "Grade your test file on known mistakes in a phase."),
     ("hint", "hint:hint", "Show the next step of a task's hint."),
     ("approaches", "hint:approaches", "Show other fair ways to write a task that you have passed."),
-    ("tutor", "tutor:tutor", "Give your assistant failing cases, rules, hints and reasons, and no answer."),
+    ("tutor", "tutor:tutor", "Give your assistant failing cases, rules, hints and reasons, but no answers."),
     ("viva", "viva:viva", "Answer eight questions about your own files and your own run, in ten minutes."),
     ("lab", "lab:lab", "Open the notebooks in JupyterLab."),
     ("cards", "cards:cards", "Print questions and answers by phase, or write them for Anki."),
@@ -38,7 +38,7 @@ LOOK = [
     (
         "inside-vllm",
         "inside_vllm:inside_vllm",
-        "Generate text in a whole vLLM in which your scheduler decides, without a GPU.",
+        "Generate text with a whole vLLM that runs on your scheduler, without a GPU.",
     ),
     ("share", "share:share", "Write a run of your engine as one HTML file to show to others."),
 ]

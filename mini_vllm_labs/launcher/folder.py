@@ -114,9 +114,7 @@ def held(folder: Path) -> Iterator[None]:
         finally:
             os.close(handle)
     except BlockingIOError as error:
-        raise FolderError(
-            f"a different `mini-vllm start` is writing to {folder}: wait until it has finished"
-        ) from error
+        raise FolderError(f"another `mini-vllm start` is writing to {folder}: wait until it has finished") from error
     except OSError as error:
         raise FolderError(
             f"{folder} is unfinished: {error.strerror or error} ({error.filename}). None of your files was changed; fix"

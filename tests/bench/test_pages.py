@@ -35,7 +35,7 @@ def test_a_picture_that_is_not_its_steps_is_refused(browser: Any, monkeypatch: p
     _, film = next(films())
     monkeypatch.setattr("mini_vllm_labs.bench.pages.player", lambda film: SimpleNamespace())
     monkeypatch.setattr("mini_vllm_labs.bench.pages.open_widget", lambda *_: FalsePage())
-    with pytest.raises(RuntimeError, match="the slider is at step 5, but the picture is"):
+    with pytest.raises(RuntimeError, match="the slider is at step 5, but the picture shows"):
         step_through(browser, "time machine", Film(list(film.pictures)), 1)
 
 
@@ -60,7 +60,7 @@ def test_every_move_of_a_drag_is_answered_with_its_own_picture(browser: Any) -> 
 def test_a_move_without_an_answer_is_reported(browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mini_vllm_labs.bench.pages.SECONDS", 0.5)
     monkeypatch.setattr("mini_vllm_labs.pictures.browser.bare_page.answer_of", lambda *_: {})
-    with pytest.raises(RuntimeError, match="the page did not answer move 1 of the knob"):
+    with pytest.raises(RuntimeError, match="the page did not respond to move 1 of the knob"):
         drag(browser, BUDGET, 1)
 
 

@@ -26,7 +26,7 @@ QUESTIONS: list[tuple[str, dict[str, object], str]] = [
     ("failing_case", {"task": "1.2"}, "Hint: make_room removes the victim from `running` itself."),
     ("failing_case", {"task": "1.1"}, "Task 1.1 passes."),
     ("failing_case", {"task": "2.1"}, "Task 2.1 is not written yet."),
-    ("failing_case", {"task": "9.9"}, "there is no task 9.9"),
+    ("failing_case", {"task": "9.9"}, "unknown task 9.9"),
     ("rules", {"task": "1.2"}, "### Task 1.2 `schedule_step`, RUNNING"),
     ("hint", {"task": "1.2"}, "Hint 1 of 4:"),
     ("hint", {"task": "1.2"}, "The starter has not changed since the last hint."),

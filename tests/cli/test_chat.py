@@ -131,7 +131,7 @@ def test_what_a_command_cannot_do_is_said_and_the_conversation_goes_on(tmp_path:
         "/rewind N: N must be 1 to 1, got 2",
         "/rewind N: N must be 1 to 1, got x",
         "/switch N: N must be 1 to 1, got 2",
-        "/save needs the name of a file",
+        "/save needs a file name",
         "mine.txt exists and is not this session's file",
         "there is no /frok",
         "max_model_len",

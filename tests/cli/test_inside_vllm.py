@@ -60,8 +60,8 @@ def test_an_interrupted_environment_is_continued_and_a_whole_one_is_kept(
 @pytest.mark.parametrize(
     ("what", "sentence"),
     [
-        ({"own_torch": lambda: "2.12.0"}, "needs torch 2.13.0, and this environment has 2.12.0"),
-        ({"shutil": SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=10**9))}, "and 1,000 MB are free"),
+        ({"own_torch": lambda: "2.12.0"}, "needs torch 2.13.0, but this environment has 2.12.0"),
+        ({"shutil": SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=10**9))}, "but only 1,000 MB are free"),
     ],
 )
 def test_what_is_missing_is_named_before_anything_is_installed(
@@ -87,7 +87,7 @@ def another_step() -> list[Any]:
     ("lineup", "found", "code", "sentences"),
     [
         ("starter:1,solution:2-5", [], 1, ["Not written yet: Phase 1, task 1: clamp", "Write it, or choose"]),
-        ("solution:1", [], 2, ["phase 2 must not be absent, because vLLM's memory comes in blocks"]),
+        ("solution:1", [], 2, ["phase 2 must not be absent, because vLLM divides its memory into blocks"]),
         (
             "solution:1-2",
             [a_run(), {"error": "StalledError: nothing"}],

@@ -176,7 +176,7 @@ def test_an_unknown_release_or_field_is_refused(
 def test_absent_phases_do_not_pass(mini_vllm: Commands) -> None:
     shown = mini_vllm("parity", NAMED, "--lineup", "solution:1-2", exit_code=2).output
     assert "nothing can be compared" in shown
-    assert "absent here: 3, 4 and 5" in " ".join(shown.split())
+    assert "this lineup lacks 3, 4 and 5" in " ".join(shown.split())
 
 
 def raise_lost_block(*arguments: object, **named: object) -> None:

@@ -56,7 +56,7 @@ def test_why_names_what_bound_the_load_and_moves_the_setting(mini_vllm: Commands
     assert "With max_num_seqs 4 instead of 2: requests got no token for" in shown
     assert set(json.loads(mini_vllm(*arguments, "--json").stdout)["waited"]) == {"seats"}
     refused = mini_vllm(*arguments, "--sweep", "rate=1,2", exit_code=2).output
-    assert "--why explains one run" in refused
+    assert "--why explains a single run" in refused
 
 
 def test_a_calibration_is_written_checked_and_used(mini_vllm: Commands, tmp_path: Path) -> None:

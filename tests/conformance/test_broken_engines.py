@@ -68,14 +68,14 @@ def test_an_engine_that_always_breaks_does_not_take_forever() -> None:
             "unknown capability 'telepathy': choose from plain, gates, preemption",
         ),
         (recorded('hello {"has": "plain"}'), TWO, "'has' in the greeting must be a list of strings, got 'plain'"),
-        (recorded('hello {"follows": "0.1"}'), TWO, "follows '0.1'; the releases here are 0.13.0, 0.33.0"),
-        (["true"], TWO, "no greeting: the engine ended before it answered 'hello', with exit code 0"),
+        (recorded('hello {"follows": "0.1"}'), TWO, "follows '0.1', but the releases here are 0.13.0, 0.33.0"),
+        (["true"], TWO, "no greeting: the engine exited before it answered 'hello', with exit code 0"),
         (recorded(), Options(releases=["0.14.0"]), "unknown release '0.14.0': take 0.13.0, 0.33.0"),
         (recorded(), Options(kinds=["base"]), "unknown kind 'base': take plain, spec, async"),
         (
             recorded(),
             Options(files=[NAMED], names=["x"]),
-            "no scenario 'x' is among the 64 chosen ones, such as budget_cap",
+            "no scenario 'x' is among the 64 chosen scenarios, such as budget_cap",
         ),
         (
             recorded(),
@@ -83,7 +83,7 @@ def test_an_engine_that_always_breaks_does_not_take_forever() -> None:
             "there are no scenarios of release 0.13.0, 0.33.0 and kind lora",
         ),
         (recorded(), Options(files=[Path("no.jsonl")]), "no.jsonl cannot be read: No such file"),
-        (recorded(), Options(timeout=0), "--timeout must be over 0 and at most 3600 seconds, got 0"),
+        (recorded(), Options(timeout=0), "--timeout must be greater than 0 and at most 3600 seconds, got 0"),
         (recorded(), Options(jobs=0), "--jobs must be from 1 to 64, got 0"),
     ],
 )

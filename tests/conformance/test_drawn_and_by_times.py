@@ -46,7 +46,7 @@ def test_an_engine_by_another_author_decides_the_drawn_scenarios_in_the_same_way
         (NO_FAULT, 0, "42 of 42 scenarios asked"),
         ('{"admitted": {"A": [0.0, 5]}}', 1, r"who was admitted when differs first\n  expected  .*\n  given"),
         ('{"tokens": {}}', 1, r"step \d of \d+: when a request got its tokens differs first"),
-        ('{"hits": 3}', 1, f"'hits' must hold a list for each request, in step 0 of {FAULTY}"),
+        ('{"hits": 3}', 1, f"'hits' must contain a list for each request, in step 0 of {FAULTY}"),
         ("dies", 1, f"with exit code 3, in step 0 of {FAULTY}"),
     ],
 )

@@ -81,7 +81,7 @@ def test_hints_come_one_at_a_time(learner: Path) -> None:
 def test_a_task_without_hints_is_named(student: Path, task: str) -> None:
     done = run(student, "mini_vllm_labs.cli", "hint", task)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"hint {task}: there are hints for the tasks 1.1, 1.2," in done.stderr
+    assert f"hint {task}: hints exist only for the tasks 1.1, 1.2," in done.stderr
 
 
 def test_a_task_that_is_done_names_the_next_one(learner: Path) -> None:

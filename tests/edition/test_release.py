@@ -117,7 +117,7 @@ def test_scratch_files_that_git_does_not_know_are_named(learner: Path) -> None:
 
 
 def test_a_student_edition_cannot_be_released(student: Path) -> None:
-    with pytest.raises(ReleaseError, match="student edition already"):
+    with pytest.raises(ReleaseError, match="it is already a student edition"):
         compose(student)
 
 

@@ -129,7 +129,7 @@ def test_commands_that_need_the_reference_are_hidden_and_refused_with_a_reason(s
 def test_the_oracle_compares_what_is_written_with_recorded_decisions(learner: Path) -> None:
     refused = run(learner, "mini_vllm_labs.cli", "oracle")
     assert refused.returncode == 2
-    assert "give 1-2, 1-3, 1-4 or 1-5" in refused.stderr
+    assert "use 1-2, 1-3, 1-4 or 1-5" in refused.stderr
     for phase in (1, 2):
         shutil.copy(solution_path(phase), starter_path(phase, learner))
     (learner / "mini_vllm_labs/runs/parity/traces/random.jsonl.gz").write_bytes(

@@ -105,7 +105,7 @@ def test_the_code_that_runs_is_the_folders_also_from_inside_it(newcomer: NewLear
     found = newcomer.types("mini-vllm", "info", at=newcomer.folder / "labs", COLUMNS="300").stdout
     assert str(newcomer.folder) in found
     refused = newcomer.types("mini-vllm", "demo", LAB_IMPL="solution")
-    assert "has no reference solutions (it is a student edition)" in refused.stderr
+    assert "has no reference solutions because it is a student edition" in refused.stderr
 
 
 def test_the_installed_engine_says_where_it_runs(newcomer: NewLearner) -> None:
@@ -115,7 +115,7 @@ def test_the_installed_engine_says_where_it_runs(newcomer: NewLearner) -> None:
     outside = newcomer.types("python", "-c", program, at=newcomer.home)
     (newcomer.home / "labs.py").unlink()
     assert outside.stdout.strip().startswith(str(newcomer.environment))
-    assert outside.stderr.strip().endswith("run it in the folder that `mini-vllm start my-labs` makes")
+    assert outside.stderr.strip().endswith("run it in the folder that `mini-vllm start my-labs` creates")
     inside = newcomer.types("python", "-c", program, at=newcomer.folder)
     assert inside.stdout.strip() == str(newcomer.folder / "mini_vllm" / "__init__.py")
 
@@ -167,7 +167,7 @@ def test_of_two_starts_at_once_one_wins_and_the_other_says_so(
     started = [subprocess.Popen(command, cwd=newcomer.home, stderr=subprocess.PIPE, text=True) for _ in range(4)]
     errors = [process.communicate()[1] for process in started]
     assert sorted(process.returncode for process in started) == [0, 2, 2, 2], errors
-    known = ("another `mini-vllm start` is writing", "is a folder of the course already")
+    known = ("another `mini-vllm start` is writing", "is already a course folder")
     assert all(any(words in error for words in known) for error in errors if error), errors
     assert contents(newcomer.home / "both") == learners_files
 
@@ -275,7 +275,7 @@ def test_start_never_writes_over_anything(tmp_path: Path) -> None:
     for place, words in (("mine", "not empty"), ("mine/x", "is a file")):
         with pytest.raises(FolderError, match=words):
             start(tmp_path / place, FIRST)
-    with pytest.raises(FolderError, match="not a folder of the course"):
+    with pytest.raises(FolderError, match="not a course folder"):
         update(tmp_path / "mine", FIRST)
     assert contents(tmp_path) == {"mine/x": b"mine"}
     start(tmp_path / "course", FIRST)

@@ -13,10 +13,10 @@ from mini_vllm.sampling_params import SamplingParams
 BAD_SETTINGS: tuple[tuple[dict[str, Any], str], ...] = (
     *(({"max_tokens": value}, f"max_tokens must be an integer of at least 1, got {value}") for value in (0, -4)),
     *(
-        ({"temperature": value}, f"temperature must be a finite number, 0 or more, got {value}")
+        ({"temperature": value}, f"temperature must be finite and at least 0, got {value}")
         for value in (math.nan, math.inf, -0.1)
     ),
-    *(({"top_p": value}, f"top_p must be over 0 and at most 1, got {value}") for value in (0.0, 1.1, math.nan)),
+    *(({"top_p": value}, f"top_p must be greater than 0 and at most 1, got {value}") for value in (0.0, 1.1, math.nan)),
     ({"top_k": -1}, "top_k must be an integer of at least 1, or 0 for no limit, got -1"),
     ({"stop": ("a", "")}, "stop must not contain the empty string"),
     ({"stop": "end"}, "stop must be a tuple of strings, got the string 'end'"),
@@ -27,10 +27,10 @@ BAD_PROMPTS: tuple[tuple[Callable[[LLMEngine], str | list[int]], str], ...] = (
     (lambda engine: "", "the prompt is empty"),
     (
         lambda engine: [1] * engine.scheduler.max_model_len,
-        "the prompt has {length} tokens, but at most max_model_len - 1 = {most}",
+        "the prompt has {length} tokens, but it may have at most max_model_len - 1 = {most}",
     ),
-    (lambda engine: [1000], "token id 1000 is not in the vocabulary, 0 to 999"),
-    (lambda engine: [-1], "token id -1 is not in the vocabulary, 0 to 999"),
+    (lambda engine: [1000], "token id 1000 is not in the vocabulary, which is 0 to 999"),
+    (lambda engine: [-1], "token id -1 is not in the vocabulary, which is 0 to 999"),
     (lambda engine: cast(Any, [1.0]), "a prompt must be text or a list of integers, got the token id 1.0"),
     (lambda engine: [1, True], "a prompt must be text or a list of integers, got the token id True"),
     (lambda engine: cast(Any, None), "a prompt must be text or a list of integers, got None"),

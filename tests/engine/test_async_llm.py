@@ -158,7 +158,7 @@ def test_a_request_that_cannot_be_served_is_refused_and_others_go_on(llm: AsyncL
 
 def test_one_step_at_a_time(llm: AsyncLLM) -> None:
     async def step() -> str:
-        with pytest.raises(ValueError, match="pause it before you take single steps"):
+        with pytest.raises(ValueError, match="pause it before you run single steps"):
             await llm.step_once()
         llm.pause()
         await llm.step_once()

@@ -16,7 +16,7 @@ BAD_SETTINGS: list[tuple[str, tuple[Any, ...], str]] = [
     ("kv_cache_memory_bytes max_num_waiting", (0, -1, 1.5, "8"), "an integer of at least 1"),
     ("long_prefill_token_threshold", (-1, 2.5, "8"), "an integer of at least 0"),
     ("max_model_len num_gpu_blocks", (0, 1, -3, 2.5, "8"), "an integer of at least 2"),
-    ("gpu_memory_utilization", (0.0, -0.5, 1.01, float("nan"), float("inf")), "over 0 and at most 1"),
+    ("gpu_memory_utilization", (0.0, -0.5, 1.01, float("nan"), float("inf")), "greater than 0 and at most 1"),
     ("policy", ("lifo",), "'fcfs' or 'priority'"),
     ("dtype", ("float16",), "'float32' or 'bfloat16'"),
 ]
@@ -46,7 +46,7 @@ def test_a_full_waiting_queue_refuses_requests_with_an_error() -> None:
     for name in "AB":
         engine.add_request(name, [1, 2], SamplingParams(max_tokens=4))
     before = snapshot(engine)
-    with pytest.raises(QueueFullError, match="2 requests wait and max_num_waiting is 2"):
+    with pytest.raises(QueueFullError, match="2 requests are waiting and max_num_waiting is 2"):
         engine.add_request("C", [1, 2], SamplingParams(max_tokens=4))
     assert snapshot(engine) == before
     while len(engine.scheduler.waiting) == 2:

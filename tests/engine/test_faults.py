@@ -86,9 +86,9 @@ def test_a_failed_step_keeps_the_order_of_arrival_when_a_request_was_skipped() -
     [
         ("missing", r"the runner returned tokens for \[\], expected \['r'\]"),
         ("extra", r"the runner returned tokens for \['no-such-request', 'r'\], expected \['r'\]"),
-        ("range", r"the runner returned for r the tokens \[1000\], expected one token id"),
-        ("float", r"the runner returned for r the tokens \[1.0\], expected one token id, of type int"),
-        ("two", r"the runner returned for r the tokens \[1, 2\], expected one token id"),
+        ("range", r"the runner returned the tokens \[1000\] for r, but it must return one token id"),
+        ("float", r"the runner returned the tokens \[1.0\] for r, but it must return one token id, of type int"),
+        ("two", r"the runner returned the tokens \[1, 2\] for r, but it must return one token id"),
         ("both", r"\br\b"),
     ],
 )

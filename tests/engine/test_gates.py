@@ -259,7 +259,7 @@ def test_equal_tokens_with_different_images_give_different_texts(settings: dict[
     [
         ([MultiModalFeatureSpec("cat", 0, 9)], "image 'cat' must have 1 to 8 embeddings"),
         ([MultiModalFeatureSpec("cat", 0, 0)], "image 'cat' must have 1 to 8 embeddings"),
-        ([image_of("cat", 6)], r"in the 10 tokens of the prompt; got \[6, 12\]"),
+        ([image_of("cat", 6)], r"in order and within the prompt's 10 tokens; got \[6, 12\]"),
         ([image_of("cat", 4), MultiModalFeatureSpec("dog", 3, 1)], r"in order .* got \[4, 10, 3, 4\]"),
     ],
 )

@@ -86,11 +86,11 @@ def test_every_form_of_a_lineup_is_parsed(text: str, impls: list[Impl]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'' names no phases; write it like 'starter:1-3'"),
-        ("teacher", "'teacher' names no phases"),
-        ("solution:1,starter", "'starter' names no phases"),
-        ("teacher:1", "an implementation is 'starter' or 'solution', got 'teacher'"),
-        ("absent:1", "an implementation is 'starter' or 'solution', got 'absent'"),
+        ("", "'' does not name any phases; write it like 'starter:1-3'"),
+        ("teacher", "'teacher' does not name any phases"),
+        ("solution:1,starter", "'starter' does not name any phases"),
+        ("teacher:1", "an implementation must be 'starter' or 'solution', got 'teacher'"),
+        ("absent:1", "an implementation must be 'starter' or 'solution', got 'absent'"),
         ("solution:", "'' is not a phase (1 to 14) or a range such as 1-3"),
         ("solution:one", "'one' is not a phase (1 to 14) or a range such as 1-3"),
         ("solution:1-x", "'1-x' is not a phase (1 to 14) or a range such as 1-3"),

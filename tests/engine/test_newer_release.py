@@ -46,13 +46,13 @@ def test_texts_are_equal_under_every_release(lineup: str, settings: dict[str, An
     ("settings", "refused"),
     [
         ({"vllm": "0.14.0"}, "vllm must be one of the releases 0.13.0, 0.33.0; got '0.14.0'"),
-        ({"watermark": 0.1}, "vLLM 0.13.0 does not support watermark, which is 0.1: it exists since 0.24"),
+        ({"watermark": 0.1}, "vLLM 0.13.0 does not support watermark, which is set to 0.1: it was added in 0.24"),
         ({"scheduler_reserve_full_isl": True}, "vLLM 0.13.0 does not support scheduler_reserve_full_isl"),
         (
             {"speculative_config": SpeculativeConfig(disable_eagle_block_drop=True)},
             "vLLM 0.13.0 does not support disable_eagle_block_drop",
         ),
-        ({"vllm": "0.33.0", "watermark": 1.0}, "watermark must be at least 0 and under 1, got 1.0"),
+        ({"vllm": "0.33.0", "watermark": 1.0}, "watermark must be at least 0 and less than 1, got 1.0"),
         (
             {"vllm": "0.33.0", "prefill_schedule_interval": 0},
             "prefill_schedule_interval must be an integer of at least",
@@ -67,7 +67,7 @@ def test_settings_unknown_to_a_release_are_refused(settings: dict[str, Any], ref
 
 
 def test_a_drafter_that_no_runner_has_is_refused() -> None:
-    with pytest.raises(ValueError, match="because no runner has 'eagle'"):
+    with pytest.raises(ValueError, match="because no runner supports 'eagle'"):
         make_engine(small_config(speculative_config=SpeculativeConfig("eagle")), "solution:1-5,solution:7")
 
 
@@ -110,5 +110,5 @@ def test_an_llm_empties_its_prefix_cache_between_requests(release: str) -> None:
 
 
 def test_a_pause_is_refused_under_the_rules_of_0_13_0() -> None:
-    with pytest.raises(ValueError, match="need a release after vLLM 0"):
+    with pytest.raises(ValueError, match="need a release later than vLLM 0"):
         set_pause_state(make_engine(small_config()).scheduler, PauseState.PAUSED_ALL)

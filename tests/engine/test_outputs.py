@@ -72,7 +72,7 @@ def test_generate_refuses_all_prompts_if_one_cannot_be_served_and_works_again() 
     with pytest.raises(ValueError, match="the prompt is empty"):
         model.generate([[1], []])
     assert not model.engine.has_unfinished_requests()
-    with pytest.raises(ValueError, match="2 prompts, but 1 sampling_params"):
+    with pytest.raises(ValueError, match="2 prompts but 1 sampling_params"):
         model.generate(["a", "b"], [SamplingParams()])
     assert model.generate("a")[0].finished
 
@@ -93,7 +93,7 @@ def test_prompts_have_one_priority_and_salt_or_one_each() -> None:
         True,
         True,
     ]
-    with pytest.raises(ValueError, match="3 prompts, but 2 priorities"):
+    with pytest.raises(ValueError, match="3 prompts but 2 priorities"):
         llm.generate(prompts, params, priority=[1, 2])
 
 

@@ -186,18 +186,18 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], bytes], str]] = {
     "no checksum": (lambda saved: json.dumps({**saved, "checksum": None}).encode(), "its checksum is wrong"),
     "version 2": (lambda saved: signed(saved | {"version": 2}), "it has version 2; this program reads version 1"),
     "version true": (lambda saved: signed(saved | {"version": True}), "it has version True"),
-    "model": (lambda saved: signed(saved | {"model": "e0ffab"}), "different model.*'e0ffab'.* this engine's is 'fake'"),
+    "model": (lambda saved: signed(saved | {"model": "e0ffab"}), "different model.*'e0ffab'.* this engine uses 'fake'"),
     "no turns": (lambda saved: signed(saved | {"turns": 3}), "its turns must be a list"),
     "a turn": (lambda saved: signed(saved | {"turns": [None]}), "turn 1 must have the fields"),
-    "kept": (with_turn(num_kept=8), "num_kept of turn 2 must be 0 to 7, got 8"),
+    "kept": (with_turn(num_kept=8), "num_kept of turn 2 must be from 0 to 7, got 8"),
     "kept true": (with_turn(num_kept=True), "num_kept of turn 2"),
-    "forgotten": (with_turn(num_forgotten=2), "num_forgotten of turn 2 must be 0 to 1"),
+    "forgotten": (with_turn(num_forgotten=2), "num_forgotten of turn 2 must be from 0 to 1"),
     "tokens": (with_turn(prompt_token_ids=[1000]), "prompt_token_ids of turn 2 must be tokens from 0 to 999"),
     "negative": (with_turn(output_token_ids=[-1]), "output_token_ids of turn 2"),
     "no numbers": (with_turn(output_token_ids=[1.0]), "output_token_ids of turn 2"),
     "a string": (with_turn(output_token_ids="123"), "output_token_ids of turn 2"),
-    "answer": (with_turn(answer=None), "question and answer of turn 2 must be strings"),
-    "mixed": (with_turn(question="why?"), "mixes a chat with plain text"),
+    "answer": (with_turn(answer=None), "the question and the answer of turn 2 must be strings"),
+    "mixed": (with_turn(question="why?"), "mixes chat turns with plain text"),
 }
 
 

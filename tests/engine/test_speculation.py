@@ -121,7 +121,7 @@ def test_an_impossible_setting_is_refused(settings: dict[str, Any], message: str
 def test_an_elective_may_come_from_the_learner() -> None:
     """An untouched starter in the engine fails with the name of its task."""
     config = EngineConfig(max_model_len=32, num_gpu_blocks=9, speculative_config=SpeculativeConfig())
-    with pytest.raises(NotImplementedError, match="Phase 7, tasks 2 and 3: keep the settings"):
+    with pytest.raises(NotImplementedError, match="Phase 7, tasks 2 and 3: store the settings"):
         build_scheduler(config, parse_lineup("solution:1-6,starter:7"))
 
 

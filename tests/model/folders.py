@@ -201,7 +201,7 @@ BAD: dict[str, tuple[Spoil, str]] = {
     ),
     "a file outside": (
         both(sharded, edit(f"{WEIGHTS}.index.json", weight_map={UP: "../x.safetensors"})),
-        r"must name files in the same folder, got '../x.safetensors'",
+        r"may name only files in the same folder, got '../x.safetensors'",
     ),
     "no index": (rename(WEIGHTS, "model-00001-of-00001.safetensors"), "has no weights.* not named"),
     "Mistral's own format": (
@@ -227,11 +227,11 @@ BAD: dict[str, tuple[Spoil, str]] = {
     "empty weights": (write(WEIGHTS), "model.safetensors is empty"),
     "a damaged pickle": (
         both(delete(WEIGHTS), write("pytorch_model.bin", "not")),
-        "pytorch_model.bin is damaged, or holds",
+        "pytorch_model.bin is damaged, or contains objects other than tensors",
     ),
     "a pickle of no tensors": (
         both(delete(WEIGHTS), lambda folder: torch.save({"epoch": 3}, folder / "pytorch_model.bin")),
-        "must hold tensors by name",
+        "must hold a dictionary of named tensors",
     ),
     "no tokenizer": (delete("tokenizer.json"), "has no tokenizer|tokenizer in .* cannot be read"),
     "a cut tokenizer": (cut("tokenizer.json", 500), "tokenizer.json is not JSON"),
@@ -279,11 +279,11 @@ BAD: dict[str, tuple[Spoil, str]] = {
         both(empty, edit("adapter_config.json", base_model_name_or_path="meta/llama")),
         "it is an adapter of 'meta/llama'.*--adapter NAME=PATH",
     ),
-    "a model and an adapter": (write("adapter_config.json", "{}"), "holds a model and an adapter"),
+    "a model and an adapter": (write("adapter_config.json", "{}"), "contains a model and an adapter"),
     "a model that sees": (edit(model_type="gemma3", **VISION), "holds a model with images"),
     "a model that sees, of an unknown type": (edit(model_type="llava_x", **VISION), "holds a model with images"),
     "a model that hears": (edit(model_type="qwen2_audio", audio_config={}), "holds a model with sound"),
-    "Fuyu": (edit(model_type="fuyu"), r"not a pure text model \(fuyu"),
+    "Fuyu": (edit(model_type="fuyu"), r"not a text-only model \(fuyu"),
     "a classifier": (edit(architectures=["LlamaForSequenceClassification"]), "which classifies texts"),
     "an encoder": (edit(model_type="bert", architectures=["BertForMaskedLM"]), "an encoder, which fills gaps"),
     "an encoder without a task": (edit(model_type="bert", architectures=["BertModel"]), "holds bert as an encoder"),

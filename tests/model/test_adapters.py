@@ -125,7 +125,7 @@ Q_OF_0 = Q_OF_9.replace("99", "0")
         ({}, {"a_setting_of_tomorrow": 0.5}, "a_setting_of_tomorrow must be off, got 0.5"),
         ({}, {"lora_alpha": None}, "with r and lora_alpha"),
         ({}, {"r": 0}, "r must be at least 1"),
-        ({}, {"r": 9}, r"are \(8, \d+\) and \(\d+, 8\), but .* there \[9, \d+\]"),
+        ({}, {"r": 9}, r"have shapes \(8, \d+\) and \(\d+, 8\), but .* needs shapes \[9, \d+\]"),
         ({"base_model.model.lm_head.lora_A.weight": torch.ones(2, 2)}, {}, "changes base_model.model.lm_head"),
         (
             {Q_OF_0.replace("lora_A.weight", "lora_magnitude_vector"): torch.ones(2)},
@@ -135,15 +135,15 @@ Q_OF_0 = Q_OF_9.replace("99", "0")
         (
             {Q_OF_0.replace("q_proj", "qkv_proj"): torch.ones(2, 2)},
             {},
-            "changes qkv_proj, but a layer has q_proj",
+            "changes qkv_proj, but a layer has only q_proj",
         ),
         ({}, {"rank_pattern": {"(": 2}}, "rank_pattern or alpha_pattern is invalid: "),
         ({}, {"rank_pattern": {"q_proj": 0}}, "q_proj must have a rank of at least 1"),
         ({}, {"alpha_pattern": {"q_proj": "2"}}, "rank_pattern or alpha_pattern is invalid: "),
-        ({Q_OF_9: torch.ones(2, 2)}, {}, r"q_proj in layer 99 are \(2, 2\) and None, but the model has"),
-        ({Q_OF_0: torch.tensor(1.0)}, {}, r"are \(\) and \(\d+, 8\)"),
-        ({Q_OF_0: torch.ones(8, 2)}, {}, r"are \(8, 2\) and \(\d+, 8\)"),
-        ({Q_OF_0: torch.tensor(math.nan)}, {}, "holds NaN or infinity in base_model.*q_proj.lora_A"),
+        ({Q_OF_9: torch.ones(2, 2)}, {}, r"q_proj in layer 99 have shapes \(2, 2\) and None, but the model has"),
+        ({Q_OF_0: torch.tensor(1.0)}, {}, r"have shapes \(\) and \(\d+, 8\)"),
+        ({Q_OF_0: torch.ones(8, 2)}, {}, r"have shapes \(8, 2\) and \(\d+, 8\)"),
+        ({Q_OF_0: torch.tensor(math.nan)}, {}, "contains NaN or infinity in base_model.*q_proj.lora_A"),
     ],
 )
 def test_unsupported_adapters_are_refused(
@@ -243,7 +243,7 @@ def test_wrong_names_and_places_are_refused_with_a_message(folders: dict[str, st
     llm = LLM(config=ROOMY, lineup=LINEUP, adapters=folders)
     with pytest.raises(ValueError, match="must be one of mlp, narrow, wide; got 'other'"):
         llm.generate("Hi", adapter="other")
-    with pytest.raises(ValueError, match="2 prompts, but 1 adapters"):
+    with pytest.raises(ValueError, match="2 prompts but 1 adapters"):
         llm.generate(["Hi", "Hi"], adapter=["wide"])
 
 
@@ -266,7 +266,7 @@ def test_the_command_loads_an_adapter(folders: dict[str, str]) -> None:
     llm = LLM(config=ROOMY, lineup=LINEUP, adapters=folders)
     texts = [one.outputs[0].text for one in llm.generate([PROMPTS[0]] * 2, params, adapter=[None, "wide"])]
     assert [plain.strip(), adapted.strip()] == [text.strip() for text in texts]
-    assert "adapters must be NAME=PATH" in generate("--adapter", "wide")
+    assert "adapters must be given as NAME=PATH" in generate("--adapter", "wide")
 
 
 def test_the_adapter_that_ships_turns_every_thing_into_a_boat() -> None:

@@ -54,5 +54,5 @@ def test_a_stop_string_is_found_whether_it_is_text_or_a_control_token(stop: str)
 @pytest.mark.parametrize("stop", ["<|im_end|>\n", "\n<|im_start|>user", "<|im_end|><|im_end|>"])
 def test_a_stop_string_that_no_text_can_hold_is_refused(stop: str) -> None:
     llm = LLM(config=EngineConfig(num_gpu_blocks=16), lineup=parse_lineup("solution"))
-    with pytest.raises(ValueError, match=r"contains the control token '<\|im_.*'\. No text"):
+    with pytest.raises(ValueError, match=r"contains the control token '<\|im_.*'\. Text never contains control tokens"):
         llm.generate(["Mina"], SamplingParams(stop=(stop,)))

@@ -88,7 +88,8 @@ def test_settings_without_effect_are_not_mentioned(caplog: pytest.LogCaptureFixt
 def test_an_impossible_penalty_is_refused(value: object) -> None:
     given = settings()
     given.repetition_penalty = value
-    with pytest.raises(ValueError, match=r"repetition_penalty in generation_config.json must be over 0 and at most 2"):
+    message = "repetition_penalty in generation_config.json must be greater than 0 and at most 2"
+    with pytest.raises(ValueError, match=message):
         own_repetition_penalty(given)
 
 

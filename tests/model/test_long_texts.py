@@ -114,7 +114,7 @@ def test_layers_of_two_shapes_are_refused() -> None:
         vocab_size_per_layer_input=VOCAB_SIZE,
         sliding_window=9,
     )
-    with pytest.raises(ValueError, match="K and V of 2 heads of 8 in layer 0, and of 2 heads of 16 in layer 5"):
+    with pytest.raises(ValueError, match="has 2 K and V heads of size 8 in layer 0, but 2 of size 16 in layer 5"):
         check_attention_contract(random_model(given), 512)
 
 

@@ -55,7 +55,7 @@ def test_a_step_is_played_token_by_token(lab: Lab, chats: ChatRun) -> None:
 def test_a_step_that_does_not_exist_is_refused_with_a_message(lab: Lab, chats: ChatRun) -> None:
     refused = lab.lay_out(chats, len(chats.recording.steps))
     assert isinstance(refused, Notice)
-    assert f"step must be 0 to {len(chats.recording.steps) - 1}" in refused.text
+    assert f"step must be from 0 to {len(chats.recording.steps) - 1}" in refused.text
 
 
 def test_a_notice_is_passed_on(lab: Lab) -> None:

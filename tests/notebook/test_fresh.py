@@ -189,5 +189,5 @@ def test_an_interrupted_cell_shows_a_sentence(monkeypatch: pytest.MonkeyPatch, t
     NotebookClient(notebook, timeout=100, allow_errors=True, resources={"metadata": {"path": str(tmp_path)}}).execute()
     [imported, run, tests] = [cell.outputs for cell in notebook.cells]
     assert imported == []
-    assert [output.traceback for output in run] == [["Interrupted: the run was stopped, without a result."]]
-    assert [output.traceback for output in tests] == [["Interrupted: the tests were stopped, without a result."]]
+    assert [output.traceback for output in run] == [["Interrupted: the run was stopped without a result."]]
+    assert [output.traceback for output in tests] == [["Interrupted: the tests were stopped without a result."]]

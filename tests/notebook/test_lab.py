@@ -63,7 +63,7 @@ def test_lab_impl_names_the_code_unless_the_cell_does(monkeypatch: pytest.Monkey
 
 def test_a_phase_that_is_none_is_refused() -> None:
     for phase in (0, 15):
-        with pytest.raises(ValueError, match=f"phase must be 1 to 14, got {phase}"):
+        with pytest.raises(ValueError, match=f"phase must be from 1 to 14, got {phase}"):
             Lab(phase)
 
 

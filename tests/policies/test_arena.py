@@ -126,16 +126,20 @@ def test_a_mooncake_request_without_hashes_counts_milliseconds_too(tmp_path: Pat
     [
         ("a.csv", "when,what\n1,2\n", "line 2: needs a column input_length or Request tokens or ContextTokens"),
         ("a.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\nnoon,1,2\n", "line 2: Invalid isoformat string"),
-        ("a.jsonl", '{"timestamp": 1, "input_length": 0, "output_length": 3}\n', "line 1: lengths must be at least 1"),
+        (
+            "a.jsonl",
+            '{"timestamp": 1, "input_length": 0, "output_length": 3}\n',
+            "line 1: the prompt must have at least 1 token",
+        ),
         ("a.jsonl", "[1, 2]\n", "line 1: must be a JSON object"),
-        ("a.jsonl", '{"timestamp": 1, "hash_ids": 5}\n', "line 1: must be a JSON object, its hash_ids a list"),
+        ("a.jsonl", '{"timestamp": 1, "hash_ids": 5}\n', "line 1: must be a JSON object whose hash_ids is a list"),
         ("a.jsonl", "timestamp\n", "line 1: Expecting value"),
         (
             "a.jsonl",
             '{"timestamp": NaN, "input_length": 1, "output_length": 3}\n',
-            "line 1: an arrival must be",
+            "line 1: an arrival time must be",
         ),
-        ("a.jsonl", "\n", "contains no request with an output"),
+        ("a.jsonl", "\n", "contains no request that has an output"),
         ("a.txt", "", "must be a .csv or .jsonl file"),
     ],
 )

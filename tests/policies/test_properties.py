@@ -348,13 +348,13 @@ def test_the_elastic_budget_is_small_while_requests_wait() -> None:
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda: Ageing(0), "seconds_per_level must be over 0, got 0"),
-        (lambda: FeedbackQueues(quantum=0), "quantum must be over 0, got 0"),
+        (lambda: Ageing(0), "seconds_per_level must be greater than 0, got 0"),
+        (lambda: FeedbackQueues(quantum=0), "quantum must be greater than 0, got 0"),
         (lambda: ShortestFirst(oracle({}), margin=0.5), "margin must be at least 1, got 0.5"),
-        (lambda: QualityOfExperience(horizon=math.nan), "horizon must be over 0, got nan"),
-        (lambda: BudgetController(period=0), "period must be over 0"),
+        (lambda: QualityOfExperience(horizon=math.nan), "horizon must be greater than 0, got nan"),
+        (lambda: BudgetController(period=0), "period must be greater than 0"),
         (lambda: ElasticBudget(share=1.1), "share must be at most 1, got 1.1"),
-        (lambda: TwoClasses(reserved_share=1), "reserved_share must be at least 0 and under 1, got 1"),
+        (lambda: TwoClasses(reserved_share=1), "reserved_share must be at least 0 and less than 1, got 1"),
         (lambda: TwoClasses(urgent_batch_limit=0), "urgent_batch_limit must be at least 1, got 0"),
         (lambda: noisy({}, -1), "sigma must be at least 0, got -1"),
     ],

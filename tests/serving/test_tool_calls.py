@@ -140,7 +140,7 @@ def test_calls_and_results_are_rendered_or_refused(
     # the embedded model's template does not support tools
     status, error = tools_server.post(CHAT, messages=[*HELLO, *chat])
     assert (status, error["param"]) == (400, "messages")
-    assert "does not support tool_calls, as in messages.1" in error["message"]
+    assert "does not support tool_calls, which occurs in messages.1" in error["message"]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_calls_and_results_are_rendered_or_refused(
         (OLD, "functions", "functions are not supported where the model chooses"),
         (RATE | {"tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice", "names 'x', but"),
         (OLD | {"function_call": {"name": "x"}}, "function_call", "names 'x', but functions has rate, judge"),
-        ({"tool_choice": "required"}, "tool_choice", "tool_choice is only allowed with tools"),
+        ({"tool_choice": "required"}, "tool_choice", "tool_choice is allowed only together with tools"),
         ({"function_call": {"name": "x"}}, "function_call", "only allowed with functions"),
         (RATE | {"tool_choice": "any"}, "tool_choice", "must be"),
         (OLD | {"function_call": "required"}, "function_call", "must be"),

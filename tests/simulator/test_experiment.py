@@ -55,9 +55,9 @@ def test_a_bad_setting_is_refused(name: str, text: str, message: str) -> None:
         ("workload", "tea", "workload must be one of chat, documents, shared-prefix, mixed, burst, got 'tea'"),
         ("policy", "lifo", "policy must be one of fcfs, priority, sjf, .*, got 'lifo'"),
         ("num_requests", "0", "num_requests must be at least 1, got 0"),
-        ("rate", "-1", "rate must be a finite number of requests per second over 0, got -1.0"),
+        ("rate", "-1", "rate must be a finite number of requests per second greater than 0, got -1.0"),
         ("num_gpus", "0", "num_gpus must be at least 1, got 0"),
-        ("scale", "0", "scale must be a finite number over 0, got 0.0"),
+        ("scale", "0", "scale must be finite and greater than 0, got 0.0"),
     ],
 )
 def test_what_cannot_run_is_refused_before_anything_runs(name: str, text: str, message: str) -> None:
@@ -133,7 +133,7 @@ def test_percentiles_without_values_are_0_and_bad_percents_are_refused() -> None
     assert percentiles([], [50, 99]) == [0.0, 0.0]
     assert Spread.of([]).mean == 0.0
     for percents in ([0], [101], [50, -1]):
-        with pytest.raises(ValueError, match="percentages must be above 0 and at most 100"):
+        with pytest.raises(ValueError, match="percentages must be greater than 0 and at most 100"):
             percentiles([1.0], percents)
 
 

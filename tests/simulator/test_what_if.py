@@ -114,7 +114,7 @@ def test_settings_that_it_does_not_model_are_refused(settings: dict[str, object]
         what_if([TimedRequest(0.0, "0", [1] * 10, 2)], EngineConfig(**settings), COSTS[0])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("times", "message"), [([1.0, 0.5], "in order of arrival_time"), ([], "at least one request")])
+@pytest.mark.parametrize(("times", "message"), [([1.0, 0.5], "sorted by arrival_time"), ([], "at least one request")])
 def test_requests_out_of_order_and_none_at_all_are_refused(times: list[float], message: str) -> None:
     requests = [TimedRequest(time, str(time), [1] * 4, 2) for time in times]
     config = EngineConfig(max_model_len=72, num_gpu_blocks=100)

@@ -69,8 +69,8 @@ def test_prompts_that_cannot_be_drawn_are_refused() -> None:
     for arguments, problem in (
         (({"A": A}, 0), "block_size is 0"),
         (({}, 4), "prompts is empty"),
-        ((many(13), 16), "13 prompts, but a picture holds at most 12"),
-        (({"A": A}, 4, lambda *_: 7), "returned 7, but a hash is bytes"),
+        ((many(13), 16), "13 prompts, but a picture can show at most 12"),
+        (({"A": A}, 4, lambda *_: 7), "returned 7, but a hash must be bytes"),
     ):
         with pytest.raises(ValueError, match=problem):
             hash_chain(*arguments)

@@ -102,7 +102,7 @@ def test_the_sentence_follows_the_knobs() -> None:
 def test_times_and_runs_that_cannot_be_drawn_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one run"):
         lanes({})
-    with pytest.raises(ValueError, match="above 0"):
+    with pytest.raises(ValueError, match="must be greater than 0"):
         lanes(RUNS, 0, 8)
 
 

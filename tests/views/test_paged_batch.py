@@ -143,7 +143,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         ((alone(5),), "up to token 5, but has only 4"),
         ((alone(), 3), "needs 4 slots"),
         ((alone() * 17,), "17 requests"),
-        ((alone(), 4, functions(compute_slot_mapping=lambda *_: None)), "returned None, but must return a list"),
+        ((alone(), 4, functions(compute_slot_mapping=lambda *_: None)), "returned None, but it must return a list"),
         ((alone(), 4, functions(flatten_tokens=lambda *_: [1])), "three lists"),
     ):
         with pytest.raises(ValueError, match=problem):

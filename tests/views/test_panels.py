@@ -70,7 +70,7 @@ def test_the_requests_do_not_depend_on_the_engines_settings() -> None:
 def test_machines_that_cannot_serve_the_requests_are_refused() -> None:
     with pytest.raises(ValueError, match="does not fit"):
         chunking_dial("L4", "Llama-3.1-70B")
-    with pytest.raises(ValueError, match="embedded, which takes up to 2,048 tokens, but"):
+    with pytest.raises(ValueError, match="embedded, which accepts up to 2,048 tokens, but"):
         chunking_dial(model="embedded")
 
 
@@ -135,7 +135,7 @@ def test_the_engine_is_that_of_lab_impl_and_a_stall_is_explained(monkeypatch: py
     monkeypatch.setattr("mini_vllm_labs.pictures.policy_comparison.drawing.compare_policies", stall)
     with pytest.raises(ValueError, match="nothing can be scheduled any more"):
         policy_panel()
-    with pytest.raises(ValueError, match="num_gpu_blocks must hold"):
+    with pytest.raises(ValueError, match="num_gpu_blocks must be large enough for a request"):
         compare_policies(PolicyComparison("mixed", num_gpu_blocks=100, num_requests=50), LINEUP)
 
 

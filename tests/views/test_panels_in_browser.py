@@ -266,5 +266,5 @@ def test_the_calculator_answers_without_a_kernel_and_tells_python_on_release(pag
     page.get_by_role("combobox", name="model").select_option("Qwen2.5-7B")
     assert page.locator("svg .mv-title").text_content() == "Qwen2.5-7B with 16-bit numbers on H100"
     page.get_by_role("combobox", name="context length in tokens").select_option("65536")
-    assert page.get_by_role("alert").text_content().startswith("context_len is 65,536, but Qwen2.5-7B takes")
+    assert page.get_by_role("alert").text_content().startswith("context_len is 65,536, but Qwen2.5-7B accepts")
     assert page.locator("svg .mv-title").text_content() == "Qwen2.5-7B with 16-bit numbers on H100"

@@ -63,7 +63,7 @@ def test_what_cannot_be_an_answer_is_refused(question: Question, value: object, 
 
 
 def test_a_question_without_a_choice_is_refused() -> None:
-    with pytest.raises(ValueError, match="has 1 options, but a choice needs at least 2"):
+    with pytest.raises(ValueError, match="has 1 options, but a multiple-choice question needs at least 2"):
         Question("Which?", "s", "choice", ("A",))
 
 
@@ -112,7 +112,7 @@ def test_a_question_that_has_changed_is_open_again(asked: Prediction, tmp_path: 
 
 
 def test_unknown_questions_are_refused_with_those_that_there_are() -> None:
-    with pytest.raises(ValueError, match="there is no set of questions 'steps'; choose from three steps, two at once"):
+    with pytest.raises(ValueError, match="unknown question set 'steps'; choose from three steps, two at once"):
         Predictions("01_scheduler_step").ask("steps")
 
 

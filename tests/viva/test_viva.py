@@ -152,7 +152,7 @@ def test_a_change_is_one_place_of_the_file(change: Callable[..., list[object]], 
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({}, "has no starter of phases 1 to 5"),
+        ({}, "contains no starter of phases 1 to 5"),
         ({"phase2.py": solution(2)}, "needs phase 1 for its run, but Phase 1 is not written"),
         ({"phase1.py": 'def f():\n    raise NotImplementedError("Phase 1, task 1: clamp")\n'}, "clamp is not written"),
         ({"phase1.py": "def f(:\n"}, "phase1.py cannot be read"),
@@ -194,7 +194,7 @@ def test_the_command_writes_a_sheet_that_can_be_checked(mini_vllm: Commands, tmp
 
 def test_a_run_too_short_has_too_few_questions() -> None:
     alone = Files({1: REFERENCE.texts[1]})
-    with pytest.raises(ValueError, match=r"a run of \d+ steps is too short: it has 8 questions of 1 kinds"):
+    with pytest.raises(ValueError, match=r"a run of \d+ steps is too short: it gives 8 questions of 1 kinds"):
         make_sheet(alone, 7, requests=1)
 
 

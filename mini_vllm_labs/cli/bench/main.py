@@ -11,12 +11,12 @@ COMMANDS = [
     (
         "busy",
         "busy:bench_busy",
-        "Decode alongside busy processes, with adapted threads, fixed numbers of threads, and peers.",
+        "Decode alongside busy processes: with an adapted or a fixed number of threads, and in peers.",
     ),
     (
         "int8",
         "int8:bench_int8",
-        "Decode with weights in int8 and in float32, on one thread, and compare memory and texts.",
+        "Decode with int8 and float32 weights on one thread, and compare memory and texts.",
     ),
     (
         "prefix",
@@ -60,7 +60,7 @@ COMMANDS = [
     (
         "pages",
         "pages:bench_pages",
-        "Measure the delay from a slider or a knob to its picture.",
+        "Measure the delay from moving a slider or a knob to its picture.",
     ),
 ]
 HELP = "Measure the engine: its speed, its features, its own cost."

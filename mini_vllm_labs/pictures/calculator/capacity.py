@@ -99,8 +99,7 @@ def capacity_of(setup: Setup) -> Capacity:
     gpu, shape = find_gpu(setup.gpu), find_model_shape(setup.model)
     if setup.context_len > shape.max_model_len:
         raise ValueError(
-            f"context_len is {setup.context_len:,}, but {shape.name} accepts at most {shape.max_model_len:,} tokens and"
-            " at least 1"
+            f"context_len is {setup.context_len:,}, but {shape.name} accepts 1 to {shape.max_model_len:,} tokens"
         )
     num_blocks, problem, size = 0, "", setup.bytes_per_number
     try:

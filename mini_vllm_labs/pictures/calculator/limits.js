@@ -6,7 +6,7 @@ export function capacityOf(setup, tables) {
   const gpu = tables.gpus[setup.gpu], shape = tables.shapes[setup.model];
   const { num_gpus: gpus, bytes_per_number: size, context_len: length, block_size } = setup;
   if (length > shape.max_model_len)
-    throw Error(`context_len is ${whole(length)}, but ${shape.name} takes 1 to ${whole(shape.max_model_len)} tokens`);
+    throw Error(`context_len is ${whole(length)}, but ${shape.name} accepts 1 to ${whole(shape.max_model_len)} tokens`);
   const weightBytes = shape.num_parameters * size, workspaceBytes = tables.workspace_bytes * gpus;
   const activationBytes = 2 * setup.max_num_batched_tokens * (2 * gpus * shape.hidden_size + 3 * shape.intermediate_size);
   const kvPerToken = 2 * shape.num_layers * shape.num_kv_heads * shape.head_dim * size;
@@ -15,10 +15,10 @@ export function capacityOf(setup, tables) {
   const fitting = Math.floor((usableBytes - weightBytes - activationBytes - workspaceBytes) / kvPerBlock);
   const numBlocks = fitting < 2 ? 0 : fitting;
   const problem = numBlocks ? "" : `${shape.name} does not fit on ${gpus} x ${gpu.name}: its weights take ` +
-    `${fixed(weightBytes / GIB, 1)} GiB, the activations ${fixed(activationBytes / GIB, 1)}, ` +
-    `the workspace ${fixed(workspaceBytes / GIB, 1)}, and ` +
+    `${fixed(weightBytes / GIB, 1)} GiB, the activations take ${fixed(activationBytes / GIB, 1)}, ` +
+    `the workspace takes ${fixed(workspaceBytes / GIB, 1)}, and only ` +
     `${fixed(usableBytes / GIB, 1)} GiB may be used (gpu_memory_utilization ${setup.gpu_memory_utilization}). ` +
-    "Choose a larger GPU or more of them";
+    "Choose a larger GPU or use more of them";
   const concurrency = numBlocks ? Math.floor((numBlocks - 1) / Math.ceil(length / block_size)) : 0;
   const batchSize = Math.max(1, Math.min(setup.max_num_seqs, concurrency));
   const bandwidth = gpu.bandwidth * gpus, peak = gpu.peak_flops * gpus;

@@ -59,7 +59,7 @@ def test_a_chat_is_sent_and_read_as_one(stub: Stub) -> None:
         ("nonsense", 'an event that is not a completion: {"choices": 7}'),
         ("binary", "an event that is not a completion: "),
         ("list", "an event that is not a completion: [1]"),
-        ("error", "an error in the stream: the runner failed"),
+        ("error", "the stream contains an error: the runner failed"),
         ("unfinished", "the stream ended without a finish_reason"),
         ("nothing", "the stream ended without a finish_reason"),
     ],

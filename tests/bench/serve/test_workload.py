@@ -31,8 +31,8 @@ def test_arrivals_end_after_count_over_rate_whatever_the_seed() -> None:
     ("arguments", "reason"),
     [
         ((0, 1.0), "at least 1, got 0"),
-        ((1, 0.0), "request_rate must be over 0"),
-        ((1, math.nan), "request_rate must be over 0"),
+        ((1, 0.0), "request_rate must be greater than 0"),
+        ((1, math.nan), "request_rate must be greater than 0"),
         ((1, 1.0, 0.0), "burstiness must be"),
         ((1, 1.0, math.inf), "burstiness must be"),
     ],
