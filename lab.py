@@ -37,9 +37,9 @@ HOOK = ["-m", "pre_commit", "install", "--hook-type", "commit-msg"]
 # Workers get the files in collection order. The long files come first, so that no core waits at the end.
 PYTEST = ["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]
 PYTEST += ["-p", "nbval.plugin", "--nbval-lax"]
-# These tests check the installation and the engine: graded tests on the reference, recorded decisions of vLLM, equality
-# with transformers, the documents, and one whole notebook. Contributors need the other tests: long engine runs,
-# commands, editions, figures in texts, grading, the judge, widgets, benchmarks.
+# These tests check the installation and the engine: graded tests run on the reference, vLLM's recorded decisions,
+# agreement with transformers, the documents, and one whole notebook. Contributors need the other tests: long engine
+# runs, commands, editions, figures quoted in texts, grading, the judge, widgets, benchmarks.
 FIRST_PLACES = ["tests/course", "tests/model", "tests/engine", "notebooks/00_tour.ipynb", "labs"]
 FIRST_PLACES += ["labs/phase6_gpu_runner/optional_task6_9_c.py"]
 LONG_TESTS = ["tests/engine/test_interrupts.py", "tests/engine/test_state_machine.py", "tests/engine/test_every_mix.py"]
@@ -103,8 +103,8 @@ def cpu_installs() -> list[list[str]]:
 def install_cpu_torch(*, is_required: bool) -> None:
     """Install PyTorch's CPU build.
 
-    Raises `subprocess.CalledProcessError` if it is unavailable and `is_required`; otherwise pip's own choice is
-    installed later.
+    Raises `subprocess.CalledProcessError` if the build is unavailable and `is_required` is set; otherwise pip's own
+    choice is installed later.
     """
     from_links, from_index = cpu_installs()
     if subprocess.call([PYTHON, *from_links], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0:

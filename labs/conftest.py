@@ -1,4 +1,4 @@
-"""Fixtures for the code under test: each phase of the lineup, and a line that says whose code it is."""
+"""Fixtures for the code under test: each phase in the lineup, and a line that says whose code it is."""
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -62,7 +62,7 @@ def import_starter(phase: int) -> ModuleType:
 
 @pytest.fixture
 def answers(request: pytest.FixtureRequest) -> Answers:
-    """The reference's answers to the cases of a test."""
+    """The reference's answers to a test's cases."""
     return Answers(request.node.nodeid.split("/", 2)[2])
 
 
@@ -73,7 +73,7 @@ def lineup() -> Lineup:
 
 
 def fixture_of(phase: int) -> Callable[[pytest.Config, Lineup], Iterator[ModuleType]]:
-    """Return a fixture that provides a phase's code and watches what the code returns."""
+    """Return a fixture that provides a phase's code and records what the code returns."""
 
     @pytest.fixture(scope="session", name=f"phase{phase}")
     def module(pytestconfig: pytest.Config, lineup: Lineup) -> Iterator[ModuleType]:

@@ -21,7 +21,8 @@ def require_at_least(settings: object, minimum: int, *names: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SpeculativeConfig:
-    """Settings for drafts, from a lookup of the newest tokens (`ngram`) or from a small model (`draft_model`).
+    """Settings for drafts, which come from looking up the newest tokens (`ngram`) or from a small model
+    (`draft_model`).
 
     A request gets at most `num_speculative_tokens` drafts per step. `ngram` looks up the last `prompt_lookup_max`
     tokens, and then fewer, down to `prompt_lookup_min`. `model` is the draft model, a directory or hub name; None means
@@ -29,10 +30,10 @@ class SpeculativeConfig:
     leaves every text unchanged; `probabilistic` draws the drafts, so that more are accepted. With `adaptive`, a request
     gets fewer drafts in large batches, and none for a while after rejections (vLLM 0.13.0 lacks this setting). Drafting
     stops while more than `disable_by_batch_size` requests are decoding (None: no limit). The scheduler also supports
-    the drafters `eagle` and `mtp`, but no runner has them.
+    the drafters `eagle` and `mtp`, but no runner implements them.
 
     `num_speculative_tokens_per_batch_size` has rows (from, to, drafts); the number of requests in a step chooses the
-    row. A block's hash covers the tokens that such a drafter reads after the block. With
+    row. A block's hash also covers the tokens after the block that such a drafter reads. With
     `disable_lookahead_block_hashes`, the last hit block is dropped instead, unless `disable_eagle_block_drop` is set.
     Releases that do not have these three settings reject them.
 
@@ -73,16 +74,16 @@ class SpeculativeConfig:
 
     @property
     def prefill_lookahead(self) -> int:
-        """How many tokens after a chunk the drafter reads. Each layer of MTP reads one."""
+        """How many tokens past the end of a chunk the drafter reads. Each MTP layer reads one."""
         return {"eagle": 1, "mtp": self.num_speculative_tokens}.get(self.method, 0)
 
     @property
     def draft_slots(self) -> int:
-        """How many rows of a step each request needs in addition to its tokens, since 0.28."""
+        """How many extra rows each request needs in a step, beyond its tokens, since release 0.28."""
         return int(self.method == "draft_model")
 
     def num_drafts(self, num_requests: int) -> int:
-        """Return the drafts per request in a step, from the last row that begins at or below its request count."""
+        """Return a step's drafts per request, from the last row that begins at or below the step's request count."""
         rows = self.num_speculative_tokens_per_batch_size
         if rows is None:
             return self.num_speculative_tokens
@@ -91,7 +92,7 @@ class SpeculativeConfig:
 
     @property
     def draws_drafts(self) -> bool:
-        """Whether drafts of requests with a temperature are drawn at random."""
+        """Whether drafts for requests with a temperature are drawn at random."""
         return self.method == "draft_model" and self.draft_sample_method == "probabilistic"
 
 
@@ -134,15 +135,15 @@ class EngineConfig:
     `max_model_len` (tokens) and `num_gpu_blocks` may be None: the engine then derives them from the model's maximum
     length and the free memory (`kv_cache_memory_bytes`, or a share of the GPU's memory). `num_gpu_blocks` includes
     block 0, the null block, which is never allocated. `enforce_eager` runs without CUDA graphs. `seed` makes sampling
-    repeatable for requests without a seed. `speculative_config` needs phase 7, `async_scheduling` phase 8,
-    `kv_transfer_config` phases 4 and 10 (and 6, except on the fake model). Phase 11 uses the next three settings.
-    `max_loras` limits the adapters in one step. `max_num_encoder_input_tokens` limits the image embeddings computed in
-    one step, and `encoder_cache_size` those that are stored; set both, or leave both None to serve no images. vLLM
-    0.13.0 lacks `admission_guard`, `prepack_weights` (reorder the linear layers' weights for the CPU) and
-    `max_num_waiting` (refuse requests above this queue length; None: no limit). With `quantization="int8"`, the weights
-    of all linear layers except the logits' are rounded when they are loaded, and these layers' inputs for each token
-    (W8A8). It needs a CPU and a C compiler. It is faster and takes a third of the memory, but texts may differ from the
-    plain model's.
+    repeatable for requests without a seed. `speculative_config` needs phase 7, `async_scheduling` needs phase 8, and
+    `kv_transfer_config` needs phases 4 and 10 (and also 6, except on the fake model). Phase 11 uses the next three
+    settings. `max_loras` limits the number of adapters in one step. `max_num_encoder_input_tokens` limits the image
+    embeddings computed in one step, and `encoder_cache_size` those that are stored; set both, or leave both None to
+    serve no images. vLLM 0.13.0 lacks `admission_guard`, `prepack_weights` (reorder the linear layers' weights for the
+    CPU) and `max_num_waiting` (refuse requests above this queue length; None: no limit). With `quantization="int8"`,
+    the weights of all linear layers except the logits layer are rounded when they are loaded, and these layers' inputs
+    are rounded for each token (W8A8). It needs a CPU and a C compiler. It is faster and takes a third of the memory,
+    but texts may differ from the plain model's.
 
     `vllm` is the release whose decisions the scheduler makes (`release_rules.py`); releases after 0.13.0 need phase 14.
     The last seven settings exist only in releases after 0.13.0, and 0.13.0 rejects them; None means the release's own

@@ -15,7 +15,7 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 
 def install_command(extra: str = "") -> str:
-    """Return the command that installs an extra of the course, by default its required packages.
+    """Return the command that installs one of the course's extras, or by default only the required packages.
 
     If pip has installed the course, the command names the package, because `pip install -e .` would replace a wheel.
     """
@@ -26,7 +26,7 @@ def install_command(extra: str = "") -> str:
 def pip_install(*requirements: str) -> str:
     """Return the command that installs packages into the running Python, in the course's tested versions.
 
-    It uses double quotes, because every shell understands them, including those of Windows.
+    It uses double quotes, because every shell understands them, including those on Windows.
     """
     pins = ["-c", place(CONSTRAINTS)] if CONSTRAINTS.is_file() else []
     index = ["--extra-index-url", CPU_INDEX] if would_bring_cuda() else []
@@ -35,7 +35,8 @@ def pip_install(*requirements: str) -> str:
 
 
 def provides(extra: str) -> bool:
-    """Return whether pip has installed the course with this extra. A build's `*.egg-info` here does not count."""
+    """Return whether pip has installed the course with this extra. An `*.egg-info` that a build left here does not
+    count."""
     return any(
         extra in ("", *(found.metadata.get_all("Provides-Extra") or ()))
         for found in metadata.distributions(name=PROJECT)
@@ -44,7 +45,7 @@ def provides(extra: str) -> bool:
 
 
 def place(path: Path) -> str:
-    """Return a path of the course, relative if the current folder is `FOLDER`."""
+    """Return a path in the course, relative if the current folder is `FOLDER`."""
     return path.relative_to(FOLDER).as_posix() if Path.cwd() == FOLDER else str(path)
 
 
@@ -56,7 +57,7 @@ def pip() -> list[str]:
 
 
 def would_bring_cuda() -> bool:
-    """Return whether pip would download PyTorch with gigabytes of CUDA on Linux without an NVIDIA driver."""
+    """Return whether pip would download PyTorch with gigabytes of CUDA to a Linux machine without an NVIDIA driver."""
     if sys.platform != "linux" or shutil.which("nvidia-smi") or not CONSTRAINTS.is_file():
         return False
     try:

@@ -65,8 +65,8 @@ class LLM:
         """Complete the prompts together and return one output for each, in the same order.
 
         `adapter`, `priority` and `cache_salt` are one value for all prompts, or one per prompt. An adapter of None
-        selects the model itself. `on_step` is called after every engine step with the outputs that grew in it. Raises
-        `ValueError` if any prompt cannot be served; then none of them is served.
+        selects the model itself. `on_step` is called after every engine step with the outputs that grew in that step.
+        Raises `ValueError` if any prompt cannot be served; then none of them is served.
         """
         inputs: list[str | list[int]] = [prompts] if isinstance(prompts, str) else list(prompts)
         params = _one_each("sampling_params", sampling_params or SamplingParams(), inputs)

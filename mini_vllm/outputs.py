@@ -13,12 +13,12 @@ class Logprob:
     rank: int
 
 
-TokenLogprobs = dict[int, Logprob]  # for one position, keyed by token id: the sampled token and the likeliest ones
+TokenLogprobs = dict[int, Logprob]  # for one position, keyed by token id: the sampled token and the most likely ones
 
 
 @dataclass(slots=True)
 class RequestMetrics:
-    """Times and counts of one request. A time is None until its event happens."""
+    """Times and counts for one request. A time is None until its event happens."""
 
     arrival_time: float
     first_scheduled_time: float | None = None
@@ -31,7 +31,7 @@ class RequestMetrics:
 
     @property
     def queue_time(self) -> float | None:
-        """Seconds from arrival to the first step that computed tokens of the request."""
+        """Seconds from arrival to the first step that computed any of the request's tokens."""
         return None if self.first_scheduled_time is None else self.first_scheduled_time - self.arrival_time
 
     @property
@@ -41,7 +41,7 @@ class RequestMetrics:
 
     @property
     def inter_token_latency(self) -> float | None:
-        """Mean seconds from one token to the next; None with fewer than two tokens."""
+        """Mean seconds from one token to the next, or None if there are fewer than two tokens."""
         if self.first_token_time is None or self.last_token_time is None or self.num_output_tokens < 2:
             return None
         return (self.last_token_time - self.first_token_time) / (self.num_output_tokens - 1)

@@ -13,7 +13,7 @@ RELEASES = ("0.13.0", "0.33.0")
 def _rule(since: str, trace: str, before: str, now: str, why: str) -> Any:
     """Return a rule's dataclass field, False by default, with the arguments as metadata.
 
-    `since` is the release that changed the rule, and `trace` a recording that shows the change. `before` and `now`
+    `since` is the release that changed the rule, and `trace` is a recording that shows the change. `before` and `now`
     describe the old and the new rule. `why` contains the reason and vLLM's pull requests, if they were found.
     """
     return field(default=False, metadata={"since": since, "trace": trace, "before": before, "now": now, "why": why})
@@ -179,7 +179,7 @@ SETTINGS = {
 
 
 def rules_of(release: str) -> ReleaseRules:
-    """Return the rules of a release. Raises `ValueError` with the known releases for any other."""
+    """Return the rules of a release. Raises `ValueError`, listing the known releases, for any other release."""
     if release not in RELEASES:
         raise ValueError(f"vllm must be one of the releases {', '.join(RELEASES)}; got {release!r}")
     return ReleaseRules(**{one.name: number(one.metadata["since"]) <= number(release) for one in rules()})
@@ -203,7 +203,7 @@ def require_known(release: str, settings: object) -> None:
         if value is not None and number(setting.since) > number(release):
             raise ValueError(
                 f"vLLM {release} does not support {name}, which is set to {value!r}: it was added in {setting.since}. "
-                f"Leave it None, or choose a later release (vllm={RELEASES[-1]!r})"
+                f"Leave it as None, or choose a later release (vllm={RELEASES[-1]!r})"
             )
 
 

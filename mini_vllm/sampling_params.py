@@ -16,9 +16,9 @@ INTEGERS = ("max_tokens", "top_k", "seed", "min_tokens", "logprobs")
 class StructuredOutputsParams:
     """The format that a text must have, under vLLM's names; exactly one must be set.
 
-    `json` is a JSON schema (a string or a mapping), `json_object` allows any JSON object, `regex` must match the whole
-    text. `choice` lists whole texts; `grammar` is in Lark's format. Generated JSON has no white space outside strings,
-    so `disable_any_whitespace` has no effect.
+    `json` is a JSON schema (a string or a mapping), `json_object` allows any JSON object, and `regex` must match the
+    whole text. `choice` lists whole texts; `grammar` is in Lark's format. Generated JSON has no white space outside
+    strings, so `disable_any_whitespace` has no effect.
     """
 
     json: str | Mapping[str, Any] | None = None
@@ -52,10 +52,10 @@ class SamplingParams:
     `temperature=0` is greedy; a value between 0 and 0.01 counts as 0.01, as in vLLM. `top_k=0` and `top_p=1` filter
     nothing. `seed` makes the draws repeatable in any batch. `max_tokens` and `min_tokens` count output tokens. The
     penalties and `logit_bias` (which maps a token id to a number to add) change the logits before sampling. Presence
-    and frequency penalties count a token's uses in the output, the repetition penalty those in the whole text (None:
-    the value in the model's generation_config.json). `logprobs` returns each token's log probability, and those of this
-    many of the likeliest tokens. `structured_outputs` allows only tokens that keep the text in the required format.
-    `skip_reading_prefix_cache` computes every token, even if it is cached.
+    and frequency penalties count a token's uses in the output, and the repetition penalty counts those in the whole
+    text (None means the value in the model's generation_config.json). `logprobs` returns the log probability of each
+    token, and of that many of the likeliest tokens. `structured_outputs` allows only tokens that keep the text in the
+    required format. `skip_reading_prefix_cache` computes every token, even if it is cached.
     """
 
     max_tokens: int = 16

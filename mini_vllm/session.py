@@ -79,7 +79,8 @@ class Session:
         return output
 
     def chat_prompt(self, question: str) -> list[int]:
-        """Return the prompt tokens of a question: the conversation without forgotten turns, in the chat template."""
+        """Return the prompt tokens for a question: the conversation without forgotten turns, formatted by the chat
+        template."""
         if any(turn.question is None for turn in self.turns):
             raise ValueError("this session is plain text: continue it with generate(), not with chat()")
         messages: list[Message] = []
@@ -101,7 +102,7 @@ class Session:
     def rewind(self, num_turns: int = 1) -> None:
         """Remove the last turns. Raises `ValueError` if the session has fewer turns."""
         if type(num_turns) is not int or not 1 <= num_turns <= len(self.turns):
-            raise ValueError(f"rewind must take 1 to {len(self.turns)} turns back, got {num_turns!r}")
+            raise ValueError(f"rewind must take back 1 to {len(self.turns)} turns, got {num_turns!r}")
         self._use(self.turns[:-num_turns])
 
     def fork(self) -> "Session":
@@ -120,7 +121,7 @@ class Session:
         path = Path(path).absolute()
         if path != self.path and path.exists():
             raise ValueError(
-                f"{path} exists and is not this session's file, so it was not overwritten: choose a different name"
+                f"{path} exists and is not this session's file, so it was not overwritten: choose a different file name"
             )
         write_session(path, self.llm.engine.model_id, [asdict(turn) for turn in self.turns])
         self.path = path
@@ -137,7 +138,7 @@ class Session:
         return session
 
     def _tokens_of(self, prompt: str | Sequence[int]) -> list[int]:
-        """Return the tokens of a prompt, without the tokens that begin every text unless this is the first turn."""
+        """Return a prompt's tokens; except on the first turn, omit the tokens that begin every text."""
         if not isinstance(prompt, str):
             return list(prompt)
         encode = self.llm.engine.tokenizer.encode
@@ -164,7 +165,8 @@ def generate_together(
 ) -> list[RequestOutput]:
     """Append a prompt to each of several plain texts on one engine, and generate for all in the same steps.
 
-    Raises `ValueError` like `LLM.generate`, and for a chat, repeated sessions or sessions of different engines.
+    Raises `ValueError` like `LLM.generate`, and also for a chat, for repeated sessions, or for sessions on different
+    engines.
     """
     if len({id(session) for session in sessions}) < len(sessions) or len({id(one.llm) for one in sessions}) != 1:
         raise ValueError(

@@ -100,13 +100,13 @@ def _require_turn(turn: Any, place: int, num_tokens: int, vocab_size: int, turns
         raise ValueError(f"turn {place + 1} must have the fields {', '.join(sorted(FIELDS))}")
     for name, most in (("num_kept", num_tokens), ("num_forgotten", place)):
         if type(turn[name]) is not int or not 0 <= turn[name] <= most:
-            raise ValueError(f"{name} of turn {place + 1} must be from 0 to {most}, got {turn[name]!r:.20}")
+            raise ValueError(f"{name} in turn {place + 1} must be from 0 to {most}, got {turn[name]!r:.20}")
     for name in ("prompt_token_ids", "output_token_ids"):
         token_ids = turn[name]
         if not isinstance(token_ids, list) or any(
             type(one) is not int or not 0 <= one < vocab_size for one in token_ids
         ):
-            raise ValueError(f"{name} of turn {place + 1} must be tokens from 0 to {vocab_size - 1}")
+            raise ValueError(f"{name} in turn {place + 1} must be tokens from 0 to {vocab_size - 1}")
     if not isinstance(turn["answer"], str) or not isinstance(turn["question"], str | None):
         raise ValueError(f"the question and the answer of turn {place + 1} must be strings")
     if (turn["question"] is None) != (turns[0]["question"] is None):

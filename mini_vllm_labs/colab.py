@@ -50,7 +50,7 @@ def is_met(requirement: Requirement) -> bool:
 
 
 def pins_for(constraints: str, missing: Iterable[str]) -> list[str]:
-    """Return the pins of the missing packages, and of all packages that are not installed in any version."""
+    """Return the pins of the missing packages, and of all packages that are not installed in any version at all."""
     names = {Requirement(text).name for text in missing}
     pins = [line for line in constraints.splitlines() if line]
     return [pin for pin in pins if re.split("==", pin)[0] in names or not is_met(Requirement(pin.partition("==")[0]))]

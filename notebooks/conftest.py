@@ -17,7 +17,7 @@ TEXTS = Path(__file__).with_name("outputs.yaml")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let nbval compare the output of some cells as text, where all code is the reference's."""
+    """Let nbval compare the output of some cells as text if all code is the reference's."""
     texts = yaml.safe_load(TEXTS.read_text(encoding="utf-8"))
     for item in items:
         if isinstance(item, IPyNbCell) and item.cell.get("id") in texts and "starter" not in str(lineup_from_env()):
@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    """Start the kernel with the lineup of the report; it imports this checkout, wherever the package is installed."""
+    """Start the kernel with the report's lineup; it imports this checkout, wherever the package is installed."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("LAB_IMPL", str(lineup_from_env()))
         environment.setenv("PYTHONPATH", str(CHECKOUT), prepend=os.pathsep)

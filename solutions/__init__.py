@@ -1,1 +1,1 @@
-"""The reference solutions: one module per phase, the same public names as the starters."""
+"""The reference solutions: one module per phase, with the same public names as the starters."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class HostBlockStore:
-    """A `BlockStore` in host memory, of at most `max_bytes`; it forgets the least recently used blocks."""
+    """A `BlockStore` in host memory that holds at most `max_bytes`; it forgets the least recently used blocks first."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -26,7 +26,7 @@ class HostBlockStore:
         self._blocks: OrderedDict[bytes, Tensor] = OrderedDict()  # the next block to evict comes first
 
     def lookup(self, block_hashes: Sequence[bytes]) -> int:
-        """Return how many of these blocks are stored before the first missing one; they count as used now.
+        """Return how many of these blocks are stored before the first missing one, and count them as used now.
 
         The first block counts as the most recently used, because the others are useless without it.
         """
@@ -61,7 +61,8 @@ class BlockStoreConnector:
         self._metadata = KVConnectorMetadata()
 
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
-        """Return how many tokens after the first `num_computed_tokens` are stored, in whole blocks, and False.
+        """Return how many tokens after the first `num_computed_tokens` are stored, counting whole blocks only, and
+        False.
 
         At most `num_tokens - 1` tokens then count as computed: the last one is always computed here. False means that
         the blocks are loaded within the step. It is called again in every step while the request waits.
@@ -82,9 +83,9 @@ class BlockStoreConnector:
             self._metadata.loads[request.request_id] = list(loads)
 
     def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
-        """Return whether the blocks of an ended request must be held, because the next step saves some of them.
+        """Return whether the blocks of a request that ended must be held because the next step saves some of them.
 
-        Aborted and failed requests are not saved. Everything else that was recorded about a request is forgotten.
+        Aborted and failed requests are not saved. Everything else that was recorded about the request is forgotten.
         """
         self._first_external.pop(request.request_id, None)  # it may have been looked up but never admitted
         has_ended_well = request.status in (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED)
@@ -113,7 +114,7 @@ class BlockStoreConnector:
 class BlockStoreWorker:
     """A `KVConnectorWorker` that copies blocks between the tensors of the KV cache and a store.
 
-    `kv_caches` are [blocks, block_size, kv_heads, head_dim] each; a block in the store is [caches, ...].
+    Each tensor in `kv_caches` is [blocks, block_size, kv_heads, head_dim]; a block in the store is [caches, ...].
     """
 
     def __init__(self, store: BlockStore, kv_caches: "Sequence[Tensor]") -> None:

@@ -1,4 +1,4 @@
-"""Phase 11, reference: adapters and images, from admitting a request to multiplying its rows.
+"""Phase 11, reference: adapters and images, from admitting a request to multiplying its rows by its adapter.
 
 vLLM: `scheduled_loras` and `_try_schedule_encoder_inputs` in `v1/core/sched/scheduler.py`,
 `v1/core/encoder_cache_manager.py`, `generate_block_hash_extra_keys` in `v1/core/kv_cache_utils.py`, and the kernels
@@ -32,7 +32,8 @@ class AdapterGate(Gate):
         return request.adapter_id is None or request.adapter_id in adapters or len(adapters) < self.max_loras
 
     def limit(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
-        """Return `num_new_tokens`, or 0 if this step has no slot for the adapter of the request, running or not."""
+        """Return `num_new_tokens`, or 0 if this step has no slot for the request's adapter, even if the request is
+        running."""
         return num_new_tokens if self.is_open(request) else 0
 
     def slots_allocated(self, request: Request) -> None:
@@ -46,7 +47,8 @@ class AdapterGate(Gate):
 
 
 class EncoderCacheManager:
-    """The cached encodings, up to `cache_size` embeddings, and the requests that need them; see `EncoderCache`."""
+    """The cached encodings, up to `cache_size` embeddings in total, and the requests that need them; see
+    `EncoderCache`."""
 
     def __init__(self, cache_size: int) -> None:
         self.num_free_slots = cache_size
@@ -63,7 +65,8 @@ class EncoderCacheManager:
         return True
 
     def make_room(self, num_embeds: int) -> bool:
-        """Evict the longest-unused encodings until `num_embeds` fit; if they cannot fit, evict nothing."""
+        """Evict the longest-unused encodings until `num_embeds` more embeddings fit; if they cannot fit, evict
+        nothing."""
         if num_embeds > self.num_free_slots + sum(self.freeable.values()):
             return False
         while num_embeds > self.num_free_slots:
@@ -79,7 +82,7 @@ class EncoderCacheManager:
         self.num_free_slots -= image.length
 
     def release(self, request: Request, image: MultiModalFeatureSpec) -> None:
-        """Remove the request from the encoding's users. Without users the encoding becomes freeable, not free.
+        """Remove the request from the encoding's users. An encoding without users becomes freeable, not free.
 
         Nothing happens if there is no encoding, or if the request does not use it.
         """
@@ -117,17 +120,17 @@ def schedule_encoder_inputs(
 def generate_block_hash_extra_keys(
     request: Request, start_token_idx: int, end_token_idx: int
 ) -> tuple[str | None, ...]:
-    """Return the extra keys of the block with these tokens: salt, adapter, then the images."""
+    """Return the extra keys of the block that contains these tokens: salt, adapter, then the images."""
     owner = (request.cache_salt, request.adapter_id) if start_token_idx == 0 else (None, None)
     images = (one for one in request.mm_features if one.offset < end_token_idx and start_token_idx < one.end)
     return (*owner, *(image.identifier for image in images))
 
 
 def bgmv(output: "Tensor", inputs: "Tensor", lora_a: "Tensor", lora_b: "Tensor", indices: "Tensor") -> None:
-    """Add the product of each row of `inputs` [T, in] with its adapter to `output` [T, out], in place.
+    """Multiply each row of `inputs` [T, in] by its adapter, and add the product to `output` [T, out] in place.
 
     Row t uses adapter `indices[t]` of `lora_a` [N, r, in] and `lora_b` [N, out, r], which already includes the factor
-    alpha / r. Index -1 means no adapter; the output of such a row does not change.
+    alpha / r. An index of -1 means no adapter: that row of `output` does not change.
     """
     rows = (indices >= 0).nonzero().flatten()
     adapters = indices[rows]

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 def free_outside_window(
     table: list[int], window: int, num_computed_tokens: int, block_size: int, pool: GroupPool
 ) -> None:
-    """Free the blocks that the next token cannot reach, the last one first; the null block replaces them.
+    """Free the blocks that the next token cannot reach, last one first, and replace them with the null block.
 
     The next token is number `num_computed_tokens`, counting from 0, and reaches `window` tokens, including itself. In
     each table the null blocks come first.
     """
     index = max(0, num_computed_tokens - window + 1) // block_size - 1
-    # Usually at most one block leaves per step, but after a long chunk many do. Null blocks have already been freed.
+    # Usually, at most one block leaves per step, but many leave after a long chunk. Null blocks have already been
+    # freed.
     while index >= 0 and table[index] != NULL_BLOCK_ID:
         pool.free_blocks([table[index]])
         table[index] = NULL_BLOCK_ID
@@ -36,10 +37,10 @@ def free_outside_window(
 def allocate_groups(
     tables: Tables, num_blocks: int, pool: GroupPool, pin: Callable[[list[int]], None] | None
 ) -> list[list[int]] | None:
-    """Extend every group's table to `num_blocks` blocks, the first group's first: all of them or none.
+    """Extend every group's table to `num_blocks` blocks, in group order; extend all of them or none.
 
-    Returns the new blocks of each group. None means that the request was refused and nothing has changed. A request
-    that is being admitted has its hits in the tables: call `pin(table)` for each table to take its hits from the free
+    Returns each group's new blocks. None means that the request was refused and nothing has changed. When a request is
+    being admitted, the tables already contain its hits: call `pin(table)` for each table to take the hits from the free
     queue and hold them. `pin` is None if the tables are already held.
     """
     num_needed = sum(max(0, num_blocks - len(table)) for table in tables)
@@ -58,12 +59,12 @@ def allocate_groups(
 
 
 def find_sliding_hit(cached: Sequence[int | None], window: int, block_size: int) -> list[int]:
-    """Return the table of the longest hit of a layer with a window.
+    """Return the block table of the longest hit for a layer with a window.
 
-    For each block of the prompt, `cached` has the id of a cached block with the same tokens in and before it, or None.
-    The token after the hit reaches the hit's last `window - 1` tokens. The blocks of these tokens, at least one, must
-    be cached; the null block replaces the blocks before them. A hit that reaches back to the first token may be
-    shorter.
+    For each prompt block, `cached` gives the id of a cached block with the same tokens in it and before it, or None.
+    The token after the hit reaches the hit's last `window - 1` tokens. All blocks that hold these tokens, and in any
+    case at least one block, must be cached; the null block replaces the blocks before them. A hit that reaches back to
+    the first token may be shorter.
     """
     num_needed = cdiv(window - 1, block_size)
     found: list[int] = []
@@ -76,10 +77,10 @@ def find_sliding_hit(cached: Sequence[int | None], window: int, block_size: int)
 
 
 def find_common_hit(cached: Sequence[Sequence[int | None]], windows: Sequence[int | None], block_size: int) -> Tables:
-    """Return the tables of the longest hit that all groups have in common; all are equally long.
+    """Return one table per group, all equally long, for the longest hit that all groups have in common.
 
-    For each group, `cached` is as in `find_sliding_hit`; `windows` has None for full attention, which comes first, and
-    at most one window size. Full attention needs all blocks from the first on.
+    For each group, `cached` is as in `find_sliding_hit`; `windows` contains None for full attention, which comes first,
+    and at most one window size. Full attention needs all blocks from the first on.
     """
     hits: list[list[int]] = []
     num_blocks = len(cached[0])
@@ -108,7 +109,7 @@ def sliding_attention(
     """Attend from each token to the last `window` tokens of its request up to itself; return [T, heads, head_dim].
 
     query [T, heads, head_dim]; caches [blocks, block_size, kv_heads, head_dim], already holding the step's own K and V.
-    Query head h reads K/V head `h // (heads // kv_heads)`. The null block's content must not matter.
+    Query head h reads K/V head `h // (heads // kv_heads)`. The contents of the null block must not affect the result.
     """
     import torch
     from torch.nn.functional import scaled_dot_product_attention

@@ -52,7 +52,7 @@ class VirtualTokenCounter(SchedulingPolicy):
 
 
 class LeastSlackFirst(SchedulingPolicy):
-    """The request that can wait the shortest time comes first, judged by the three limits of its `service_level`."""
+    """The request that can wait the shortest time comes first, judged by the three limits in its `service_level`."""
 
     rank_is_fixed = False
 
@@ -63,7 +63,7 @@ class LeastSlackFirst(SchedulingPolicy):
         self._have_begun: list[str] = []
 
     def start_step(self, step: StepView) -> None:
-        """Record the time, which is also when the first tokens of the previous step arrived."""
+        """Record the time, which is also when the first tokens from the previous step arrived."""
         self.now = step.now
         self._first_token_times |= dict.fromkeys(self._have_begun, step.now)
         self._have_begun.clear()

@@ -29,7 +29,7 @@ def order_freed(block_ids: Sequence[int], with_content: Collection[int]) -> tupl
     Both lists are in the order in which the blocks are handed out. `with_content` contains the blocks that are in the
     prefix cache.
     """
-    # Overwriting a block without content loses nothing, and cached blocks live longer.
+    # Overwriting a block without contents loses nothing, and cached blocks survive longer.
     front = [block_id for block_id in block_ids if block_id not in with_content]
     return front, [block_id for block_id in block_ids if block_id in with_content]
 
@@ -85,13 +85,13 @@ def reachable_blocks(
 ) -> list[int]:
     """Return which of blocks `first` to `end - 1` in a sliding window's table enter the prefix cache, in order.
 
-    A hit can end before the last prompt token, after `junction` blocks, and after every `interval` tokens; 0 means that
-    the last two do not apply.
+    A hit can end before the last prompt token, after `junction` blocks, and after every `interval` tokens; a `junction`
+    or `interval` of 0 does not apply.
     """
     num_blocks_apart = interval // block_size
     num_needed = cdiv(window - 1, block_size)
     hit_ends = [(num_prompt_tokens - 1) // block_size, junction]
     if num_blocks_apart > 0:
         hit_ends += range(num_blocks_apart, end + num_needed, num_blocks_apart)
-    # A hit reads one window before its end, and nothing before that.
+    # A hit reads one window before its end, and nothing earlier.
     return [block for block in range(first, end) if any(hit - num_needed <= block < hit for hit in hit_ends)]

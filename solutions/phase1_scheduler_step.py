@@ -38,7 +38,7 @@ def schedule_step(
     # The budget lives in the plan, not in a local variable, because `make_room` returns tokens to it.
     scheduler_output = SchedulerOutput(token_budget=max_num_batched_tokens)
     memory_sufficed = _serve_running(running, waiting, scheduler_output, kv, preemption, chunks)
-    # A refusal closes admission for the whole step, even if preemption freed blocks afterwards. The running requests
+    # A refusal closes admission for the whole step, even if preemption frees blocks afterwards. The running requests
     # need those blocks for their next tokens, and a victim would be readmitted right away.
     if memory_sufficed:
         _admit_waiting(running, waiting, scheduler_output, max_num_seqs, kv, chunks)

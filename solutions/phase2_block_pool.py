@@ -109,7 +109,7 @@ class BlockPool:
 
 
 class PagedKVCacheManager:
-    """The block table of each request, over one pool."""
+    """Each request's block table; all tables share one pool."""
 
     def __init__(self, num_gpu_blocks: int, block_size: int, prefix_cache: PrefixCache) -> None:
         self.block_size = block_size
@@ -125,7 +125,7 @@ class PagedKVCacheManager:
 
     @property
     def usage(self) -> float:
-        """Share of the usable blocks that requests hold, from 0 to 1."""
+        """The share of usable blocks that requests hold, from 0 to 1."""
         return 1 - self.num_free_blocks / self.num_usable_blocks
 
     def get_computed_blocks(self, request: Request) -> list[int]:
@@ -172,13 +172,13 @@ class PagedKVCacheManager:
         num_cached_blocks = num_computed_tokens // self.block_size
         # At most the request's `num_tokens`: a slot whose token has not been sampled yet has nothing to hash.
         num_full_blocks = min(num_tokens, request.num_tokens) // self.block_size
-        # Before the forward pass, as in vLLM: an equal prompt in the same step can then already hit these blocks.
+        # Before the forward pass, as in vLLM: an identical prompt in the same step can then already hit these blocks.
         if num_full_blocks > num_cached_blocks:
             self.prefix_cache.cache_full_blocks(request, table, num_cached_blocks, num_full_blocks)
         return new_blocks
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        """Take back all the request's blocks, last one first; blocks not filled by `num_computed_tokens` leave the
+        """Take back all of the request's blocks, last one first; blocks not filled by `num_computed_tokens` leave the
         prefix cache.
 
         A request without blocks is allowed. A table that `block_ids` has already returned does not change.

@@ -16,7 +16,7 @@ from mini_vllm.core.step import Preempted, SchedulerOutput
 class PriorityRequestQueue:
     """Waiting requests ordered by (priority, arrival time, request id), smallest first.
 
-    There is no front to return to: a preempted request is ordered by the same rule.
+    A preempted request is ordered by the same rule, because the queue has no front for it to return to.
     """
 
     def __init__(self) -> None:
@@ -64,12 +64,13 @@ def choose_victim(running: list[Request], policy: Policy) -> Request:
         # `max` returns the first of several equal requests, as vLLM's does. We search instead of sorting: the order of
         # `running` is the order of service and must not change.
         return max(running, key=lambda request: (request.priority, request.arrival_time))
-    # The request admitted last has computed the least, and preempting it keeps the order of arrival.
+    # The request admitted last has computed the least, and preempting it preserves the order of arrival.
     return running[-1]
 
 
 def preempt(request: Request, waiting: RequestQueue, kv: KVCacheManager) -> None:
-    """Free the blocks of a request and return it to the waiting queue. It keeps its tokens, but not their K and V."""
+    """Free a request's blocks and return the request to the waiting queue. It keeps its tokens, but not their K and
+    V."""
     # Free first, while the counter still shows which blocks were computed: the prefix cache can still find those
     # blocks.
     kv.free(request, request.num_computed_tokens)

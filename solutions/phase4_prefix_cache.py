@@ -22,8 +22,8 @@ def hash_block(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Sequenc
     `extra_keys` are the request's cache salt and adapter id, in this order. If all extra keys are None, they are
     ignored.
     """
-    # The parent's hash goes in, because K and V of a token depend on every token before it: equal hashes then
-    # mean equal prefixes, not just equal blocks. Each token takes 8 bytes: [1, 23] and [12, 3] must not look alike.
+    # The parent's hash goes in, because a token's K and V depend on every token before it: equal hashes then mean equal
+    # prefixes, not just equal blocks. Each token takes 8 bytes: [1, 23] and [12, 3] must not look alike.
     content = array("q", token_ids).tobytes()
     # JSON, because it quotes: salt "a" with adapter "bc" must not look like salt "ab" with adapter "c".
     if extra_keys and any(key is not None for key in extra_keys):
@@ -40,7 +40,7 @@ class HashPrefixCache:
         self.block_size = block_size
         self.num_query_tokens = 0
         self.num_hit_tokens = 0
-        # Several blocks can have the same content. Each inner dict serves as an ordered set: the block cached first
+        # Several blocks can have the same contents. Each inner dict serves as an ordered set: the block cached first
         # comes first.
         self._blocks_of_hash: dict[bytes, dict[int, None]] = {}
         self._hash_of_block: dict[int, bytes] = {}
@@ -85,8 +85,8 @@ class HashPrefixCache:
         self.update_block_hashes(request)
         for index in range(num_cached_blocks, num_full_blocks):
             block_id, block_hash = block_ids[index], request.block_hashes[index]
-            # Blocks with equal content are both kept. Merging them would change a block table that a running step may
-            # read.
+            # Two blocks with the same contents are both kept. Merging them would change a block table that a running
+            # step may read.
             self._blocks_of_hash.setdefault(block_hash, {})[block_id] = None
             self._hash_of_block[block_id] = block_hash
 

@@ -1,7 +1,7 @@
 """Phase 5, reference: how many tokens of a request go into one step.
 
-vLLM: `long_prefill_token_threshold` and `enable_chunked_prefill` in `Scheduler.schedule`.
-`admission_guard`: our addition; vLLM 0.13.0 has none (later: `scheduler_reserve_full_isl`, `watermark`).
+vLLM: `long_prefill_token_threshold` and `enable_chunked_prefill` in `Scheduler.schedule`. `admission_guard` is our
+addition; vLLM 0.13.0 has nothing like it (later releases have `scheduler_reserve_full_isl` and `watermark`).
 """
 
 from collections.abc import Sequence
@@ -32,13 +32,13 @@ class ChunkedPrefillPolicy:
         self.admission_guard = admission_guard
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        """Return how many tokens to compute next, after all caps; 0 means none in this step.
+        """Return how many tokens to compute next, after all caps; 0 means no tokens in this step.
 
         The caps apply in this order: the threshold; all or nothing, if the request is not RUNNING and chunking is
         disabled; the budget. After these, a RUNNING request is capped at the model's last position.
         """
-        # The counter of a waiting request is 0 even if the prefix cache holds its first blocks. The
-        # argument includes that hit, so count from the argument.
+        # A waiting request's counter is 0 even if the prefix cache holds its first blocks. The argument includes that
+        # hit, so count from the argument.
         num_uncomputed = request.num_tokens - num_computed_tokens
         num_granted = self.clamp(num_uncomputed, token_budget, self.threshold)
         # Nothing was cut off and the model's last position is far away, as in almost every step: no other cap applies.
@@ -49,7 +49,7 @@ class ChunkedPrefillPolicy:
             # admission rule: refusing a running request would only leave the blocks that it holds idle.
             return min(num_granted, self.max_model_len - 1 - num_computed_tokens)
         # With chunking disabled, the threshold may still cut a prompt, but the budget must not. A second clamp, with a
-        # budget too large to matter, returns what the threshold alone allows.
+        # budget too large to matter, returns what the threshold alone would allow.
         num_without_budget = self.clamp(num_uncomputed, num_uncomputed, self.threshold)
         if num_granted < num_without_budget and not self.enable_chunked_prefill:
             return 0
@@ -60,8 +60,8 @@ class ChunkedPrefillPolicy:
     ) -> bool:
         """Return whether to admit a waiting request now, given the blocks its later chunks will need.
 
-        Without the guard, always admit it. With the guard, only if the free blocks suffice for all its tokens, plus
-        what the running requests still need for their current tokens, plus one more block for each.
+        Without the guard, always admit it. With the guard, admit it only if the free blocks cover all its tokens, what
+        running requests still need for their current tokens, and one more block per running request.
         """
         # vLLM admits a request if its first chunk fits: `allocate_slots` checks that chunk, and a request that runs out
         # of blocks later is preempted. The guard delays the start of some requests so that fewer tokens are computed
@@ -81,7 +81,8 @@ class ChunkedPrefillPolicy:
         return num_needed + num_promised <= kv.num_free_blocks
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        """Return whether the step generates a token for a request that has `num_computed_tokens` after the step."""
+        """Return whether the step generates a token for a request that will have `num_computed_tokens` computed tokens
+        afterwards."""
         # `num_tokens` includes generated tokens. A resumed request that has recomputed its prompt still has
         # known tokens to compute, and a sample there would replace a token the user has already seen.
         return num_computed_tokens == request.num_tokens

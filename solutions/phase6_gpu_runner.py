@@ -60,7 +60,7 @@ def pad_block_tables(batch: Sequence[ScheduledRequest], block_size: int) -> list
         # Cutting first keeps the rectangle, and every gather from it, as narrow as the longest context.
         tables.append(scheduled.block_ids[: cdiv(num_tokens, block_size)])
     longest = max((len(table) for table in tables), default=0)
-    # The null block is always a valid index, and the attention mask hides its content.
+    # The null block is always a valid index, and the attention mask hides its contents.
     return [table + [0] * (longest - len(table)) for table in tables]
 
 
@@ -161,8 +161,9 @@ def _draw(
     if has_top_k or has_top_p:
         num_candidates = min(max(one.top_k for one in params) or logits.shape[1], logits.shape[1])
         logits, token_ids = logits.topk(num_candidates)  # likeliest first
-    # Probabilities relative to the likeliest token's: where it matters, they are divided by their sum. In place, and in
-    # float64: in float32, a sum over 100,000 tokens has an error larger than the smallest difference between draws.
+    # Probabilities relative to that of the most likely token: where it matters, they are divided by their sum. In
+    # place, and in float64: in float32, a sum over 100,000 tokens has an error larger than the smallest difference
+    # between draws.
     shares = logits.to(torch.float64, copy=True)
     shares.sub_(shares.amax(dim=-1, keepdim=True)).div_(temperature).exp_()
     if has_top_k:
@@ -172,7 +173,7 @@ def _draw(
         # Shifted by one position: the token that crosses top_p stays, so at least one token is kept.
         shares[:, 1:][reached[:, :-1] >= top_p * reached[:, -1:]] = 0
     reached = shares.cumsum_(dim=-1)
-    # A draw below 1 times the sum stays less than the sum even when rounded, so every draw finds a token.
+    # A draw below 1, multiplied by the sum, stays less than the sum even after rounding, so every draw finds a token.
     chosen = torch.searchsorted(reached, draw * reached[:, -1:], right=True)
     return (chosen if token_ids is None else token_ids.gather(1, chosen)).squeeze(1)
 
@@ -183,9 +184,9 @@ def kv_block_bytes(num_layers: int, block_size: int, num_kv_heads: int, head_dim
 
 
 def num_blocks_that_fit(total_bytes: int, free_bytes: int, gpu_memory_utilization: float, block_bytes: int) -> int:
-    """Return how many blocks fit: the engine's share of all memory, minus the memory in use.
+    """Return how many blocks fit in the engine's share of all memory, minus the memory in use.
 
-    Raises a `ValueError` that states the numbers unless two blocks fit (one of them is the null block).
+    Raises a `ValueError` that states the numbers if fewer than two blocks fit (one of them is the null block).
     """
     # A share of the total, as in vLLM: the same setting then means the same limit, whatever else runs on
     # the device. Memory that other programs use counts against the engine's share.

@@ -17,7 +17,7 @@ NUM_PROGRAMS = (
     512  # with fewer, a large GPU would have idle multiprocessors (an H100 has 132, each with room for a few)
 )
 MAX_PARTS = 32
-TILE_BYTES = 16384  # of K, and the same of V: two tiles of each fit into a small GPU's shared memory
+TILE_BYTES = 16384  # of K, and as many of V: two tiles of each fit into a small GPU's shared memory
 
 
 @triton.jit
@@ -86,7 +86,7 @@ def paged_attention_kernel(
     start = tl.load(query_start_loc + request)
     query_len = (tl.load(query_start_loc + request + 1) - start).to(tl.int32)
     seq_len = tl.load(seq_lens + request).to(tl.int32)
-    # A row is a token and a query head. `tl.dot` needs 16 rows, and one token has `group` of them, often fewer.
+    # Each row is one token and one query head. `tl.dot` needs 16 rows, and one token has `group` of them, often fewer.
     tokens_tile: tl.constexpr = rows_tile // group
     if tile * tokens_tile >= query_len:
         return
@@ -175,8 +175,8 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
     """Attend from each token to its request's tokens up to itself, as phase 6's `paged_attention` does.
 
     query [T, heads, head_dim] may be a view like K; the caches [blocks, block_size, kv_heads, head_dim] are contiguous.
-    From the batch it reads `block_tables`, `seq_lens` and `query_start_loc`, and on the host only `query_lens`. It sums
-    in float32, whatever the dtype. The result is new and contiguous, with the query's dtype.
+    From the batch it reads `block_tables`, `seq_lens` and `query_start_loc`; on the host it reads only `query_lens`. It
+    sums in float32, whatever the dtype. The result is new and contiguous, with the query's dtype.
     """
     num_tokens, num_heads, head_dim = query.shape
     block_size, num_kv_heads = key_cache.shape[1:3]

@@ -20,7 +20,8 @@ def propose_by_lookup(
     """Return up to `num_speculative_tokens` tokens that followed an earlier occurrence of the newest tokens.
 
     Looks for the longest run of newest tokens, `prompt_lookup_max` down to `prompt_lookup_min` of them, that also
-    occurs earlier; the first of several occurrences counts. The result is empty if no run occurs earlier.
+    occurs earlier; if it occurs several times, the first occurrence counts. The result is empty if no run occurs
+    earlier.
     """
     for length in range(min(prompt_lookup_max, len(token_ids) - 1), prompt_lookup_min - 1, -1):
         newest = token_ids[-length:]
@@ -49,7 +50,7 @@ class SpeculativeScheduling:
         self.drafter_has_kv_cache = drafter_has_kv_cache
 
     def num_lookahead_tokens(self, request: Request) -> int:
-        """Return how many tokens beyond the scheduled ones the request needs slots for.
+        """Return the number of tokens, beyond the scheduled ones, that the request needs slots for.
 
         A drafter with its own KV cache writes the K and V of its guesses into the slots that follow. A request
         that is being admitted gets its first drafts after this step, and slots for them in the next one.
@@ -127,7 +128,7 @@ def rejection_sample(
         keep, choose = draws[row]
         if keep * draft_probs[row, token_id] >= target_probs[row, token_id]:
             surplus = (target_probs[row] - draft_probs[row]).clamp(min=0)
-            # If the two distributions are equal, rounding can leave no surplus.
+            # If the two distributions are equal, there may be no surplus left after rounding.
             weights = surplus if surplus.any() else target_probs[row]
             return [*draft_token_ids[:row], _token_at(choose, weights)]
     return [*draft_token_ids, _token_at(draws[len(draft_token_ids)][1], target_probs[len(draft_token_ids)])]

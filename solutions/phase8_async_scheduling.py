@@ -43,11 +43,11 @@ class PlaceholderScheduling:
 def correct_share(
     scheduled: ScheduledRequest, num_rejected_tokens: int, draft_token_ids: Sequence[int]
 ) -> ScheduledRequest:
-    """Return the corrected share of a request in a step that was planned ahead, and change nothing.
+    """Return a request's corrected share in a step that was planned ahead; change nothing.
 
     The plan assumed that all drafts of the previous step would be accepted, so the share begins `num_rejected_tokens`
-    earlier. Its stand-ins become `draft_token_ids`, the drafts proposed since: only the first of them if the plan has
-    fewer positions, and a shorter share if it has more.
+    earlier. Its stand-ins become `draft_token_ids`, the drafts proposed since; if the plan has fewer positions, only
+    the first drafts are used, and if it has more, the share gets shorter.
     """
     drafts = list(draft_token_ids[: len(scheduled.draft_token_ids)])
     num_without_drafts = scheduled.num_scheduled_tokens - len(scheduled.draft_token_ids)

@@ -48,7 +48,7 @@ def _without_dead_ends(transitions: list[dict[int, int]], accepting: set[int]) -
     for state, row in enumerate(transitions):
         for after in row.values():
             before[after].add(state)
-    # Walk backward from the ends: a state that this walk never reaches cannot lead to an end.
+    # Walk backwards from the ends: a state that this walk never reaches cannot lead to an end.
     alive, to_visit = set(accepting), list(accepting)
     while to_visit:
         found = before[to_visit.pop()] - alive
@@ -110,7 +110,7 @@ def apply_bitmask(logits: "Tensor", bitmask: "Tensor", rows: Sequence[int]) -> N
 
 
 class RegexGrammar:
-    """A `Grammar` that records the states of one request."""
+    """A `Grammar` that records one request's states."""
 
     def __init__(self, masks: RegexTokenMasks) -> None:
         self.masks = masks

@@ -24,7 +24,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Reject ids with an address in them, because pytest-xdist ends a run whose processes collect different ids."""
+    """Reject test ids that contain an address, because pytest-xdist ends a run whose processes collect different
+    ids."""
     if addressed := [item.nodeid for item in items if " at 0x" in item.nodeid]:
         raise pytest.UsageError(f"ids that differ from process to process: {', '.join(addressed)}")
 

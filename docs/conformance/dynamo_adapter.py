@@ -67,7 +67,7 @@ def play(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def times(one: dict[str, Any], number: int, start: float) -> list[float | None]:
-    """Return the times of the first two tokens and the last; the report has no others."""
+    """Return the times of the first two tokens and of the last token; the report gives no others."""
     known: list[float | None] = [None] * number
     known[-1] = one["last_token_ms"] - start
     if number > 1 and one["ttst_ms"] is not None:
@@ -77,7 +77,7 @@ def times(one: dict[str, Any], number: int, start: float) -> list[float | None]:
 
 
 def hashes(request: dict[str, Any], size: int, known: dict[Any, int]) -> list[int]:
-    """Return a number for each block of the prompt; equal prefixes get equal numbers."""
+    """Return a number for each block in the prompt; identical prefixes get identical numbers."""
     prompt, found = request["prompt"], []
     for end in range(size, len(prompt) + size, size):
         key = tuple(prompt[:end]) if end <= len(prompt) else request["id"]

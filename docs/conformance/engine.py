@@ -78,7 +78,7 @@ class Engine:
 
     def update(self, message: dict[str, Any]) -> dict[str, Any]:
         (plan, moved), sampled, kept = self.in_flight[-1], message["sampled"], {}
-        if self.connector and self.release != FIRST:  # later releases report after an abort
+        if self.connector and self.release != FIRST:  # later releases report this after an abort
             moved = self.connector.take_output()
             self.in_flight[-1] = (plan, moved)
         if message["of"] is not None:  # with async scheduling, this is the previous step

@@ -19,7 +19,7 @@ HAS = "preemption eos stop_tokens abort abort_before_update".split() + ["whole_p
 COUNTERS = "_replica_id _watermark_blocks _num_allocated_blocks _num_running_batches _num_running_stages".split()
 PACKAGES = ("vidur", "vidur.entities", "vidur.scheduler", "vidur.scheduler.replica_scheduler")
 SCHEDULERS = {"sarathi": "SarathiReplicaScheduler", "vllm": "VLLMReplicaScheduler"}
-UNUSED = {  # imports of the scheduler's modules that are not needed for its decisions
+UNUSED = {  # modules that the scheduler imports but does not need for its decisions
     "vidur.config": "BaseReplicaSchedulerConfig BaseRequestGeneratorConfig CacheConfig ReplicaConfig",
     "vidur.execution_time_predictor": "BaseExecutionTimePredictor",
     "vidur.scheduler.replica_stage_scheduler": "ReplicaStageScheduler",

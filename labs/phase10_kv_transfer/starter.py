@@ -1,6 +1,6 @@
 """Phase 10: keep K and V in a second memory, and load them back.
 
-The scheduler calls the connector while it plans; the worker moves the blocks before the forward pass of the step.
+The scheduler calls the connector while it plans; the worker moves the blocks before the step's forward pass.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class HostBlockStore:
-    """A `BlockStore` in host memory, of at most `max_bytes`; it forgets the least recently used blocks."""
+    """A `BlockStore` in host memory that holds at most `max_bytes`; it forgets the least recently used blocks first."""
 
     def __init__(self, max_bytes: int) -> None:
         raise NotImplementedError("Phase 10, task 1: store the arguments")
 
     def lookup(self, block_hashes: Sequence[bytes]) -> int:
-        """Return how many of these blocks are stored before the first missing one; they count as used now.
+        """Return how many of these blocks are stored before the first missing one, and count them as used now.
 
         The first block counts as the most recently used, because the others are useless without it.
         """
@@ -43,7 +43,8 @@ class BlockStoreConnector:
         raise NotImplementedError("Phase 10, task 2: store the arguments")
 
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
-        """Return how many tokens after the first `num_computed_tokens` are stored, in whole blocks, and False.
+        """Return how many tokens after the first `num_computed_tokens` are stored, counting whole blocks only, and
+        False.
 
         At most `num_tokens - 1` tokens then count as computed: the last one is always computed here. False means that
         the blocks are loaded within the step. It is called again in every step while the request waits.
@@ -58,9 +59,9 @@ class BlockStoreConnector:
         raise NotImplementedError("Phase 10, task 3: update_state_after_alloc")
 
     def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
-        """Return whether the blocks of an ended request must be held, because the next step saves some of them.
+        """Return whether the blocks of a request that ended must be held because the next step saves some of them.
 
-        Aborted and failed requests are not saved. Everything else that was recorded about a request is forgotten.
+        Aborted and failed requests are not saved. Everything else that was recorded about the request is forgotten.
         """
         raise NotImplementedError("Phase 10, task 4: request_finished")
 
@@ -76,7 +77,7 @@ class BlockStoreConnector:
 class BlockStoreWorker:
     """A `KVConnectorWorker` that copies blocks between the tensors of the KV cache and a store.
 
-    `kv_caches` are [blocks, block_size, kv_heads, head_dim] each; a block in the store is [caches, ...].
+    Each tensor in `kv_caches` is [blocks, block_size, kv_heads, head_dim]; a block in the store is [caches, ...].
     """
 
     def __init__(self, store: BlockStore, kv_caches: "Sequence[Tensor]") -> None:

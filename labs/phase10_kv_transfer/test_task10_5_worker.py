@@ -1,4 +1,4 @@
-"""Graded tests for task 10.5: the copies."""
+"""Graded tests for task 10.5: copying the blocks."""
 
 from types import ModuleType
 

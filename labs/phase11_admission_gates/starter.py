@@ -1,4 +1,4 @@
-"""Phase 11: adapters and images, from admitting a request to multiplying its rows.
+"""Phase 11: adapters and images, from admitting a request to multiplying its rows by its adapter.
 
 The scheduler calls the gate, the encoder cache and the two functions; the runner calls `bgmv` for each linear layer.
 """
@@ -28,7 +28,8 @@ class AdapterGate(Gate):
         raise NotImplementedError("Phase 11, task 1: is_open")
 
     def limit(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
-        """Return `num_new_tokens`, or 0 if this step has no slot for the adapter of the request, running or not."""
+        """Return `num_new_tokens`, or 0 if this step has no slot for the request's adapter, even if the request is
+        running."""
         raise NotImplementedError("Phase 11, task 1: limit")
 
     def slots_allocated(self, request: Request) -> None:
@@ -41,7 +42,8 @@ class AdapterGate(Gate):
 
 
 class EncoderCacheManager:
-    """The cached encodings, up to `cache_size` embeddings, and the requests that need them; see `EncoderCache`."""
+    """The cached encodings, up to `cache_size` embeddings in total, and the requests that need them; see
+    `EncoderCache`."""
 
     num_free_slots: int
     cached: dict[str, set[str]]
@@ -56,7 +58,8 @@ class EncoderCacheManager:
         raise NotImplementedError("Phase 11, task 2: refer")
 
     def make_room(self, num_embeds: int) -> bool:
-        """Evict the longest-unused encodings until `num_embeds` fit; if they cannot fit, evict nothing."""
+        """Evict the longest-unused encodings until `num_embeds` more embeddings fit; if they cannot fit, evict
+        nothing."""
         raise NotImplementedError("Phase 11, task 2: make_room")
 
     def allocate(self, request: Request, image: MultiModalFeatureSpec) -> None:
@@ -64,7 +67,7 @@ class EncoderCacheManager:
         raise NotImplementedError("Phase 11, task 2: allocate")
 
     def release(self, request: Request, image: MultiModalFeatureSpec) -> None:
-        """Remove the request from the encoding's users. Without users the encoding becomes freeable, not free.
+        """Remove the request from the encoding's users. An encoding without users becomes freeable, not free.
 
         Nothing happens if there is no encoding, or if the request does not use it.
         """
@@ -84,14 +87,14 @@ def schedule_encoder_inputs(
 def generate_block_hash_extra_keys(
     request: Request, start_token_idx: int, end_token_idx: int
 ) -> tuple[str | None, ...]:
-    """Return the extra keys of the block with these tokens: salt, adapter, then the images."""
+    """Return the extra keys of the block that contains these tokens: salt, adapter, then the images."""
     raise NotImplementedError("Phase 11, task 4: generate_block_hash_extra_keys")
 
 
 def bgmv(output: "Tensor", inputs: "Tensor", lora_a: "Tensor", lora_b: "Tensor", indices: "Tensor") -> None:
-    """Add the product of each row of `inputs` [T, in] with its adapter to `output` [T, out], in place.
+    """Multiply each row of `inputs` [T, in] by its adapter, and add the product to `output` [T, out] in place.
 
     Row t uses adapter `indices[t]` of `lora_a` [N, r, in] and `lora_b` [N, out, r], which already includes the factor
-    alpha / r. Index -1 means no adapter; the output of such a row does not change.
+    alpha / r. An index of -1 means no adapter: that row of `output` does not change.
     """
     raise NotImplementedError("Phase 11, task 5: bgmv")

@@ -1,4 +1,4 @@
-"""Graded tests for task 11.5: rows of different adapters."""
+"""Graded tests for task 11.5: rows with different adapters."""
 
 from types import ModuleType
 

@@ -36,7 +36,8 @@ ONE_SEAT = replace(CONFIG, max_num_seqs=1, max_num_batched_tokens=64)
 
 
 def scheduler_lineup() -> Lineup:
-    """Return the phases that run under the policy: the reference's or else yours; fail if neither exists."""
+    """Return the phases that run under the policy: the reference's if available, otherwise yours; fail if neither
+    exists."""
     if solutions_exist():
         return parse_lineup("solution:1-5")
     if missing := sorted({1, 2, 3, 4, 5} - set(written_phases())):
@@ -55,7 +56,7 @@ class Run:
     """A complete run. `order` lists the request names in the order in which their first tokens were computed.
 
     `service` is keyed by tenant and counts weighted tokens divided by the tenant's weight. Fails the test if a step
-    schedules nothing, or if the run does not end.
+    schedules nothing, or if the run never ends.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Run:
 
     @property
     def differences(self) -> dict[tuple[str, str], float]:
-        """The largest difference between two tenants' services while both were waiting, for each pair of tenants."""
+        """The largest difference between the services of each pair of tenants while both were waiting."""
         return self._differences.largest
 
     def late(self) -> dict[str, str]:

@@ -16,15 +16,15 @@ class VirtualTokenCounter(SchedulingPolicy):
     def __init__(
         self, input_weight: float = 1.0, output_weight: float = 2.0, tenant_weights: Mapping[str, float] | None = None
     ) -> None:
-        """Keep all three; every counter begins at 0."""
+        """Keep all three arguments; every counter begins at 0."""
         raise NotImplementedError("Phase 13, task 1: store the arguments")
 
     def start_step(self, step: StepView) -> None:
         """Raise the counter of each tenant that is waiting now but was not waiting after the last plan.
 
-        The new value is the lowest counter of the tenants that were already waiting. If there were none, it is the
-        counter of the tenant whose request was the last to leave the queue. A counter that is already higher does not
-        change.
+        The new value is the lowest counter of the tenants that were already waiting. If no tenant was waiting then, it
+        is the counter of the tenant whose request was the last to leave the queue. A counter that is already higher
+        does not change.
         """
         raise NotImplementedError("Phase 13, task 1: start_step")
 
@@ -45,7 +45,7 @@ class VirtualTokenCounter(SchedulingPolicy):
 
 
 class LeastSlackFirst(SchedulingPolicy):
-    """The request that can wait the shortest time comes first, judged by the three limits of its `service_level`.
+    """The request that can wait the shortest time comes first, judged by the three limits in its `service_level`.
 
     The remaining work is estimated: `seconds_per_token` for each token to compute before the next output token, and
     `seconds_per_step` for each output token.
@@ -56,7 +56,7 @@ class LeastSlackFirst(SchedulingPolicy):
         raise NotImplementedError("Phase 13, task 2: store the arguments")
 
     def start_step(self, step: StepView) -> None:
-        """Record the time, which is also when the first tokens of the previous step arrived."""
+        """Record the time, which is also when the first tokens from the previous step arrived."""
         raise NotImplementedError("Phase 13, task 2: start_step")
 
     def slack(self, request: Request) -> float:

@@ -28,7 +28,7 @@ SHAPES = {"chat": (2, 8, 12, 30), "documents": (20, 40, 1, 3), "mixed": (5, 20, 
 
 
 def flood(tenant: str, shape: str, count: int, seed: int, at: float = 0.0) -> list[TimedRequest]:
-    """Return requests of a tenant that all arrive at once, with lengths drawn from a shape's ranges."""
+    """Return a tenant's requests, which all arrive at once, with lengths drawn from a shape's ranges."""
     rng, (least_in, most_in, least_out, most_out) = random.Random(f"{tenant} {seed}"), SHAPES[shape]
     return [
         asked(f"{tenant}{n}", rng.randint(least_in, most_in), rng.randint(least_out, most_out), at, tenant)
@@ -37,7 +37,8 @@ def flood(tenant: str, shape: str, count: int, seed: int, at: float = 0.0) -> li
 
 
 def bound_of(requests: Sequence[TimedRequest], config: EngineConfig) -> float:
-    """Return 2 U of the paper's theorem: U is the costliest prompt, or a batch of the longest requests."""
+    """Return 2U from the paper's theorem; U is the costliest prompt or batch of the longest requests, whichever costs
+    more."""
     longest = max(request.num_prompt_tokens + request.num_output_tokens for request in requests)
     most_input = INPUT_WEIGHT * max(request.num_prompt_tokens for request in requests)
     return 2 * max(most_input, OUTPUT_WEIGHT * config.max_num_seqs * longest)

@@ -48,7 +48,8 @@ def begin_step(policy: SchedulingPolicy, now: float) -> None:
 
 
 def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[TimedRequest]:
-    """Return equal requests whose limits a hidden order meets; one more arrives during each turn of the only seat."""
+    """Return same-size requests for the only seat: some hidden order meets all their limits; one arrives during each
+    turn."""
     rng = random.Random(seed)
     turn = num_output * STEP_SECONDS
     arrivals = [0.0] * 6 + [(number + 0.5) * turn for number in range(20)]
@@ -61,7 +62,7 @@ def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[Ti
     requests = []
     for number, at in enumerate(arrivals):
         kind = rng.choice(kinds)
-        # The first token comes earlier than the last by one step for each token after the first.
+        # The first token arrives one step earlier than the last for each token after the first.
         early = (num_output - 1) * STEP_SECONDS if kind == "ttft" else 0.0
         level = ServiceLevel(kind, **{kind: due[number] - early - at})
         requests.append(asked(f"r{number}", 4, num_output, at, level=level))
@@ -69,7 +70,7 @@ def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[Ti
 
 
 def test_slack_in_seconds(phase13: ModuleType) -> None:
-    for num_first in (1, 3):  # with drafts, several tokens may arrive first
+    for num_first in (1, 3):  # with drafts, several tokens may arrive at first
         policy = phase13.LeastSlackFirst(0.0001, 0.01)
         a = Request("request A", [1] * 300, arrival_time=1.9, service_level=ServiceLevel(ttft=0.5))
         b = Request("request B", [1] * 5, arrival_time=1.5, service_level=ServiceLevel(tpot=0.05))
@@ -79,7 +80,7 @@ def test_slack_in_seconds(phase13: ModuleType) -> None:
         begin_step(policy, 1.5)
         b.all_token_ids += [1] * num_first
         policy.sampled(b, num_first)
-        other = Request("request E", [1] * 5)  # ends in the meantime
+        other = Request("request E", [1] * 5)  # finishes in the meantime
         other.status = RequestStatus.FINISHED_STOPPED
         for now in (1.6, 2.0):
             begin_step(policy, now)
@@ -134,7 +135,8 @@ def test_without_a_promise_a_request_comes_last_and_is_served(phase13: ModuleTyp
     run = run_of(phase13, requests, ONE_SEAT)
     order = " ".join(name for name in run.order if name != "first")
     expected = " ".join([*(f"p{n}" for n in (0, 3, 6, 1, 4, 7, 2, 5, 8)), *(f"n{n}" for n in range(9))])
-    # p0 and the first n arrive before the first step ends, so all except `first` are there when the order is decided.
+    # p0 and the first n arrive before the first step ends, so all except `first` have arrived when the order is
+    # decided.
     expect_equal(
         order,
         expected,

@@ -59,7 +59,7 @@ def reachable_blocks(
 ) -> list[int]:
     """Return which of blocks `first` to `end - 1` in a sliding window's table enter the prefix cache, in order.
 
-    A hit can end before the last prompt token, after `junction` blocks, and after every `interval` tokens; 0 means that
-    the last two do not apply.
+    A hit can end before the last prompt token, after `junction` blocks, and after every `interval` tokens; a `junction`
+    or `interval` of 0 does not apply.
     """
     raise NotImplementedError("Phase 14, task 6: reachable_blocks")

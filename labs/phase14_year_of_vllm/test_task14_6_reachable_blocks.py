@@ -1,4 +1,4 @@
-"""Graded tests for task 14.6: blocks of a window that enter the cache."""
+"""Graded tests for task 14.6: which blocks of a window enter the cache."""
 
 from types import ModuleType
 

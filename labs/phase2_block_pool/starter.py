@@ -62,7 +62,7 @@ class BlockPool:
 
 
 class PagedKVCacheManager:
-    """The block table of each request, over one pool."""
+    """Each request's block table; all tables share one pool."""
 
     block_size: int
     num_usable_blocks: int
@@ -78,7 +78,7 @@ class PagedKVCacheManager:
 
     @property
     def usage(self) -> float:
-        """Share of the usable blocks that requests hold, from 0 to 1."""
+        """The share of usable blocks that requests hold, from 0 to 1."""
         raise NotImplementedError("Phase 2, task 4: usage")
 
     def get_computed_blocks(self, request: Request) -> list[int]:
@@ -100,7 +100,7 @@ class PagedKVCacheManager:
         raise NotImplementedError("Phase 2, task 3: allocate_slots")
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        """Take back all the request's blocks, last one first; blocks not filled by `num_computed_tokens` leave the
+        """Take back all of the request's blocks, last one first; blocks not filled by `num_computed_tokens` leave the
         prefix cache.
 
         A request without blocks is allowed. A table that `block_ids` has already returned does not change.

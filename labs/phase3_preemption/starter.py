@@ -16,7 +16,7 @@ from mini_vllm.core.step import Preempted, SchedulerOutput
 class PriorityRequestQueue:
     """Waiting requests ordered by (priority, arrival time, request id), smallest first.
 
-    There is no front to return to: a preempted request is ordered by the same rule.
+    A preempted request is ordered by the same rule, because the queue has no front for it to return to.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,8 @@ def choose_victim(running: list[Request], policy: Policy) -> Request:
 
 
 def preempt(request: Request, waiting: RequestQueue, kv: KVCacheManager) -> None:
-    """Free the blocks of a request and return it to the waiting queue. It keeps its tokens, but not their K and V."""
+    """Free a request's blocks and return the request to the waiting queue. It keeps its tokens, but not their K and
+    V."""
     raise NotImplementedError("Phase 3, task 3: preempt")
 
 

@@ -1,7 +1,7 @@
 """Phase 4: find blocks by their content.
 
 This class is a map between hashes and blocks. Which requests hold a block, and when it is free, is phase 2's business:
-it calls you at four moments (look up, pin, commit, forget). `mini-vllm hint 4.1` prints a hint, step by step.
+that phase calls yours at four moments (look up, pin, commit, forget). `mini-vllm hint 4.1` prints a hint, step by step.
 """
 
 import hashlib

@@ -23,11 +23,11 @@ class ChunkedPrefillPolicy:
         enable_chunked_prefill: bool = True,
         admission_guard: bool = False,
     ) -> None:
-        """Keep the settings. `clamp(num_new, budget, threshold)` is a function; a threshold of 0 means none."""
+        """Keep the settings. `clamp(num_new, budget, threshold)` is a function; a threshold of 0 means no limit."""
         raise NotImplementedError("Phase 5, task 1: store the settings")
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        """Return how many tokens to compute next, after all caps; 0 means none in this step.
+        """Return how many tokens to compute next, after all caps; 0 means no tokens in this step.
 
         The caps apply in this order: the threshold; all or nothing, if the request is not RUNNING and chunking is
         disabled; the budget. After these, a RUNNING request is capped at the model's last position.
@@ -39,11 +39,12 @@ class ChunkedPrefillPolicy:
     ) -> bool:
         """Return whether to admit a waiting request now, given the blocks its later chunks will need.
 
-        Without the guard, always admit it. With the guard, only if the free blocks suffice for all its tokens, plus
-        what the running requests still need for their current tokens, plus one more block for each.
+        Without the guard, always admit it. With the guard, admit it only if the free blocks cover all its tokens, what
+        running requests still need for their current tokens, and one more block per running request.
         """
         raise NotImplementedError("Phase 5, task 4: admits")
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        """Return whether the step generates a token for a request that has `num_computed_tokens` after the step."""
+        """Return whether the step generates a token for a request that will have `num_computed_tokens` computed tokens
+        afterwards."""
         raise NotImplementedError("Phase 5, task 3: should_sample")

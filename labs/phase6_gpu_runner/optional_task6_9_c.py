@@ -54,7 +54,7 @@ def test_blocks_of_any_size(attend: OwnProcess, block_size: int, dtype: torch.dt
 
 
 def test_many_requests_of_many_lengths(attend: OwnProcess) -> None:
-    """Runs on two threads: if they share data by mistake, it shows in requests computed at the same time."""
+    """Runs on two threads, so data shared by mistake shows up in requests computed at the same time."""
     expect_paged_attention(attend, [1] * 64, [(37 * number) % 200 + 1 for number in range(64)], num_kv_heads=4)
 
 

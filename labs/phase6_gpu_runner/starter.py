@@ -81,8 +81,8 @@ def kv_block_bytes(num_layers: int, block_size: int, num_kv_heads: int, head_dim
 
 
 def num_blocks_that_fit(total_bytes: int, free_bytes: int, gpu_memory_utilization: float, block_bytes: int) -> int:
-    """Return how many blocks fit: the engine's share of all memory, minus the memory in use.
+    """Return how many blocks fit in the engine's share of all memory, minus the memory in use.
 
-    Raises a `ValueError` that states the numbers unless two blocks fit (one of them is the null block).
+    Raises a `ValueError` that states the numbers if fewer than two blocks fit (one of them is the null block).
     """
     raise NotImplementedError("Phase 6, task 6: num_blocks_that_fit")

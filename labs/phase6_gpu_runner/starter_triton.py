@@ -15,7 +15,7 @@ NUM_PROGRAMS = (
     512  # with fewer, a large GPU would have idle multiprocessors (an H100 has 132, each with room for a few)
 )
 MAX_PARTS = 32
-TILE_BYTES = 16384  # of K, and the same of V: two tiles of each fit into a small GPU's shared memory
+TILE_BYTES = 16384  # of K, and as many of V: two tiles of each fit into a small GPU's shared memory
 
 
 @triton.jit
@@ -97,7 +97,7 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
     """Attend from each token to its request's tokens up to itself, as phase 6's `paged_attention` does.
 
     query [T, heads, head_dim] may be a view like K; the caches [blocks, block_size, kv_heads, head_dim] are contiguous.
-    From the batch it reads `block_tables`, `seq_lens` and `query_start_loc`, and on the host only `query_lens`. It sums
-    in float32, whatever the dtype. The result is new and contiguous, with the query's dtype.
+    From the batch it reads `block_tables`, `seq_lens` and `query_start_loc`; on the host it reads only `query_lens`. It
+    sums in float32, whatever the dtype. The result is new and contiguous, with the query's dtype.
     """
     raise NotImplementedError("Phase 6, task 8: paged_attention")

@@ -48,7 +48,7 @@ def test_temperature_zero_takes_the_likeliest(phase6: ModuleType) -> None:
         ({"top_p": 0.6}, [2, 2, 2, 0, 0, 0]),  # 0.5 does not reach 0.6; the token that crosses it stays
         ({"top_p": 0.9}, [2, 2, 0, 0, 3, 3]),
         ({"top_p": 0.99}, [2, 2, 0, 0, 3, 1]),
-        ({"top_k": 2, "top_p": 0.62}, [2, 2, 2, 2, 2, 2]),  # among the two, token 2 has 0.625
+        ({"top_k": 2, "top_p": 0.62}, [2, 2, 2, 2, 2, 2]),  # of these two, token 2 has probability 0.625
         ({"top_k": 3, "top_p": 0.7}, [2, 2, 2, 0, 0, 0]),
     ],
     ids=str,
@@ -71,7 +71,8 @@ def test_draws_walk_through_what_is_kept(phase6: ModuleType, settings: dict[str,
 
 
 def test_temperature_divides_the_logits(phase6: ModuleType) -> None:
-    # 0.6 and 0.4: at temperature 0.5 their squares count, 0.692 and 0.308; at 2 their roots, 0.551 and 0.449.
+    # 0.6 and 0.4: temperature 0.5 uses their squares, giving 0.692 and 0.308; temperature 2 uses their roots, giving
+    # 0.551 and 0.449.
     rows = [(logs(0.6, 0.4), SamplingParams(temperature=t), d) for t in (0.5, 1.0, 2.0) for d in (0.57, 0.65)]
     expect_tokens(
         phase6,
@@ -133,7 +134,11 @@ def test_rows_have_their_own_settings_and_no_row_gives_no_token(phase6: ModuleTy
         (logits[::-1], SamplingParams(), 0.8),
         (logits, SamplingParams(temperature=1.0, top_p=0.6), 0.0),
         (logits, SamplingParams(temperature=1.0, top_k=4, top_p=0.99), 0.45),
-        (logits, SamplingParams(temperature=1.0, top_k=2, top_p=0.6), 0.9),  # 0.5 of the total 0.8 that top_k keeps
+        (
+            logits,
+            SamplingParams(temperature=1.0, top_k=2, top_p=0.6),
+            0.9,
+        ),  # 0.5 out of the total of 0.8 that top_k keeps
     ]
     expect_tokens(
         phase6,
@@ -157,7 +162,7 @@ def test_rows_have_their_own_settings_and_no_row_gives_no_token(phase6: ModuleTy
     "params", [{}, {"temperature": 0.5}, {"temperature": 1.0, "top_k": 3}, {"temperature": 2.0, "top_p": 0.9}]
 )
 def test_a_forbidden_token_never_comes(phase6: ModuleType, params: dict[str, float]) -> None:
-    # min_tokens sets the logits of end tokens to -inf, so the remaining tokens are two with equal logits, or one.
+    # min_tokens sets the logits of end tokens to -inf, which leaves two tokens with equal logits, or just one.
     draws, settings = [0.0, 0.4, 0.6, 0.99], SamplingParams(**params)  # type: ignore[arg-type]
     for logits, allowed in (
         ([-math.inf, 3.0, 3.0, -math.inf], {1, 2}),

@@ -51,7 +51,7 @@ def test_the_largest_draw_gives_a_token_that_was_kept(phase6: ModuleType) -> Non
 
 @pytest.mark.parametrize("temperature", [0.01, 0.1, 1e4])
 def test_a_temperature_of_any_size_divides_the_logits(phase6: ModuleType, temperature: float) -> None:
-    # Shares of 0.269 and 0.731 at any of these temperatures.
+    # The shares are 0.269 and 0.731 at each of these temperatures.
     rows = [([0.0, temperature], SamplingParams(temperature=temperature), draw) for draw in (0.25, 0.28)]
     expect_tokens(
         phase6,
@@ -149,10 +149,10 @@ def test_sample_makes_its_tensors_on_the_device_of_the_logits(phase6: ModuleType
 def test_random_rows_against_the_naive_sampler(phase6: ModuleType, seed: int, vocab_size: int) -> None:
     rng = random.Random(seed)
     rows, expected = list[Row](), list[int]()
-    num_rows = 60 if vocab_size < 1000 else 20  # a sampler in plain Python takes one second for 20 such rows
+    num_rows = 60 if vocab_size < 1000 else 20  # a sampler in plain Python takes one second for 20 of these rows
     while len(rows) < num_rows:
         row = random_row(rng, vocab_size)
-        if rng.random() < 0.2:  # ties: tokens with equal logits may come in any order
+        if rng.random() < 0.2:  # ties: tokens with equal logits may appear in any order
             row = ([float(round(logit / 2)) if math.isfinite(logit) else logit for logit in row[0]], *row[1:])
         token = naive_sample(*row)
         if token is not None:

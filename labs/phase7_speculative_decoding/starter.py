@@ -19,7 +19,8 @@ def propose_by_lookup(
     """Return up to `num_speculative_tokens` tokens that followed an earlier occurrence of the newest tokens.
 
     Looks for the longest run of newest tokens, `prompt_lookup_max` down to `prompt_lookup_min` of them, that also
-    occurs earlier; the first of several occurrences counts. The result is empty if no run occurs earlier.
+    occurs earlier; if it occurs several times, the first occurrence counts. The result is empty if no run occurs
+    earlier.
     """
     raise NotImplementedError("Phase 7, task 1: propose_by_lookup")
 
@@ -28,11 +29,12 @@ class SpeculativeScheduling:
     """The scheduler's side of drafts: they count as scheduled tokens, and as computed ones until they are rejected."""
 
     def __init__(self, num_speculative_tokens: int, drafter_has_kv_cache: bool) -> None:
-        """Keep both: the maximum number of drafts per request, and whether the drafter computes its own K and V."""
+        """Keep both arguments: the maximum number of drafts per request, and whether the drafter computes its own K and
+        V."""
         raise NotImplementedError("Phase 7, tasks 2 and 3: store the settings")
 
     def num_lookahead_tokens(self, request: Request) -> int:
-        """Return how many tokens beyond the scheduled ones the request needs slots for.
+        """Return the number of tokens, beyond the scheduled ones, that the request needs slots for.
 
         A drafter with its own KV cache writes the K and V of its guesses into the slots that follow. A request
         that is being admitted gets its first drafts after this step, and slots for them in the next one.

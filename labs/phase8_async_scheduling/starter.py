@@ -1,6 +1,6 @@
 """Phase 8: planning a step while the previous one is still being computed.
 
-The scheduler calls the class, the runner calls the function.
+The scheduler calls the class, and the runner calls the function.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,8 @@ class PlaceholderScheduling:
     """Counts the output tokens that are scheduled to be sampled but not known yet: placeholders."""
 
     def __init__(self, num_speculative_tokens: int) -> None:
-        """Keep the number of drafts per request, 0 without drafts. Everything else is stored in the request."""
+        """Keep the number of drafts per request; 0 means that there are no drafts. Everything else is stored in the
+        request."""
         raise NotImplementedError("Phase 8, task 1: store the number of drafts")
 
     def is_surely_over(self, request: Request) -> bool:
@@ -36,10 +37,10 @@ class PlaceholderScheduling:
 def correct_share(
     scheduled: ScheduledRequest, num_rejected_tokens: int, draft_token_ids: Sequence[int]
 ) -> ScheduledRequest:
-    """Return the corrected share of a request in a step that was planned ahead, and change nothing.
+    """Return a request's corrected share in a step that was planned ahead; change nothing.
 
     The plan assumed that all drafts of the previous step would be accepted, so the share begins `num_rejected_tokens`
-    earlier. Its stand-ins become `draft_token_ids`, the drafts proposed since: only the first of them if the plan has
-    fewer positions, and a shorter share if it has more.
+    earlier. Its stand-ins become `draft_token_ids`, the drafts proposed since; if the plan has fewer positions, only
+    the first drafts are used, and if it has more, the share gets shorter.
     """
     raise NotImplementedError("Phase 8, task 3: correct_share")

@@ -57,7 +57,7 @@ def apply_bitmask(logits: "Tensor", bitmask: "Tensor", rows: Sequence[int]) -> N
 
 
 class RegexGrammar:
-    """A `Grammar` that records the states of one request."""
+    """A `Grammar` that records one request's states."""
 
     def __init__(self, masks: RegexTokenMasks) -> None:
         raise NotImplementedError("Phase 9, task 5: store the arguments")

@@ -35,7 +35,7 @@ def build_engine(
     """Assemble a whole engine.
 
     With phase 6 the engine runs `model` (a directory or hub name; None means the embedded model). Without phase 6 it
-    runs the fake model, which needs no torch, or with `dense` a plain forward pass of `model` without a KV cache.
+    runs the fake model, which needs no torch, or, with `dense`, a plain forward pass of `model` without a KV cache.
     `record` keeps a trace of every step (`engine.recorder.steps`). `adapters` maps names to directories in PEFT's
     format; one step may mix all of them unless the config sets `max_loras`. `scheduling_policy` replaces the config's
     `policy`. `clock` returns seconds; it stamps arrivals, and the policy receives it.

@@ -1,4 +1,4 @@
-"""Returns the electives of a lineup, phases 7 to 14. See `parts.py`."""
+"""Returns a lineup's electives, phases 7 to 14. See `parts.py`."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,7 +28,7 @@ def needs(setting: str, phase: str, *phases: str) -> ValueError:
 
 
 def speculation_functions_for(impl: Impl, config: EngineConfig) -> SpeculationFunctions | None:
-    """Return phase 7, or None without speculative decoding. Raises `ValueError` if it is needed but absent."""
+    """Return phase 7, or None if speculative decoding is off. Raises `ValueError` if it is needed but absent."""
     if config.speculative_config is None:
         return None
     if impl == "absent":
@@ -55,7 +55,7 @@ def speculation_functions_for(impl: Impl, config: EngineConfig) -> SpeculationFu
 
 
 def async_functions_for(impl: Impl, config: EngineConfig) -> AsyncFunctions | None:
-    """Return phase 8, or None without asynchronous scheduling. Raises `ValueError` if it is needed but absent."""
+    """Return phase 8, or None if asynchronous scheduling is off. Raises `ValueError` if it is needed but absent."""
     if not config.async_scheduling:
         return None
     if impl == "absent":
@@ -85,7 +85,7 @@ def structured_output_functions_for(impl: Impl) -> StructuredOutputFunctions | N
 
 
 def kv_transfer_functions_for(impl: Impl, config: EngineConfig) -> KVTransferFunctions | None:
-    """Return phase 10, or None without KV transfer. Raises `ValueError` if it is needed but absent."""
+    """Return phase 10, or None if KV transfer is off. Raises `ValueError` if it is needed but absent."""
     if config.kv_transfer_config is None:
         return None
     if impl == "absent":
@@ -100,7 +100,8 @@ def kv_transfer_functions_for(impl: Impl, config: EngineConfig) -> KVTransferFun
 
 
 def admission_functions_for(impl: Impl, config: EngineConfig) -> AdmissionFunctions | None:
-    """Return phase 11, or None without adapters and images. Raises `ValueError` if it is needed but absent."""
+    """Return phase 11, or None if neither adapters nor images are enabled. Raises `ValueError` if it is needed but
+    absent."""
     if config.max_loras is None and config.encoder_cache_size is None:
         return None
     if impl == "absent":
@@ -156,7 +157,8 @@ def window_functions_for(impl: Impl) -> WindowFunctions | None:
 
 
 def release_functions_for(impl: Impl, config: EngineConfig) -> "ReleaseFunctions | None":
-    """Return phase 14, or None under the rules of 0.13.0. Raises `ValueError` if it is needed but absent."""
+    """Return phase 14, or None if the engine follows the rules of 0.13.0. Raises `ValueError` if it is needed but
+    absent."""
     if config.vllm == RELEASES[0]:
         return None
     if impl == "absent":
@@ -223,14 +225,14 @@ class Electives:
         return release_functions_for(self.lineup.year, self.config)
 
     def make_speculation(self) -> Speculation | None:
-        """Return phase 7's part of a scheduler, or None without drafts."""
+        """Return phase 7's part of a scheduler, or None if there are no drafts."""
         functions, speculative = self.speculation, self.config.speculative_config
         if functions is None or speculative is None:
             return None
         return functions.make_scheduling(speculative.num_speculative_tokens, speculative.drafter_has_kv_cache)
 
     def make_async_scheduling(self) -> AsyncScheduling | None:
-        """Return phase 8's part of a scheduler, or None without asynchronous scheduling."""
+        """Return phase 8's part of a scheduler, or None if asynchronous scheduling is off."""
         functions, speculative = self.async_scheduling, self.config.speculative_config
         num_drafts = speculative.num_speculative_tokens if speculative else 0
         return None if functions is None else functions.make_scheduling(num_drafts)

@@ -2,7 +2,7 @@
 
 `LAB_IMPL` names a lineup: `solution`, `starter`, or ranges such as `starter:1-3,solution:4-6`. A phase that is not
 listed is absent. `solution` and `starter` without numbers mean phases 1 to 6. Electives, from phase 7 on, must be
-listed, as in `starter:1-14` or `solution:1-6,starter:7`. `parts.py` imports the code of a lineup.
+listed, as in `starter:1-14` or `solution:1-6,starter:7`. `parts.py` imports a lineup's code.
 """
 
 from dataclasses import astuple, dataclass
@@ -64,7 +64,7 @@ class Lineup:
         return Lineup(*impls)
 
     def __getitem__(self, phase: int) -> Impl:
-        """Return the implementation of a phase, counted from 1."""
+        """Return the implementation of a phase; phases are counted from 1."""
         impls: tuple[Impl, ...] = astuple(self)
         return impls[phase - 1]
 

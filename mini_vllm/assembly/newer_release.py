@@ -1,4 +1,4 @@
-"""Builds the parts of a scheduler with rules after vLLM 0.13.0."""
+"""Builds the parts of a scheduler that follows rules newer than vLLM 0.13.0."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,10 +41,10 @@ def newer_kv_cache(
     functions: WindowFunctions | None,
     cache_layers: Sequence[CacheLayer],
 ) -> NewerKVCacheManager:
-    """Build the engine's KV cache manager from phase 2's queue and pool, phase 4's cache, and phase 12 for windows.
+    """Build the engine's KV cache manager from phase 2's queue and pool, phase 4's cache, and, for windows, phase 12.
 
-    Phase 2's manager is not used, because it cannot allocate a freed block before the others.
-    Raises `ValueError` without phase 2, or without phase 12 if there are windows.
+    Phase 2's manager is not used, because it cannot allocate a freed block ahead of the others. Raises `ValueError`
+    without phase 2, or without phase 12 if there are windows.
     """
     config, tables = step.config, dict[str, Tables]()
     if lineup.kv_cache == "absent":
@@ -78,7 +78,7 @@ def newer_tokens_ahead(
 
 
 def newer_waiting(parts: SchedulerParts, lineup: Lineup, *, has_transfers: bool) -> tuple[SchedulerParts, ChangedGates]:
-    """Return the parts with the waiting queues for the gates, and the counts of the gates."""
+    """Return the parts with the gates' waiting queues, and the gates' counts."""
     step, changed = _step_of(parts), ChangedGates()
     if step.rules.block_holders_first and has_transfers:
         step.holders = HoldersFirst(request_queue_for(lineup.preemption, step.config), parts.waiting)

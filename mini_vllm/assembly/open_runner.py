@@ -26,12 +26,12 @@ NUM_BLOCKS_WITHOUT_CACHE = 1024
 class OpenedRunner:
     """A runner whose KV cache does not exist yet, because its size depends on the whole engine.
 
-    `num_gpu_blocks` is the number of blocks that fit in memory, including the null block.
-    `with_cache(num_blocks, block_size)` returns the runner, `draft_model_with_cache(num_blocks, block_size)` the
-    configured draft model. `disk_store(path, max_bytes, block_size)` returns the model's blocks on disk,
-    `block_like(block_size)` an empty block, `kv_caches(runner)` the tensors that hold the runner's blocks. `model_id`
-    identifies the model. `windows` has one entry per group of layers: the number of tokens its attention reaches, None
-    for all. `repetition_penalty` is the default for requests.
+    `num_gpu_blocks` is the number of blocks that fit in memory, including the null block. `with_cache(num_blocks,
+    block_size)` returns the runner, and `draft_model_with_cache(num_blocks, block_size)` returns the configured draft
+    model. `disk_store(path, max_bytes, block_size)` returns the model's blocks on disk, `block_like(block_size)`
+    returns an empty block, and `kv_caches(runner)` returns the tensors that hold the runner's blocks. `model_id`
+    identifies the model. `windows` has one entry per group of layers: the number of tokens that its attention reaches,
+    or None for all tokens. `repetition_penalty` is the default for requests.
     """
 
     tokenizer: Tokenizer
@@ -50,11 +50,11 @@ class OpenedRunner:
 def open_runner(
     electives: Electives, model: str | None, *, dense: bool, adapters: Mapping[str, str] | None = None
 ) -> OpenedRunner:
-    """Open phase 6 on `model`. Without phase 6, open the fake model, or with `dense` a plain pass of `model`.
+    """Open phase 6 on `model`. Without phase 6, open the fake model, or, with `dense`, a plain forward pass of `model`.
 
     In a browser `dense` runs the embedded model with its KV cache in JavaScript. `adapters` maps names to directories.
     Imports torch, except for the fake model and in a browser. Raises `ValueError` if the model or an adapter cannot be
-    found, or the engine cannot serve it.
+    found, or if the engine cannot serve it.
     """
     config, speculation = electives.config, electives.speculation
     if electives.lineup.runner != "absent":

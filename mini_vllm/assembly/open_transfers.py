@@ -42,7 +42,7 @@ class Transfers:
 def transfers_for(
     electives: Electives, config: EngineConfig, opened: OpenedRunner, model: str | None
 ) -> Transfers | None:
-    """Return the parts of KV transfer for a resolved config, or None without KV transfer.
+    """Return the parts of KV transfer for a resolved config, or None if KV transfer is off.
 
     Raises `ValueError` if a required phase is absent or the model has sliding windows.
     """

@@ -1,4 +1,4 @@
-"""Returns phases 1 to 6 of a lineup. Only this module and `elective_parts.py` import starters and solutions.
+"""Returns a lineup's phases 1 to 6. Only this module and `elective_parts.py` import starters and solutions.
 
 Imports are inside the functions, so that only the used phases are loaded and a checkout without `solutions/` works.
 """
@@ -62,7 +62,7 @@ def scheduling_functions_for(impl: Impl) -> SchedulingFunctions:
 
 
 def kv_cache_manager_for(impl: Impl, config: EngineConfig, prefix_cache: PrefixCache) -> KVCacheManager:
-    """Return phase 2 with the config's number of blocks, or a `SlotReservation` of the same size if it is absent."""
+    """Return phase 2 with the config's number of blocks, or, if it is absent, a `SlotReservation` of the same size."""
     max_model_len, num_gpu_blocks = config.sizes
     if impl == "starter":
         from labs.phase2_block_pool.starter import PagedKVCacheManager as Yours
@@ -212,7 +212,7 @@ def runner_steps_on(impl: Impl, device_type: str) -> "RunnerSteps":
 
 
 def triton_kernels_for(impl: Impl) -> ModuleType | None:
-    """Return the module of phase 6's Triton task, or None without triton or while the starter is unwritten."""
+    """Return the module of phase 6's Triton task, or None if triton is missing or the starter is unwritten."""
     if find_spec("triton") is None:
         return None
     if impl == "starter":
@@ -233,7 +233,7 @@ def decode_attention_of(impl: Impl) -> Path:
 
 
 def decode_attention_for(impl: Impl) -> Path | None:
-    """Return the file of `decode_attention_of`, or None without a compiler or while the starter is unwritten."""
+    """Return the file of `decode_attention_of`, or None if a compiler is missing or the starter is unwritten."""
     from mini_vllm.runner.c_library import can_compile
     from mini_vllm.runner.c_starter import unwritten_task
 

@@ -1,6 +1,6 @@
 """`python -m mini_vllm.assembly.prefill_process PORT` computes prompts for a decode engine and sends their blocks.
 
-The parent process sends the config, lineup and model pickled through standard input. This process exits with its
+The parent process sends the config, lineup and model, pickled, through standard input. This process exits with its
 parent.
 """
 

@@ -1,4 +1,4 @@
-"""Layers of a scheduler. Each receives the scheduler's parts and returns them wrapped by one elective.
+"""Layers of a scheduler. Each receives the scheduler's parts and returns them wrapped in one elective.
 
 A `CacheLayer` changes which blocks are found; it wraps the prefix cache before phase 2 receives it. A `Layer` wraps any
 parts, including phase 1's functions. A different release of vLLM's scheduler is a `Layer`.
@@ -91,13 +91,13 @@ class SchedulerLayers:
 
     @property
     def _prefill_lookahead(self) -> int:
-        """How many tokens after a chunk the drafter reads; 0 if the release ignores them."""
+        """How many tokens past the end of a chunk the drafter reads; 0 if the release ignores them."""
         speculative, rules = self.config.speculative_config, rules_of(self.config.vllm)
         return speculative.prefill_lookahead if speculative is not None and rules.prefill_lookahead else 0
 
     @property
     def _hash_lookahead(self) -> int:
-        """How many tokens after a block the block's hash covers."""
+        """How many tokens past the end of a block its hash covers."""
         speculative = self.config.speculative_config
         if speculative is None or speculative.disable_lookahead_block_hashes or not self.caches:
             return 0

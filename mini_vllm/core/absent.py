@@ -56,7 +56,7 @@ class SlotReservation:
 
 
 class NoPreemption:
-    """Phase 3 absent: preempts no request; a request without free blocks skips this step."""
+    """Phase 3 absent: preempts no request; a request that cannot get blocks skips this step."""
 
     def make_room(
         self,

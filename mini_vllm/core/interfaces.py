@@ -25,7 +25,7 @@ class RequestQueue(Protocol):
 
 
 class KVCacheManager(Protocol):
-    """Phase 2: the block tables of the requests, and the pool of free blocks."""
+    """Phase 2: the requests' block tables, and the pool of free blocks."""
 
     @property
     def block_size(self) -> int:
@@ -65,7 +65,7 @@ class KVCacheManager(Protocol):
         """Return the free queue, front first. For pictures and checks, not for the hot path."""
 
     def ref_counts(self) -> dict[int, int]:
-        """Return the number of holders of each block in use, by block id."""
+        """Return the number of holders of each block in use, keyed by block id."""
 
 
 class BlockPool(Protocol):
@@ -121,16 +121,16 @@ class PrefixCache(Protocol):
     def cache_full_blocks(
         self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
     ) -> None:
-        """Enter blocks `num_cached_blocks` to `num_full_blocks - 1` of the request's table in the cache."""
+        """Enter blocks `num_cached_blocks` to `num_full_blocks - 1` of the request's table into the cache."""
 
     def evict(self, block_id: int) -> bool:
         """Evict a block that is being allocated; return whether it was in the cache."""
 
     def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
-        """Remove blocks that were entered in the cache but never computed."""
+        """Remove blocks that were entered into the cache but never computed."""
 
     def cached_blocks(self) -> dict[int, bytes]:
-        """Return the hash of every cached block, by block id. For pictures and checks, not for the hot path."""
+        """Return the hash of every cached block, keyed by block id. For pictures and checks, not for the hot path."""
 
     def hit_rate(self) -> float:
         """Return the share of the admitted requests' tokens that the cache supplied, from 0 to 1."""
@@ -146,9 +146,9 @@ class ChunkPolicy(Protocol):
     """Phase 5: how much of a request goes into one step."""
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        """Return how many tokens to compute next, after all caps; 0 means not in this step.
+        """Return how many tokens to compute next, after all caps; 0 means no tokens in this step.
 
-        `num_computed_tokens` is the request's counter, or for a waiting request its prefix hit.
+        `num_computed_tokens` is the request's counter, or, for a waiting request, its prefix hit.
         """
 
     def admits(
@@ -157,8 +157,8 @@ class ChunkPolicy(Protocol):
         """Return whether a waiting request may be admitted now, considering the memory that its later chunks need."""
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        """Return whether a request that will have `num_computed_tokens` after this step samples a token in this
-        step."""
+        """Return whether a request samples a token in this step, given that it will have `num_computed_tokens`
+        afterwards."""
 
 
 class Clamp(Protocol):

@@ -1,4 +1,4 @@
-"""Checks of the engine's state after every step. Each raises `InvariantError` with the numbers."""
+"""Checks the engine's state after every step. Each check raises an `InvariantError` that states the numbers."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def check_queues(scheduler: Scheduler, policy: Policy) -> None:
 
 
 def order_error(scheduler: Scheduler) -> str:
-    """Return a message about two requests that are not in order of arrival; empty if all are."""
+    """Return a message about two requests that are not in arrival order; empty if all are in order."""
     arrival = {request_id: order for order, request_id in enumerate(scheduler.requests)}
     queue = [r.request_id for r in [*scheduler.running, *scheduler.waiting]]
     if scheduler.gates.passes_over:  # a skipped request keeps its position while later ones are admitted
@@ -170,7 +170,7 @@ def leak_of(scheduler: Scheduler) -> str:
 
 
 def check_drained(scheduler: Scheduler) -> None:
-    """Check that the last request has left nothing behind: no request, no holder, every block free."""
+    """Check that nothing is left after the last request: no requests, no holders, and every block free."""
     require(not scheduler.requests, f"unfinished: {list(scheduler.requests)}")
     require(not scheduler.running and not len(scheduler.waiting), "a queue is not empty")
     kv = scheduler.kv
@@ -180,7 +180,7 @@ def check_drained(scheduler: Scheduler) -> None:
 
 
 def _held_blocks(scheduler: Scheduler, request_id: str) -> list[int]:
-    """Return the blocks in all tables of a request, without the windows' null blocks."""
+    """Return the blocks in all of a request's tables, without the windows' null blocks."""
     tables = scheduler.block_tables(request_id)
     has_windows = scheduler.has_windows
     return [block_id for table in tables for block_id in table if block_id != NULL_BLOCK_ID or not has_windows]

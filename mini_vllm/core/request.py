@@ -1,4 +1,4 @@
-"""One request: its tokens, its two counters, and one method per change of its status.
+"""One request: its tokens, its two counters, and one method per status change.
 
 A request is fully computed when `num_computed_tokens` has caught up with `num_tokens`. Prefill and decode are not
 separate modes: in a prefill the counter is many tokens behind, in a decode just one. (vLLM: `v1/request.py`.)
@@ -46,9 +46,9 @@ FINISH_REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class MultiModalFeatureSpec:
-    """One image of a prompt. Tokens `offset` to `offset + length - 1` are placeholders for its embeddings.
+    """One image in a prompt. Tokens `offset` to `offset + length - 1` are placeholders for its embeddings.
 
-    Equal contents have equal identifiers. (vLLM: `multimodal/inputs.py`.)
+    Identical contents have identical identifiers. (vLLM: `multimodal/inputs.py`.)
     """
 
     identifier: str
@@ -70,7 +70,7 @@ class Grammar(Protocol):
 
     @property
     def num_processed_tokens(self) -> int:
-        """Tokens accepted so far, minus those rolled back."""
+        """The number of tokens accepted so far, minus those rolled back."""
 
     def accept_tokens(self, request_id: str, tokens: Sequence[int]) -> bool:
         """Accept tokens up to the first that is not allowed; return whether all were accepted."""
@@ -84,7 +84,7 @@ class Grammar(Protocol):
     def fill_bitmask(self, bitmask: Any, row: int) -> None:
         """Set a row's bits to 1 for each token that is allowed next. A terminated grammar allows all tokens.
 
-        `bitmask` is an array of int32 [rows, cdiv(vocab, 32)]: bit i of word w is token 32 * w + i.
+        `bitmask` is an array of int32 [rows, cdiv(vocab, 32)]: bit i of word w is for token 32 * w + i.
         """
 
     def is_terminated(self) -> bool: ...
@@ -95,12 +95,12 @@ class Request:
     """One request as the scheduler sees it.
 
     `num_computed_tokens` counts the tokens whose K and V are in the cache, or will be when the planned step has run.
-    Only the methods below change it. `num_cached_tokens` is the prefix hit of the first admission, -1 before it.
-    `spec_token_ids` are the drafts for the next step: guesses, not yet tokens of the request.
-    `num_output_placeholders` counts the output tokens that steps in flight will produce. Phases 7 and 8 maintain both.
-    `cache_salt` and `adapter_id` separate the cached blocks of tenants and adapters. `seed` seeds the request's random
-    draws. Until `grammar` is compiled the request is WAITING_FOR_FSM. `mm_features` are the prompt's images in order.
-    `tenant` and `service_level` are for scheduling policies; no phase reads them.
+    Only the methods below change it. `num_cached_tokens` is the prefix hit at the first admission, and -1 before it.
+    `spec_token_ids` are the drafts for the next step: guesses, not yet tokens of the request. `num_output_placeholders`
+    counts the output tokens that steps in flight will produce. Phases 7 and 8 maintain both. `cache_salt` and
+    `adapter_id` separate the cached blocks of tenants and adapters. `seed` seeds the request's random draws. Until
+    `grammar` is compiled the request is WAITING_FOR_FSM. `mm_features` are the prompt's images in order. `tenant` and
+    `service_level` are for scheduling policies; no phase reads them.
     """
 
     request_id: str

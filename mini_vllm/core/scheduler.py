@@ -13,7 +13,7 @@ from mini_vllm.core.step_checks import check_kept
 class Scheduler:
     """Decides which requests run, which wait, and what each step computes. (vLLM: `v1/core/sched/scheduler.py`.)
 
-    `requests` holds every unfinished request in order of arrival. `finished_req_ids` holds the requests that ended
+    `requests` holds every unfinished request in order of arrival. `finished_req_ids` holds the requests that have ended
     since the last `schedule()`. `make_parts` is called by the constructor, and again by `restart`. A request may hold
     slots for up to `num_spare_tokens` uncomputed tokens: those of rejected drafts, or reserved ones.
     """
@@ -42,7 +42,7 @@ class Scheduler:
         self.witnesses: list[Callable[[ScheduleStep], ScheduleStep]] = []
         self._to_roll_back: list[ScheduledRequest] | None = None
         self._is_half_updated = False
-        # The requests in the last update and their numbers of tokens before it, kept until `settle_update`.
+        # The requests in the last update and their token counts before it, kept until `settle_update`.
         self._before_update: dict[str, Request] = {}
         self._num_tokens_before: dict[str, int] = {}
         self._make_parts = make_parts
@@ -64,7 +64,7 @@ class Scheduler:
         return self._groups is not None
 
     def block_tables(self, request_id: str) -> Sequence[list[int]]:
-        """Return the request's block table for each group of layers, the first group's first."""
+        """Return the request's block table for each group of layers, starting with the first group's."""
         return [self.kv.block_ids(request_id)] if self._groups is None else self._groups.block_tables(request_id)
 
     def max_held_blocks(self, num_tokens: int) -> int:
@@ -200,7 +200,7 @@ class Scheduler:
 
         The tokens are removed, and the requests that ended with them are unfinished again, in order of arrival.
         """
-        self._to_roll_back = None  # after a failed check the batch is not a reliable record of what to undo
+        self._to_roll_back = None  # after a failed check, the batch does not reliably show what to undo
         if not self._before_update:
             return
         self._drop_new_tokens(self._before_update)
@@ -215,7 +215,7 @@ class Scheduler:
         self._before_update = {}
 
     def recover(self) -> None:
-        """Undo a step that raised: roll it back if only the forward pass failed, else restart.
+        """Undo a step that raised: roll it back if only the forward pass failed, otherwise restart.
 
         With a connector, always restart, because it is unknown which blocks were loaded and saved.
         """
@@ -228,7 +228,7 @@ class Scheduler:
     def restart(self) -> None:
         """Requeue every unfinished request in order of arrival, with new and empty parts.
 
-        The old parts are discarded, including any half-done change of a queue, a block table or the cache. Only
+        The old parts are discarded, including any half-done change to a queue, a block table or the cache. Only
         `requests` must be correct, because recomputing a request from its first token always yields the correct text.
         Tokens of a half-applied update are dropped and sampled again.
         """

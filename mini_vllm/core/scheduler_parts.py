@@ -1,4 +1,4 @@
-"""The parts of a scheduler, and protocols for those parts that are electives."""
+"""The parts of a scheduler, and protocols for the parts that are electives."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Gates(Protocol):
 
     @property
     def num_deferred(self) -> int:
-        """How many waiting requests were skipped because something other than free blocks is missing."""
+        """How many waiting requests were skipped because something other than free blocks was missing."""
 
     @property
     def awaits_others(self) -> bool:
@@ -43,7 +43,7 @@ class Gates(Protocol):
         """The ended requests whose blocks must stay allocated until their K and V have been sent."""
 
     def take_errors(self) -> dict[str, str]:
-        """Return the errors of requests that can never be admitted, by request id, since the last call."""
+        """Return the errors since the last call for requests that can never be admitted, keyed by request id."""
 
     def start_step(self) -> None:
         """Drop the state of the last step."""
@@ -90,7 +90,7 @@ class Release(Protocol):
 
     @property
     def has_stand_ins(self) -> Collection[str]:
-        """The requests of the step whose drafts are only placeholders, which the runner need not compute."""
+        """The step's requests whose drafts are only placeholders, which the runner need not compute."""
 
     def planned(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
         """Record the plan, now that its tokens count as computed."""
@@ -100,7 +100,7 @@ class LayerGroups(Protocol):
     """Phase 12: block tables for several groups of layers. (`electives/windows/`.)"""
 
     def block_tables(self, request_id: str) -> Sequence[list[int]]:
-        """Return the request's table of each group; empty if the request has no blocks."""
+        """Return the request's table for each group; empty if the request has no blocks."""
 
     def max_held_blocks(self, num_tokens: int, max_num_new_tokens: int) -> int:
         """Return how many blocks a request may hold at once on its way to `num_tokens` tokens."""
@@ -108,10 +108,10 @@ class LayerGroups(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SchedulerParts:
-    """Phases 1 to 5 and the waiting queue, possibly wrapped by layers. A restart makes new ones.
+    """Phases 1 to 5 and the waiting queue, possibly wrapped by layers. A restart makes new parts.
 
     `gates` decide which requests may be admitted. `ahead` is None without phases 7 and 8. `groups` is phase 12's KV
-    cache manager, None without windows. `release` is None under the rules of 0.13.0.
+    cache manager, or None if there are no windows. `release` is None under the rules of 0.13.0.
     """
 
     functions: SchedulingFunctions

@@ -10,7 +10,7 @@ from mini_vllm.outputs import TokenLogprobs
 
 @dataclass(slots=True)
 class Preempted:
-    """One preemption: the victim, the request that needed its blocks ("": a reset), and the tokens returned."""
+    """One preemption: the victim, the request that needed its blocks ("" for a reset), and the tokens returned."""
 
     victim_id: str
     cause_id: str
@@ -22,8 +22,8 @@ class SchedulerOutput:
     """The plan of one step: how many tokens of each request to compute, in order of service.
 
     `scheduled_spec_decode_tokens` holds each request's drafts, which are the last of its scheduled tokens.
-    `num_preemptions` contains each request's number of preemptions up to this plan, for rules that need it when the
-    tokens arrive.
+    `num_preemptions` contains how often each request had been preempted when this plan was made, for rules that need it
+    when the tokens arrive.
     """
 
     token_budget: int
@@ -44,8 +44,8 @@ class ScheduledRequest:
     The runner computes tokens `num_computed_tokens` to `num_computed_tokens + num_scheduled_tokens - 1` of
     `request.all_token_ids` in the slots of `block_ids`. The last of these tokens are `draft_token_ids`, which are not
     in `all_token_ids`. `draft_probs` [drafts, vocab] contains the distributions from which the drafts were drawn, or is
-    None without random draws. If layers have windows, `block_tables` has a table per group of layers; the first is
-    `block_ids`.
+    None if no drafts were drawn at random. If layers have windows, `block_tables` has one table per group of layers;
+    the first is `block_ids`.
     """
 
     request: Request
@@ -77,7 +77,7 @@ class KVConnectorOutput:
 class ModelRunnerOutput:
     """The result of a forward pass: new tokens by request id, and an error for each request with unusable logits.
 
-    `draft_token_ids` are guesses of the following tokens, for the next step. `logprobs` has an entry for each token of
+    `draft_token_ids` are guesses at the following tokens, for the next step. `logprobs` has an entry for each token of
     a request with logprobs. `kv_connector_output` reports transfers of K and V.
     """
 

@@ -1,6 +1,6 @@
 """Comparisons within one step that are cheap enough to run in every step.
 
-Each raises `InvariantError` with the numbers.
+Each check raises an `InvariantError` that states the numbers.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +15,7 @@ from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
 class InvariantError(AssertionError):
     """The engine's state is inconsistent: a bug in one of its parts, not in the input.
 
-    `request_ids` are the requests that the error concerns; empty if it may concern every request of the step.
+    `request_ids` are the requests that the error concerns; empty if it may concern every request in the step.
     """
 
     def __init__(self, message: str, request_ids: Sequence[str] = ()) -> None:
@@ -29,7 +29,7 @@ def check_batch(
     kv: KVCacheManager,
     has_stand_ins: Collection[str],
 ) -> None:
-    """Check that a batch matches its plan: each request's next tokens, in its blocks, sampled after the last.
+    """Check that a batch matches its plan: each request's next tokens, in its blocks, sampled after the last one.
 
     The shares of requests in `has_stand_ins` are shorter than planned, because their drafts are placeholders.
     """
@@ -58,7 +58,7 @@ def check_hit(request: Request, block_ids: Sequence[int], cached: Mapping[int, b
         if block_id != NULL_BLOCK_ID and cached.get(block_id) != block_hash:
             holds = "a different prefix" if block_id in cached else "no cached prefix"
             raise InvariantError(
-                f"{request.request_id} is admitted with the hit {list(block_ids)}, but block {block_id} holds {holds}"
+                f"{request.request_id} was admitted with the hit {list(block_ids)}, but block {block_id} holds {holds}"
             )
 
 

@@ -17,7 +17,7 @@ class Tokenizer(Protocol):
 
     @property
     def control_tokens(self) -> Mapping[str, int]:
-        """The control tokens' ids by name. `decode` leaves them out, so a text never contains them."""
+        """The control tokens' ids, keyed by name. `decode` leaves them out, so a text never contains them."""
 
     @property
     def max_characters_per_token(self) -> int:
@@ -29,7 +29,7 @@ class Tokenizer(Protocol):
         """Return the text of the tokens. Bytes that do not form a whole character become U+FFFD."""
 
     def token_bytes(self) -> list[bytes]:
-        """Return the bytes of every token of the vocabulary, by token id; empty for control tokens."""
+        """Return the bytes of every token in the vocabulary, keyed by token id; empty for control tokens."""
 
     def apply_chat_template(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         """Return the tokens of a chat up to the start of the assistant's answer. `tools` are in OpenAI's format."""

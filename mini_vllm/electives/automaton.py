@@ -58,7 +58,7 @@ class TrieNode:
 
 
 def build_trie(token_bytes: Sequence[bytes]) -> TrieNode:
-    """Build the trie of a vocabulary from each token's bytes, by token id. Control tokens have no bytes and are
+    """Build the trie of a vocabulary from each token's bytes, keyed by token id. Control tokens have no bytes and are
     omitted."""
     root = TrieNode()
     for token_id, text in enumerate(token_bytes):
@@ -71,7 +71,7 @@ def build_trie(token_bytes: Sequence[bytes]) -> TrieNode:
 
 
 def group_bytes(nfa: Nfa, alphabet: frozenset[int]) -> dict[int, list[int]]:
-    """Group the bytes of an alphabet that the same positions read; each group's key is its first byte."""
+    """Group an alphabet's bytes that are read by the same positions; each group's key is its first byte."""
     reads, groups = set(nfa.reads), dict[tuple[bool, ...], list[int]]()
     for byte in sorted(alphabet):
         groups.setdefault(tuple(byte in one for one in reads), []).append(byte)
@@ -106,7 +106,9 @@ def _build(nfa: Nfa, node: Node) -> RegexPart:
     if isinstance(node, frozenset):
         position = len(nfa.reads)
         if position > MAX_POSITIONS:
-            raise ValueError(f"the regex must have at most {MAX_POSITIONS:,} positions that read a byte; it has more")
+            raise ValueError(
+                f"the regex may have at most {MAX_POSITIONS:,} positions that read a byte, but it has more"
+            )
         nfa.reads.append(node)
         nfa.follows.append(set())
         return RegexPart(False, frozenset({position}), frozenset({position}))

@@ -35,7 +35,7 @@ class StructuredOutputFunctions:
 def follow(grammar: Grammar, request: Request, newest: Sequence[int] = ()) -> None:
     """Advance a grammar past a request's tokens and the `newest` tokens. Raises `ValueError` if it forbids one of them.
 
-    A failed step may have removed tokens of the request since the last call; the grammar is then rolled back.
+    A failed step may have removed some of the request's tokens since the last call; the grammar is then rolled back.
     """
     num_missing = request.num_output_tokens + len(newest) - grammar.num_processed_tokens
     if num_missing < 0:

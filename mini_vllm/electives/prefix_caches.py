@@ -13,10 +13,10 @@ ROOT_HASH = bytes(32)
 
 
 class ImagesInHashes(WrappedPrefixCache):
-    """Wraps phase 4's `PrefixCache` and hashes the blocks of requests with images, by phase 4's `hash_block`.
+    """Wraps phase 4's `PrefixCache` and hashes the blocks of requests with images, using phase 4's `hash_block`.
 
     Phase 11's `extra_keys` returns the images in a block, as in vLLM. With `has_places` the hash also covers where they
-    begin, because a text may contain the images' placeholder tokens. Phase 4 then finds all hashes present and adds
+    begin, because a text may contain the images' placeholder tokens. Phase 4 then finds that all hashes exist and adds
     none.
     """
 

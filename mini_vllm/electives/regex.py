@@ -69,7 +69,7 @@ def parse_regex(text: str) -> Node:
     position of any other syntax: anchors, look-around, back-references, lazy repetition.
     """
     if len(text) > MAX_LENGTH:
-        raise ValueError(f"a regex must have at most {MAX_LENGTH:,} characters, got {len(text):,}")
+        raise ValueError(f"a regex may have at most {MAX_LENGTH:,} characters, got {len(text):,}")
     if why := ambiguity(text):
         raise ValueError(why)
     parser = _Parser(text)
@@ -155,7 +155,9 @@ class _Parser:
             case "(":
                 self.num_groups += 1
                 if self.num_groups > MAX_GROUPS:
-                    raise ValueError(f"a regex must have at most {MAX_GROUPS} groups; a bracket itself is \\(")
+                    raise ValueError(
+                        f"a regex may have at most {MAX_GROUPS} groups; to match a literal bracket, write \\("
+                    )
                 if self.text.startswith("?", self.place) and not self.took("?:"):
                     name = next(name for begin, name in GROUPS.items() if self.text.startswith(begin, self.place))
                     self.fail(f"{name} are not supported: of the groups that begin with (? there is only (?:...)")

@@ -1,4 +1,4 @@
-"""The seam of phase 7, which plans drafts: guesses of tokens before they are sampled."""
+"""The seam of phase 7, which plans drafts: guesses at tokens before they are sampled."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

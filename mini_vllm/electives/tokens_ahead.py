@@ -46,7 +46,7 @@ class ChunksAhead(WrappedChunks):
 
 
 class KVCacheAhead(WrappedKVCache):
-    """A `KVCacheManager` with slots for the tokens ahead, which caches their blocks once they are known.
+    """A `KVCacheManager` with slots for the tokens ahead, which caches blocks once their tokens are known.
 
     Phase 2 caches the blocks that a step fills when it allocates that step's slots. Accepted drafts and late results
     fill blocks later, so this class tracks how many blocks of each request are cached. (vLLM: `num_cached_block` and
@@ -92,7 +92,7 @@ class KVCacheAhead(WrappedKVCache):
         return new_blocks
 
     def cache_blocks(self, request: Request, num_tokens: int) -> None:
-        """Cache those blocks of the request that its first `num_tokens` tokens fill and that are not cached yet."""
+        """Cache the request's blocks that are filled by its first `num_tokens` tokens and are not cached yet."""
         num_cached_blocks = self._num_cached_blocks.get(request.request_id)
         num_full_blocks = num_tokens // self.block_size
         if num_cached_blocks is not None and num_full_blocks > num_cached_blocks:
@@ -158,7 +158,7 @@ class TokensAhead:
     ) -> Sampled:
         """Apply the sampled tokens; return the accepted ones by request id. `apply` is phase 1's update.
 
-        Requests are updated one at a time, as in vLLM, because only the first of several equal blocks is cached.
+        Requests are updated one at a time, as in vLLM, because only the first of several identical blocks is cached.
         """
         kept: Sampled = {}
         for name in scheduler_output.num_scheduled_tokens:

@@ -34,8 +34,8 @@ logger = logging.getLogger(__name__)
 class AsyncLLM:
     """Serves asyncio tasks on any number of event loops. One thread owns the engine; `shutdown` stops that thread.
 
-    If `engine` is an engine, the thread is in this process. If it is a function that opens an engine, the engine gets a
-    separate process, so that the readers' Python code never delays a step. That function, and those passed to `call`
+    If `engine` is an engine, the thread runs in this process. If it is a function that opens an engine, the engine gets
+    a separate process, so that the readers' Python code never delays a step. That function, and those passed to `call`
     and `call_during_step`, must then be picklable. `watch` is called in the engine's process. `notice` describes a slow
     call that is in progress; otherwise it is empty.
     """
@@ -52,7 +52,7 @@ class AsyncLLM:
         )
         if isinstance(
             self._host, EngineProcess
-        ):  # for a server: its first grammar then need not wait for a process to start
+        ):  # for a server, so that its first grammar need not wait for a process to start
             self._grammar_checks.call(source_of, "regex", "a")
         if watch and isinstance(self._host, EngineThread):
             watch(self._host.give_up, self._notify)
@@ -95,7 +95,7 @@ class AsyncLLM:
         If the reader leaves early, by `aclose` or because its task is cancelled, the request is aborted at the next
         step boundary. A failing step ends its requests with `output.error`. Raises `ValueError` if the request could
         never be served or `request_id` is in use, and `QueueFullError` if the waiting queue is full. Raises
-        `TimeoutError` if the request is not finished after `timeout` seconds. Also raises `ShuttingDownError` and
+        `TimeoutError` if the request has not finished within `timeout` seconds. Also raises `ShuttingDownError` and
         `EngineDeadError`.
         """
         self._require_open()
@@ -136,7 +136,7 @@ class AsyncLLM:
                 self._abort(request_id)
 
     async def _with_checked_grammar(self, params: SamplingParams) -> SamplingParams:
-        """Check a grammar in a limited process, which ends if the reader leaves."""
+        """Check a grammar in a process with limits, which ends if the reader leaves."""
         if not isinstance(params.structured_outputs, StructuredOutputsParams):
             return params
         params.structured_outputs.validate()
@@ -185,8 +185,8 @@ class AsyncLLM:
     async def shutdown(self, timeout: float = 30.0) -> None:
         """Refuse new requests, let running ones finish for `timeout` seconds, abort the rest and stop the thread.
 
-        If the last step does not end within `SECONDS_FOR_LAST_STEP`, all readers get `EngineDeadError`, and the thread
-        is abandoned or the process killed.
+        If the last step does not finish within `SECONDS_FOR_LAST_STEP`, all readers get `EngineDeadError`, and the
+        thread is abandoned or the process killed.
         """
         self.is_shutting_down = True
         self._grammar_checks.close()

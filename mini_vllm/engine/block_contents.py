@@ -74,7 +74,9 @@ class ContentsChecker(StepObserver):
         request, begin = share.request, share.num_computed_tokens
         tables = [list(table) for table in share.block_tables or [share.block_ids]]
         if tables != [list(table) for table in self.scheduler.block_tables(request.request_id)]:
-            raise InvariantError(f"{request.request_id}'s row has different blocks from its block table: {tables}")
+            raise InvariantError(
+                f"the blocks in {request.request_id}'s row differ from those in its block table: {tables}"
+            )
         own = self._progress.get(request)
         if own is None:
             self._num_sampled.pop(request.request_id, None)
@@ -117,14 +119,16 @@ class ContentsChecker(StepObserver):
         num_accepted = self._num_sampled.pop(name, 1) - 1
         due = own.end - own.num_drafts + num_accepted
         if not self.results_are_late and begin != due and not self.scheduler.gates.has_connector:
-            raise InvariantError(f"{name} computes from token {begin}, but its last step ended before token {due}")
+            raise InvariantError(
+                f"{name} starts computing at token {begin}, but its last step stopped before token {due}"
+            )
         for before, now in zip(own.tables, tables, strict=True):
             for old, new in zip(before, now, strict=False):
                 if new not in (old, NULL_BLOCK_ID):
                     raise InvariantError(f"{name} held block {old} in the last step but now reads block {new}")
 
     def _settle(self, own: Progress) -> None:
-        """Enter the blocks that the last step filled with tokens that were unknown then."""
+        """Record the blocks that the last step filled with tokens that were unknown then."""
         num_known = own.request.num_tokens
         if own.num_drafts and not self.results_are_late:
             num_known -= 1  # the newest token replaced a draft, and its slot holds that draft
@@ -135,7 +139,7 @@ class ContentsChecker(StepObserver):
                     self._contents[group, table[index]] = content
 
     def _write(self, own: Progress, begin: int) -> None:
-        """Enter the blocks that a share fills with known tokens; a block that it fills only partly holds no prefix."""
+        """Record the blocks that a share fills with known tokens; a block that it fills only partly holds no prefix."""
         size = self.scheduler.kv.block_size
         del own.contents[begin // size :]
         num_known = min(own.end, own.request.num_tokens)
@@ -150,7 +154,8 @@ class ContentsChecker(StepObserver):
                     self._contents.pop(place, None)
 
     def _blocks(self, own: Progress, num_tokens: int, first: int = 0) -> Iterator[tuple[int, Content]]:
-        """Yield the index and content of each block filled by the first `num_tokens` tokens, from block `first` on."""
+        """Yield the index and content of each block filled by the first `num_tokens` tokens, starting at block
+        `first`."""
         request, size = own.request, self.scheduler.kv.block_size
         parent = own.contents[first - 1] if first else hash((request.cache_salt, request.adapter_id))
         for index in range(first, num_tokens // size):

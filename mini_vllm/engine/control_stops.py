@@ -9,7 +9,8 @@ from mini_vllm.sampling_params import SamplingParams
 def with_control_stops(params: SamplingParams, control_tokens: Mapping[str, int]) -> SamplingParams:
     """Return params that also stop at the control tokens named in `stop`.
 
-    Raises `ValueError` for a stop string that contains a control token and more, because no text could match it.
+    Raises `ValueError` for a stop string that contains both a control token and other text, because no text could match
+    it.
     """
     for stop in params.stop:
         inside = [name for name in control_tokens if name and name in stop]

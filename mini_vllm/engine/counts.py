@@ -1,4 +1,4 @@
-"""The counts of an engine, under the names of vLLM's metrics.
+"""An engine's counts, under the names of vLLM's metrics.
 
 vLLM: `v1/metrics/stats.py`, `v1/metrics/loggers.py`.
 """
@@ -98,7 +98,7 @@ def bounds_1_2_5(maximum: int) -> list[int]:
 class Counts:
     """An engine's metrics by name, counted since `EngineStatistics` was created.
 
-    The gauges describe the newest step or request. `drafts` is None without speculative decoding. `leak` describes
+    The gauges describe the newest step or request. `drafts` is None if speculative decoding is off. `leak` describes
     blocks that were in use although no request was running. `cache_config` holds the cache settings as strings.
     `waiting_for` counts waiting requests by the mark of their reason (`engine/reasons.py`), as of a step in the last
     second. `num_rejected` requests arrived while the waiting queue was full. `recent_lookups` holds, for each of the
@@ -128,6 +128,7 @@ class Counts:
         )
 
     def recent_hit_rate(self) -> float:
-        """Return the share of looked-up tokens that were found, 0 before the first lookup. (vLLM: `CachingMetrics`.)"""
+        """Return the share of looked-up tokens that were found, or 0 before the first lookup. (vLLM:
+        `CachingMetrics`.)"""
         num_queries = sum(queries for queries, _ in self.recent_lookups)
         return sum(hits for _, hits in self.recent_lookups) / max(1, num_queries)

@@ -10,7 +10,7 @@ from mini_vllm.core.tokenizer import Tokenizer
 
 NUM_CONTEXT_TOKENS = 5
 MAX_WINDOW = 32
-MAX_CHARACTER = 4  # bytes in a UTF-8 character, so also the maximum number of tokens per character
+MAX_CHARACTER = 4  # maximum number of bytes in a UTF-8 character, and therefore of tokens per character
 MAX_CONTEXT_TOKENS = NUM_CONTEXT_TOKENS + MAX_CHARACTER - 1
 INCOMPLETE = "\ufffd"
 
@@ -36,7 +36,7 @@ class IncrementalDetokenizer:
         self._stop = stop
         self._include_stop = include_stop_str_in_output
         self._begin(context_of(tokenizer, prompt_token_ids))
-        # A stop string that is complete before this number of tokens does not end the text.
+        # A stop string that is completed before this number of tokens does not end the text.
         self._num_tokens_before_stop = min_tokens
         self._num_held_back = 0 if include_stop_str_in_output else max((len(s) for s in stop), default=1) - 1
 
@@ -62,9 +62,7 @@ class IncrementalDetokenizer:
         """Begin a window with tokens whose text has been accepted."""
         self._window, self._num_read = token_ids, len(token_ids)
         self._accepted = self._decode(token_ids)  # part of the window's text
-        self._before: list[
-            str
-        ] = []  # the window's most recent texts, as long as they ended with an incomplete character
+        self._before: list[str] = []  # the window's most recent texts, while they end with an incomplete character
 
     def _accept(self, final: bool) -> str | None:
         whole, accepted = self._decode(self._window), self._accepted

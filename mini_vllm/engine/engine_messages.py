@@ -55,7 +55,7 @@ class SetPaused:
 
 @dataclass(frozen=True, slots=True)
 class EndProcess:
-    """End the process after all calls made so far."""
+    """End the process once all calls made so far have been handled."""
 
 
 EngineMessage = RunFunction | AbortRequest | StepOnce | SetPaused | EndProcess

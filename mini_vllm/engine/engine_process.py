@@ -212,7 +212,7 @@ class EngineProcess:
         if isinstance(message, EngineReply):
             with self._noting:
                 future = self._pending.pop(message.call_id, None)
-            if isinstance(message.result, RequestOutput):  # an output of an aborted request
+            if isinstance(message.result, RequestOutput):  # an output for an aborted request
                 self._pieces.forget(message.result.request_id)
             if future:  # otherwise, `_fail_pending` has already failed the call
                 message.complete(future)

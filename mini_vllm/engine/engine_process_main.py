@@ -75,7 +75,9 @@ def lead_group() -> None:
 
 def refuse_fork(event: str, _: object) -> None:
     if event in ("os.fork", "os.forkpty"):
-        raise RuntimeError(f"{event}() in an engine would create a second engine that answers the same requests")
+        raise RuntimeError(
+            f"calling {event}() inside an engine would create a second engine that answers the same requests"
+        )
 
 
 def end_with_parent(beat: StepClock) -> None:

@@ -70,7 +70,7 @@ class EngineThread:
     def call(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
         """Call `function` with the engine between two steps.
 
-        Raises `ShuttingDownError` once the thread is stopping, `EngineDeadError` if an error has stopped it.
+        Raises `ShuttingDownError` once the thread is stopping, and `EngineDeadError` if an error has stopped it.
         """
         future: Future[Result] = Future()
 
@@ -190,7 +190,7 @@ class EngineThread:
     def _run_calls(self) -> bool:
         """Run queued calls, for `SECONDS_OF_CALLS` if a step is due; if there is no other work, wait for a call.
 
-        Returns False at the end, when no call is left.
+        Returns False at the end, when no calls are left.
         """
         end = time.monotonic() + SECONDS_OF_CALLS
         try:

@@ -11,7 +11,7 @@ class StalledError(RuntimeError):
 
     @classmethod
     def of(cls, scheduler: Scheduler) -> "StalledError":
-        """Return the error with the numbers of a scheduler that scheduled nothing."""
+        """Return the error for a scheduler that scheduled nothing, with that scheduler's numbers."""
         kv, leak = scheduler.kv, leak_of(scheduler)
         return cls(
             f"nothing was scheduled, although {len(scheduler.running)} requests run and "

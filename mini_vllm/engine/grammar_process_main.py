@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def read(source: BinaryIO, calls: "SimpleQueue[tuple[Any, ...]]") -> None:
-    """Queue calls. Exit at the end of the pipe, even during a call, because nobody is left to read its result."""
+    """Queue calls. Exit when the pipe closes, even during a call, because nobody is left to read its result."""
     with suppress(EOFError, OSError):
         while True:
             calls.put(pickle.load(source))
@@ -39,7 +39,7 @@ def read(source: BinaryIO, calls: "SimpleQueue[tuple[Any, ...]]") -> None:
 
 
 def limit_memory(num_bytes: int) -> None:
-    """Limit this process's memory, and write no core dump if it needs more."""
+    """Limit this process's memory, and write no core dump if it exceeds the limit."""
     if sys.platform != "win32":
         import resource
 

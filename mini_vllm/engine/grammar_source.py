@@ -49,8 +49,8 @@ def source_of(kind: str, text: str) -> str:
     source = str(llguidance().LLMatcher.grammar_from_lark(text)) if kind == "grammar" else from_json_schema(text)
     matcher = llguidance().LLMatcher(byte_tokenizer(), source, log_level=0)
     matcher.compute_bitmask()  # the engine's process will compute the same, but with different tokens
-    # A grammar may name control tokens, which are missing from these bytes: llguidance without a vocabulary then
-    # decides.
+    # A grammar may name control tokens, which are missing from these bytes: in that case, llguidance decides without a
+    # vocabulary.
     if matcher.is_error() and (error := llguidance().LLMatcher.validate_grammar(source)):
         raise ValueError(f"structured_outputs cannot be compiled: {reason_of(error)}")
     return source
@@ -66,7 +66,7 @@ def from_json_schema(text: str) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"structured_outputs.json must be a JSON schema: {error}") from None
     if why is not None:
-        raise ValueError(f"structured_outputs.json cannot be followed: {why}")
+        raise ValueError(f"structured_outputs.json cannot be enforced: {why}")
     return grammar
 
 

@@ -12,7 +12,7 @@ IN_MAPPINGS = ("properties", "patternProperties", "$defs", "definitions", "depen
 IN_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 ALONE = ("items", "additionalProperties", "additionalItems", "unevaluatedProperties", "unevaluatedItems",
          "propertyNames", "contains", "not", "if", "then", "else")  # fmt: skip
-MAX_REFS = 1_000  # with more references, the search for endless ones would take seconds
+MAX_REFS = 1_000  # with more references, searching for endless ones would take seconds
 UUID = "^[0-9a-f]{{8}}-[0-9a-f]{{4}}-{}[0-9a-f]{{3}}-[89ab][0-9a-f]{{3}}-[0-9a-f]{{12}}$"
 # Pydantic's formats, written with keywords that llguidance supports. All other formats that llguidance does not support
 # are only annotations.
@@ -70,7 +70,7 @@ def _subschemas(node: Any, place: str = "#") -> Iterator[tuple[str, dict[str, An
 
 
 def _endless(schema: Any) -> list[str]:
-    """Return the `$ref`s that require themselves, which makes every value infinite, or [] if values can end."""
+    """Return the `$ref`s that require themselves, which makes every value infinite, or [] if values can be finite."""
     refs = {node["$ref"] for _, node in _subschemas(schema) if isinstance(node.get("$ref"), str)}
     if len(refs) > MAX_REFS:
         return []
@@ -105,7 +105,7 @@ def _can_end(node: Any, ends: set[str]) -> bool:
 
 
 def _target(schema: Any, ref: str) -> Any:
-    """Return the target of a `$ref` within the schema, or True (a schema that can end) for any other `$ref`."""
+    """Return the target of a `$ref` within the schema, or True (a schema with finite values) for any other `$ref`."""
     if not ref.startswith("#"):
         return True
     for name in ref[1:].split("/")[1:]:

@@ -45,7 +45,8 @@ class LLGuidanceGrammar:
         for token_id in tokens:
             if self.is_terminated():
                 return False
-            # Track the end here: a matcher accepts only one end-of-text token, and none that its grammar names.
+            # Track the end here: a matcher accepts only one end-of-text token, and none of those that its grammar
+            # names.
             if token_id in self.eos_token_ids:
                 is_allowed = self._allows(token_id)
             else:
@@ -84,7 +85,7 @@ class LLGuidanceGrammar:
     def _require_no_error(self) -> None:
         if self.matcher.is_error():
             raise ValueError(
-                f"structured_outputs cannot be followed any further: {reason_of(self.matcher.get_error())}"
+                f"structured_outputs cannot be enforced any further: {reason_of(self.matcher.get_error())}"
             )
 
     def is_terminated(self) -> bool:

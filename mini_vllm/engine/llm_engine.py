@@ -28,7 +28,7 @@ from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 
 SECONDS_BETWEEN_LOOKS = 0.001
-MAX_STEPS_TO_SEND = 8  # while a step is in flight, sending takes two steps
+MAX_STEPS_TO_SEND = 8  # while a step is in flight, sending takes up two steps
 
 
 class LLMEngine:
@@ -62,7 +62,8 @@ class LLMEngine:
         raise ValueError("this engine does not record steps: build it with record=True")
 
     def explain_steps(self) -> None:
-        """Make the records of later steps state why requests got no tokens. Raises `ValueError` without a recorder."""
+        """Make the records of later steps state why requests got no tokens. Raises `ValueError` if the engine has no
+        recorder."""
         # imported here, because few engines need these two modules
         from mini_vllm.engine.step_reasons import StepReasons
 
@@ -70,7 +71,7 @@ class LLMEngine:
 
     @property
     def draft_statistics(self) -> DraftStatistics | None:
-        """Statistics of the drafts; None without speculative decoding."""
+        """Statistics about the drafts, or None if speculative decoding is off."""
         return next((one for one in self.observers if isinstance(one, DraftStatistics)), None)
 
     def add_observer(self, observer: StepObserver) -> None:
@@ -153,7 +154,7 @@ class LLMEngine:
             return self.processor.output(request_id, now, error)
 
     def update_priority(self, request_id: str, priority: int) -> bool:
-        """Change an unfinished request's priority; return False if there is no such request.
+        """Change an unfinished request's priority; return False if no such request exists.
 
         Under `policy="priority"` it affects the request's place in the queue and the choice of victims from the next
         step on. Raises `ValueError` unless the priority is an integer.
@@ -168,7 +169,8 @@ class LLMEngine:
         return True
 
     def requests_in_failed_step(self) -> list[str]:
-        """Return the unfinished requests of the last failed step, or all requests if it failed before its plan."""
+        """Return the unfinished requests of the last failed step, or all requests if it failed before it was
+        planned."""
         return [name for name in self._in_step if name in self.processor.states] or list(self.processor.states)
 
     def has_unfinished_requests(self) -> bool:

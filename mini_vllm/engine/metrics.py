@@ -59,7 +59,7 @@ class Gauge(Metric):
 
 @dataclass
 class Histogram(Metric):
-    """`count` values and their `sum`; `buckets` maps each bound, as a string, to the number of values up to it."""
+    """The `count` and `sum` of values; `buckets` maps each bound, as a string, to the number at or below it."""
 
     count: int
     sum: float
@@ -111,7 +111,7 @@ class StatLogger:
         self._before = dict.fromkeys(COUNTERS, 0)
 
     def log(self, counts: Counts, now: float) -> None:
-        """Log one line, `now` in seconds."""
+        """Log one line; `now` is in seconds."""
         counters, seconds = dict(counts.counters), now - self._last_time
         new = {name: counters[name] - self._before[name] for name in counters}
         rates = tuple(new[name] / seconds if seconds > 0 else 0.0 for name in ("prompt_tokens", "generation_tokens"))

@@ -14,8 +14,8 @@ from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
 class StepResult:
     """The results of a step.
 
-    `scheduler_output` was the plan of the step. `kept` is `sampled_token_ids` without the tokens after a stop token or
-    string. `ended` holds the requests that the step finished, `drafts` the drafts for the next step.
+    `scheduler_output` was the step's plan. `kept` is `sampled_token_ids` without the tokens after a stop token or
+    string. `ended` holds the requests that the step finished, and `drafts` holds the drafts for the next step.
     """
 
     scheduler_output: SchedulerOutput
@@ -32,7 +32,7 @@ class StepObserver:
         """A request was queued."""
 
     def request_rejected(self) -> None:
-        """A request was refused, because the waiting queue is full."""
+        """A request was refused, because the waiting queue was full."""
 
     def request_aborted(self, request_id: str) -> None:
         """A request was ended by `abort_request`."""
@@ -62,7 +62,7 @@ class StepObserver:
 class DraftStatistics(StepObserver):
     """Counts accepted drafts: `num_accepted_tokens_per_pos[i]` is how often draft i was accepted.
 
-    `num_drafts` counts the requests with drafts in each step, `num_draft_tokens` their drafts. (vLLM:
+    `num_drafts` counts the requests with drafts in each step, and `num_draft_tokens` counts their drafts. (vLLM:
     `SpecDecodingStats` in `v1/spec_decode/metrics.py`.)
     """
 

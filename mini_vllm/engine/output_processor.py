@@ -11,7 +11,7 @@ from mini_vllm.outputs import CompletionOutput, RequestMetrics, RequestOutput, T
 
 @dataclass(slots=True)
 class RequestState:
-    """The engine's data about a request that the scheduler does not need."""
+    """The data about a request that the engine needs but the scheduler does not."""
 
     request: Request
     prompt: str | None
@@ -26,8 +26,8 @@ class RequestState:
 class OutputProcessor:
     """Holds the states of all requests whose last output is pending.
 
-    After an interrupted step `is_behind` is True: some tokens may not be text yet, and some requests may have ended
-    without an output. Every text is then rebuilt, and the next step returns the missing outputs.
+    After an interrupted step `is_behind` is True: some tokens may not have been turned into text, and some requests may
+    have ended without an output. Every text is then rebuilt, and the next step returns the missing outputs.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -52,7 +52,7 @@ class OutputProcessor:
                 metrics.first_scheduled_time = now
 
     def note_logprobs(self, kept: Mapping[str, Sequence[int]], logprobs: Mapping[str, Sequence[TokenLogprobs]]) -> None:
-        """Store the logprobs of the newest tokens, `kept`, for each request with logprobs."""
+        """Store the logprobs of the newest tokens, `kept`, for each request that wants logprobs."""
         for request_id in kept.keys() & logprobs.keys():
             state, num_new_tokens = self.states[request_id], len(kept[request_id])
             first = state.request.num_output_tokens - num_new_tokens
@@ -67,8 +67,8 @@ class OutputProcessor:
     def take_new_tokens(self, request_id: str, now: float) -> tuple[str | None, int]:
         """Turn a request's new tokens into text; return the completed stop string, if any.
 
-        Tokens after the stop string, which are possible in a step with drafts, are removed from the request; also
-        return their number.
+        Tokens after the stop string, which are possible in a step with drafts, are removed from the request; their
+        number is also returned.
         """
         state = self.states[request_id]
         request, stop, num_tokens = state.request, None, state.request.num_tokens

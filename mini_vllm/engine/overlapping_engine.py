@@ -71,7 +71,7 @@ class OverlappingEngine(LLMEngine):
         return outputs
 
     def _compute_lost_blocks(self) -> list[RequestOutput]:
-        """Restart all requests, because the step that was planned meanwhile reads blocks that were not loaded."""
+        """Restart all requests, because the step that was planned in the meantime reads blocks that were not loaded."""
         self._start_over()
         for observer in self.observers:
             observer.step_undone()

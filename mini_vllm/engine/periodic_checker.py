@@ -1,4 +1,4 @@
-"""Detects silent errors of a part while an engine serves, using at most 2% of the time."""
+"""Detects silent errors in a part while an engine serves, using at most 2% of the time."""
 
 import logging
 import time
@@ -95,7 +95,7 @@ class PeriodicChecker(StepObserver):
                     cause = "`schedule_step` (phase 1) or `make_room` (phase 3) preempts it although blocks are free"
                 raise InvariantError(
                     f"{name} {what} and got no token in {NUM_CHECKS_WITHOUT_PROGRESS} seconds, although every step had "
-                    f"at least {self._min_budget_left} tokens of its budget left. {cause}",
+                    f"at least {self._min_budget_left} tokens left in its budget. {cause}",
                     request_ids=[name],
                 )
         self._begin_interval({request: self._progress[request] for request in now})

@@ -19,7 +19,7 @@ Found = Mapping[str, Any]
 class Reason:
     """One reason.
 
-    `sentence` follows "r5 waits: ". `mark` is for narrow tables. `label` is vLLM's label, or "" if there is none.
+    `sentence` follows "r5 waits: ". `mark` is for narrow tables. `label` is vLLM's label, or "" if vLLM has none.
 
     A mark that ends with "!" shows a mistake in a phase: the request could have been served.
     """
@@ -104,12 +104,12 @@ def limit_sentence(found: Found) -> str:
 
 
 def cause_of(found: Found, reasons: Mapping[str, Found]) -> Reason:
-    """Return the reason why a request waits; after a refused request, return that request's reason."""
+    """Return why a request waits; if it only waits for a refused request ahead of it, return that request's reason."""
     head = reasons.get(found["by"], found) if found["reason"] == "behind" else found
     return REASONS[head["reason"]]
 
 
 def waiting_for(reasons: Mapping[str, Found]) -> Counter[str]:
-    """Count the waiting requests of a step by the mark of their reason."""
+    """Count a step's waiting requests by the mark of their reason."""
     causes = (cause_of(found, reasons) for found in reasons.values())
     return Counter(cause.mark for cause in causes if cause.label)

@@ -18,7 +18,7 @@ def checked_answer(
 
     Integer types of numpy and torch are accepted, because samplers use both. A float is rejected, even a whole number,
     because it would fail later when used as an id. Raises `RunnerError` unless every request that needs a token got a
-    token or an error. With drafts it may get more tokens: one for each accepted draft.
+    token or an error. With drafts, a request may get more tokens: one for each accepted draft.
     """
     expected = {scheduled.request.request_id for scheduled in batch if scheduled.needs_token}
     limits = {one.request.request_id: 1 + len(one.draft_token_ids) for one in batch if one.draft_token_ids}
@@ -26,7 +26,9 @@ def checked_answer(
     if both := runner_output.sampled_token_ids.keys() & runner_output.errors.keys():
         raise RunnerError(f"the runner returned a token and an error for {sorted(both)}")
     if answered != expected:
-        raise RunnerError(f"the runner returned tokens for {sorted(answered)}, expected {sorted(expected)}")
+        raise RunnerError(
+            f"the runner returned tokens for {sorted(answered)}, but tokens for {sorted(expected)} were expected"
+        )
     checked: dict[str, list[int]] = {}
     for request_id, token_ids in runner_output.sampled_token_ids.items():
         checked[request_id] = own = [_whole(token_id) for token_id in token_ids]
@@ -40,7 +42,7 @@ def checked_answer(
 
 
 def _whole(number: object) -> int:
-    """Return a token as an `int`, or -1 unless its type is an integer type."""
+    """Return a token as an `int`, or -1 if its type is not an integer type."""
     if type(number) is int:
         return number
     try:

@@ -14,16 +14,16 @@ from mini_vllm.electives.gates.transferring_runner import run_step
 from mini_vllm.engine.runner_answer import checked_answer
 
 # Every call into torch releases Python's lock. Taking it back may take this long while the engine's thread writes text.
-# With Python's default of 5 ms, running with a step in flight was slower on a GPU than without (`mini-vllm bench gpu
-# in-flight`).
+# With Python's default of 5 ms, running with a step in flight was slower on a GPU than running without one (`mini-vllm
+# bench gpu in-flight`).
 SWITCH_SECONDS = 0.0005
 
 
 class TokensInFlight:
     """Stores the runner's copies of requests, with tokens that the scheduler does not know yet.
 
-    Each step is planned before the previous step ends. So the previous step's sampled and rejected tokens reach the
-    runner through these copies, not through the scheduler. (vLLM: `InputBatch` in `v1/worker/gpu_input_batch.py`.)
+    Each step is planned before the previous step has finished. So the previous step's sampled and rejected tokens reach
+    the runner through these copies, not through the scheduler. (vLLM: `InputBatch` in `v1/worker/gpu_input_batch.py`.)
     """
 
     def __init__(self, correct_share: CorrectShare) -> None:
@@ -76,7 +76,7 @@ class TokensInFlight:
 
 
 class RunnerThread:
-    """Computes steps in order on one thread, which stops with this object."""
+    """Computes steps in order on one thread, which stops when this object is deleted."""
 
     def __init__(self, correct_share: CorrectShare) -> None:
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))

@@ -26,7 +26,7 @@ def spelled(masks: Any) -> Any:
 
 
 class SpelledMasks:
-    """Masks that exclude the tokens that lead to a state outside `alive`."""
+    """Masks that exclude tokens leading to a state outside `alive`."""
 
     def __init__(self, masks: Any, alive: frozenset[int]) -> None:
         self.masks, self.alive = masks, alive

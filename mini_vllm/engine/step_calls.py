@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # the default rules (0.13.0) do not need modules of later rel
 
 @dataclass(slots=True)
 class Shortage:
-    """The numbers of a refusal by phase 2: blocks needed, free, promised to others, and kept free."""
+    """The numbers in phase 2's refusal: blocks needed, free, promised to others, and kept free."""
 
     needed: int
     free: int
@@ -43,8 +43,8 @@ RUNNING = RequestStatus.RUNNING
 class StepCalls:
     """The calls of the newest step. It observes the scheduler until `leave`.
 
-    `asked` contains all requests for which phase 5 or phase 2 was called; `guarded` and `shortages` contain those that
-    were refused last. `short` contains the running requests that were refused blocks, in order; `head` is the last
+    `asked` contains all requests for which phase 5 or phase 2 was called; `guarded` and `shortages` contain those whose
+    last call was refused. `short` contains the running requests that were refused blocks, in order; `head` is the last
     waiting request that was considered. Most calls succeed, so a successful call stores a single tuple: more would slow
     down every step.
     """

@@ -28,9 +28,9 @@ class StepReasons:
         self._left = 0
 
     def of_step(self, plan: SchedulerOutput) -> tuple[dict[str, Found], dict[str, Found]]:
-        """Return the reasons of the requests without a token, and the limits of the reduced shares.
+        """Return the reasons why requests got no token, and the limits that reduced shares.
 
-        Call it right after `schedule()`. Both map request ids to a name and the numbers of its sentence.
+        Call it right after `schedule()`. Both map request ids to a name and the numbers in its sentence.
         """
         self._plan, self._left = plan, self.scheduler.max_num_batched_tokens - plan.total_num_scheduled_tokens
         victims = {entry.victim_id: entry.cause_id for entry in plan.preempted}

@@ -48,7 +48,7 @@ def drop_grammar(request: Request) -> None:
 
 
 class StructuredOutputManager:
-    """Makes the grammars of requests. Requests with the same parameters share the compiled result.
+    """Makes grammars for requests. Requests with the same parameters share the compiled result.
 
     Phase 9 handles `regex` and `choice`; llguidance handles everything else.
     """
@@ -69,7 +69,7 @@ class StructuredOutputManager:
         """
         if not self.eos_token_ids:
             raise ValueError(
-                "structured_outputs needs a model with an end-of-text token, because otherwise a text could not end"
+                "structured_outputs needs a model with an end-of-text token, because otherwise a text could never end"
             )
         source, choice = checked(params)._source or "", tuple(params.choice or ())
         if params.regex is not None or choice:

@@ -79,7 +79,7 @@ class StepRecorder(StepObserver):
         return applied
 
     def record_end(self, record: StepRecord) -> None:
-        """Add the running requests after the step to its record."""
+        """Add the requests that are running after the step to its record."""
         record["aborted_before_update"], self._aborted = self._aborted, []
         record["free_after_update"] = self.scheduler.kv.num_free_blocks
         record["running_after"] = [
@@ -123,8 +123,8 @@ class StepRecorder(StepObserver):
 class TraceRecorder(StepRecorder):
     """Stores the record of every step in `steps`, including the whole state of the pool.
 
-    `evicted` is a list to which the scheduler's prefix cache appends the ids of evicted blocks
-    (`ObservedPrefixCache`); each step empties it. With `reasons` a record also states why requests got no tokens.
+    `evicted` is a list to which the scheduler's prefix cache appends the ids of evicted blocks (`ObservedPrefixCache`);
+    each step empties it. With `reasons`, a record also states why requests got no tokens.
     """
 
     def __init__(self, scheduler: Scheduler, evicted: list[int], reasons: "StepReasons | None" = None) -> None:

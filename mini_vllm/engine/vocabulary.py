@@ -66,7 +66,7 @@ class Vocabulary:
     def spell(self, text: bytes) -> list[int]:
         """Return tokens that spell the text or its longest possible prefix; longer tokens are preferred."""
         token_ids, ends, options = list[int](), [0], [self._tokens_at(text, 0)]
-        furthest, dead = (0, list[int]()), set[int]()  # no tokens from a dead position reach the end
+        furthest, dead = (0, list[int]()), set[int]()  # from a dead position, no sequence of tokens reaches the end
         while ends[-1] < len(text):
             if options[-1]:
                 token_id, end = options[-1].pop()

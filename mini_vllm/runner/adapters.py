@@ -1,7 +1,7 @@
 """LoRA adapters for the Llama pass: reads PEFT's files and adds a product to each linear layer.
 
-vLLM: `lora/models.py` reads the files, `lora/layers/` wraps each kind of linear layer. vLLM swaps adapters in
-`max_loras` GPU slots; here all adapters stay loaded, and only the scheduler uses `max_loras`.
+In vLLM, `lora/models.py` reads the files, and `lora/layers/` wraps each kind of linear layer. vLLM swaps adapters in
+and out of `max_loras` GPU slots; here all adapters stay loaded, and only the scheduler uses `max_loras`.
 """
 
 import json
@@ -57,7 +57,7 @@ class Adapter:
 
 
 def load_adapter(name: str, path: str | Path) -> Adapter:
-    """Read a directory saved by PEFT. Raises `ValueError` if it is invalid or an option is not supported."""
+    """Read a directory saved by PEFT. Raises `ValueError` if it is invalid or uses an unsupported option."""
     folder = Path(path)
     try:
         for file in folder.glob("adapter_*"):
@@ -104,7 +104,7 @@ def load_adapter(name: str, path: str | Path) -> Adapter:
 def rank_and_scale(config: Mapping[str, Any], path: str, rank: int, alpha: float) -> tuple[int, float]:
     """Return a module's rank, and the factor of its product. Patterns that match its path override `rank` and `alpha`.
 
-    peft: `get_pattern_key` and `update_layer`. Raises `ValueError` for values out of range, `re.error` for invalid
+    peft: `get_pattern_key` and `update_layer`. Raises `ValueError` for values out of range, and `re.error` for invalid
     patterns.
     """
 
@@ -121,7 +121,7 @@ def rank_and_scale(config: Mapping[str, Any], path: str, rank: int, alpha: float
 
 
 def digest_of(adapters: Sequence[Adapter]) -> bytes:
-    """Return a digest of the adapters' names, factors and weights, or b"" without adapters."""
+    """Return a digest of the adapters' names, factors and weights, or b"" if there are no adapters."""
     digest = sha256()
     for adapter in adapters:
         digest.update(repr((adapter.name, sorted(adapter.scales.items()))).encode())
@@ -131,8 +131,7 @@ def digest_of(adapters: Sequence[Adapter]) -> bytes:
 
 
 class StepAdapters:
-    """The adapter of each row of the current step: `indices` [T] int64, where -1 means none; None without any
-    adapter."""
+    """Each row's adapter in the current step: `indices` [T] int64 (-1 means none), or None if no row has one."""
 
     def __init__(self, names: Sequence[str], device: torch.device) -> None:
         self.index_of: dict[str | None, int] = {name: index for index, name in enumerate(names)}
@@ -140,7 +139,7 @@ class StepAdapters:
         self.indices: Tensor | None = None
 
     def start_step(self, batch: Sequence[ScheduledRequest]) -> None:
-        """Set the adapter index of each row of a step; a request has one row per scheduled token."""
+        """Set the adapter index of each row in a step; a request has one row per scheduled token."""
         found = [self.index_of.get(one.request.adapter_id, -1) for one in batch]
         counts = torch.tensor([one.num_scheduled_tokens for one in batch])
         indices = torch.tensor(found).repeat_interleave(counts)

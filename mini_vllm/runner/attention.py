@@ -1,4 +1,4 @@
-"""Replace a transformers model's attention function with phase 6's, which uses the paged KV cache.
+"""Replaces a transformers model's attention function with phase 6's, which uses the paged KV cache.
 
 Projections, rotary embeddings, norms and MLP do not change. The step's batch reaches the attention function through the
 model's keyword arguments.
@@ -44,7 +44,7 @@ def attend(
     """Write the new K and V of all requests, then attend over the cache.
 
     The shapes are query [1, heads, T, head_dim], key and value [1, kv_heads, T, head_dim], with the rotary embedding
-    applied. Returns [1, T, heads, head_dim].
+    already applied. Returns [1, T, heads, head_dim].
     """
     if paged is None:
         raise ValueError(f"attention {ATTENTION_NAME!r} needs paged=PagedContext(...) in the forward call")

@@ -1,4 +1,4 @@
-"""Encodes chats with a model's template, and raises an explained error if a message would be lost.
+"""Encodes chats with a model's template, and raises an error with an explanation if a message would be lost.
 
 vLLM: `entrypoints/chat_utils.py`. vLLM infers from a template's syntax whether a message's content must be a string or
 a list of parts. This module tries both forms, with a mark before and after every text.
@@ -32,7 +32,7 @@ def encode_chat(tokenizer: Any, messages: Sequence[Message], tools: Sequence[Too
     """
     for number, message in enumerate(messages, start=1):
         if not all(isinstance(message.get(name), str) for name in ("role", "content")):
-            raise ValueError(f"message {number} must have a role and a content, both strings, got {message!r:.200}")
+            raise ValueError(f"message {number} must have a role and content, both strings, got {message!r:.200}")
     if has_template(tokenizer) and not tokenizer.chat_template:
         raise ValueError(NO_TEMPLATE)
     reasons: list[tuple[bool, str]] = []  # whether the template expects this form, and the template's error if not

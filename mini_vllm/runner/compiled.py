@@ -47,7 +47,7 @@ class KernelSizes:
 class CFile:
     """The text of a C file when the engine was built; later edits affect only new engines.
 
-    `is_ours` means that it is not a learner's.
+    `is_ours` means that the file is not a learner's.
     """
 
     name: str
@@ -75,7 +75,7 @@ def compiled_function(name: str, file: CFile, sizes: KernelSizes) -> CFunction:
 
 
 def in_c(steps: RunnerSteps, decodes: Path, kernels: Path | None = None) -> RunnerSteps:
-    """Return steps in which decoding requests use the attention function from a C file.
+    """Return a copy of `steps` in which decoding requests use the attention function from a C file.
 
     The reference's second file, `kernels`, computes the attention of chunks and writes K and V.
     """
@@ -89,7 +89,7 @@ def in_c(steps: RunnerSteps, decodes: Path, kernels: Path | None = None) -> Runn
 def compiled_attention(
     in_torch: PagedAttention, decodes_file: CFile, chunks_file: CFile | None = None
 ) -> PagedAttention:
-    """Return an attention function in C; `in_torch` handles other dtypes, and chunks without `chunks_file`."""
+    """Return an attention function in C; `in_torch` handles other dtypes, and also chunks if `chunks_file` is None."""
 
     def paged_attention(
         query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float

@@ -1,4 +1,4 @@
-"""A fake model on integers, without weights or torch, whose text changes if any slot is wrong.
+"""A fake model that works on integers, without weights or torch; its text changes if any slot is wrong.
 
 Its "KV cache" stores the token itself in the token's slot. The next token is a hash of all tokens of the request *as
 read back through its block table*. So a wrong block, slot, position or prefix hit always changes the text. A mixed-up
@@ -76,7 +76,7 @@ class FakeModelRunner:
 
 
 def contents_of(request: Request) -> Sequence[int]:
-    """Return the model's input at each position: a token, or a part of an image."""
+    """Return the model's input at each position: a token, or part of an image."""
     if not request.mm_features:
         return request.all_token_ids
     contents = list(request.all_token_ids)

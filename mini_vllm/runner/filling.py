@@ -67,7 +67,8 @@ def skeleton(folder: Path, config: Any, stored: Mapping[str, StoredTensor], dtyp
 
 
 def fill(folder: Path, config: Any, tensors: Mapping[str, Any], dtype: str, device: str | None = None) -> Any:
-    """Build a config's model from these tensors. Raises `ValueError` with the names unless they fill it exactly.
+    """Build a config's model from these tensors. Raises `ValueError` with the tensors' names unless they fill the model
+    exactly.
 
     The fill is exact under two conditions. Each parameter and persistent buffer has a tensor of its shape, or is tied
     to a parameter that has one. Each tensor is used, unless the model's class lists it as ignored.
@@ -88,7 +89,7 @@ def fill(folder: Path, config: Any, tensors: Mapping[str, Any], dtype: str, devi
         if "conversion of the weights" in str(error):  # transformers joins the tensors of the experts
             raise ValueError(
                 f"the weights in {folder} do not match its config.json ({kind.__name__}): some experts of a layer "
-                f"lack tensors or have a different shape. Save the whole model with `save_pretrained`"
+                "lack tensors or have a different shape. Save the whole model with `save_pretrained`"
             ) from error
         raise ValueError(
             f"{folder / 'config.json'}: transformers cannot build this {config.model_type}: {one_line(error)}"
@@ -99,7 +100,7 @@ def fill(folder: Path, config: Any, tensors: Mapping[str, Any], dtype: str, devi
         told = [f"{len(names)} {what} ({some(names)})" for what, names in faults.items() if names]
         raise ValueError(
             f"the weights in {folder} do not match its config.json ({kind.__name__}); tensors: {'; '.join(told)}. "
-            f"Save the whole model with `save_pretrained`, or correct config.json"
+            "Save the whole model with `save_pretrained`, or correct config.json"
         )
     return model
 
@@ -122,7 +123,8 @@ def require_finite(folder: Path, model: Any, dtype: str) -> None:
     ]
     if broken:
         raise ValueError(
-            f"the weights in {folder} are NaN or infinite in {dtype}: tensors {some(broken)}. Copy or save them again"
+            f"the weights in {folder} contain NaN or infinity in {dtype}: tensors {some(broken)}. Copy or save them "
+            "again"
         )
 
 

@@ -1,4 +1,4 @@
-"""Reads a model's generation_config.json: applies the repetition penalty and warns of other settings.
+"""Reads a model's generation_config.json: applies the repetition penalty and warns about other settings.
 
 transformers' `generate` applies all settings; vLLM applies the repetition penalty and the sampling settings.
 """

@@ -1,6 +1,6 @@
-"""Masks the logits of tokens that grammars forbid, also after drafts. (vLLM: `apply_grammar_bitmask`.)
+"""Masks the logits of tokens that grammars forbid, including after drafts. (vLLM: `apply_grammar_bitmask`.)
 
-The runner advances grammars according to the tokens of the requests. So the grammars are correct with a step in flight,
+The runner advances grammars according to the requests' tokens. So the grammars stay correct while a step is in flight,
 after a preemption and after a failed step.
 """
 
@@ -23,7 +23,7 @@ class GrammarMasks:
         self._kept: dict[bytes, Tensor] = {}  # [vocab] for each mask: 0 for an allowed token, minus infinity otherwise
 
     def apply(self, rows: Rows, logits: Tensor) -> tuple[Tensor, dict[str, str]]:
-        """Return logits [S, vocab] with minus infinity for forbidden tokens, and errors by request id.
+        """Return logits [S, vocab] with forbidden tokens at minus infinity, and the errors keyed by request id.
 
         The logits are a copy, or `logits` itself if no request has a grammar. Rows of a request with an error are not
         masked: their tokens must not be used.
@@ -31,7 +31,7 @@ class GrammarMasks:
         if all(one.request.grammar is None for one, _ in rows):
             return logits, {}
         bitmask, errors = self._fill(rows, cdiv(logits.shape[1], 32))
-        masks = bitmask.view(f"V{bitmask[0].nbytes}")[:, 0].tolist()  # the number of bytes of each row
+        masks = bitmask.view(f"V{bitmask[0].nbytes}")[:, 0].tolist()  # the number of bytes in each row
         try:
             added = [self._kept[mask] for mask in masks]
         except KeyError:
@@ -44,7 +44,8 @@ class GrammarMasks:
         return torch.stack(added).add_(logits), errors
 
     def _fill(self, rows: Rows, num_words: int) -> tuple[Bitmask, dict[str, str]]:
-        """Return a mask for each row [S, num_words], all ones without a grammar, and errors by request id."""
+        """Return a mask for each row [S, num_words] (all ones without a grammar), and the errors keyed by request
+        id."""
         bitmask, errors = np.full((len(rows), num_words), -1, dtype=np.int32), dict[str, str]()
         for row, (scheduled, num_drafts) in enumerate(rows):
             request = scheduled.request

@@ -17,7 +17,7 @@ MAX_GROUP_SLOTS = (
     4096  # small enough for a group's copied K and V to stay in the CPU's cache until attention reads them
 )
 MAX_PIECE_QUERIES = 128  # a longer chunk is split into pieces, because a piece's tokens do not attend to later pieces
-MAX_WASTED_PAIRS = 512  # number of padding query-key pairs in a group above which a new group is cheaper
+MAX_WASTED_PAIRS = 512  # a new group is cheaper if a group has more padding query-key pairs than this
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def group_requests(
     groups = []
     for members in _similar(pieces, MAX_GROUP_SLOTS // block_size, MAX_WASTED_PAIRS / block_size):
         lengths, num_blocks = pieces.lengths[members, None], int(pieces.blocks[members].max())
-        # Repeating the last token fills the rectangle; its equal results are written to the same row.
+        # Repeating the last token fills the rectangle; its identical results are written to the same row.
         places = pieces.starts[members, None] + np.minimum(np.arange(lengths.max()), lengths - 1)
         rows, requests = (torch.from_numpy(numbers).to(device) for numbers in (places, pieces.requests[members]))
         hidden = torch.arange(num_blocks * block_size, device=device) > positions[rows][:, None, :, None]
@@ -79,11 +79,11 @@ def _cut(queries: Integers, seq_lens: Integers, block_size: int) -> _Pieces:
 
 
 def _similar(pieces: _Pieces, max_blocks: int, max_waste: float) -> Iterator[Integers]:
-    """Yield each group as indices of its pieces, longest first; pieces join a group while the padding is small."""
+    """Yield each group as the indices of its pieces, longest first; pieces join a group while the padding is small."""
     order = np.lexsort((pieces.blocks, pieces.lengths))[::-1]
     while len(order):
         lengths, blocks = pieces.lengths[order], pieces.blocks[order]
-        # Entry i describes a group of the first i + 1 pieces: a rectangle as wide as the widest of them.
+        # Entry i describes a group made of the first i + 1 pieces: a rectangle as wide as the widest of them.
         counts, widths = np.arange(1, len(order) + 1), np.maximum.accumulate(blocks)
         waste = counts * lengths[0] * widths - np.cumsum(lengths * blocks)
         fits = (waste <= max_waste) & (counts * widths <= max_blocks)

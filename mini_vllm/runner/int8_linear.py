@@ -16,7 +16,7 @@ from mini_vllm.runner.panel_product import PanelProduct
 
 
 class Int8Linear(nn.Module):
-    """A product that replaces one or several `nn.Linear` layers with the same input, and frees their weights."""
+    """A product that replaces one or more `nn.Linear` layers with the same input, and frees their weights."""
 
     def __init__(self, layers: Sequence[nn.Linear]) -> None:
         super().__init__()

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 class KVCacheGroups:
     """The window of each layer; None means full attention. (vLLM: `KVCacheConfig.kv_cache_groups`.)
 
-    All windows have the same length. Layers of different groups share a tensor of the KV cache, because they never hold
-    the same block. So there are as many tensors as layers in the larger group.
+    All windows have the same length. Layers in different groups share a tensor of the KV cache, because they never hold
+    the same block. So the number of tensors is the number of layers in the larger group.
     """
 
     window_of_layer: tuple[int | None, ...]
 
     @property
     def windows(self) -> tuple[int | None, ...]:
-        """The window of each group of layers; full attention comes first."""
+        """Each layer group's window; full attention comes first."""
         return tuple(sorted(set(self.window_of_layer), key=lambda window: window or 0))
 
     @property
@@ -28,7 +28,7 @@ class KVCacheGroups:
 
     @property
     def tensor_of_layer(self) -> list[int]:
-        """The number of each layer within its group."""
+        """Each layer's number within its group."""
         windows = self.window_of_layer
         return [windows[:layer].count(window) for layer, window in enumerate(windows)]
 

@@ -31,8 +31,8 @@ Product = Callable[[Tensor], Tensor]
 class LlamaLayer:
     """The weights of one layer with H query heads and K key/value heads of D numbers each.
 
-    `qkv` computes (H + 2 K) * D columns from the hidden state, `gate_up` both halves of the MLP. `head_norm`
-    [H + K, D], only in Qwen3, scales each query and key head after its norm.
+    `qkv` computes (H + 2 K) * D columns from the hidden state, and `gate_up` computes both halves of the MLP.
+    `head_norm` [H + K, D], only in Qwen3, scales each query and key head after its norm.
     """
 
     attention_norm: Tensor

@@ -80,7 +80,8 @@ def load_model(
 
 
 def open_model(name_or_path: str | None, *, download: bool = True) -> tuple[ModelFolder, Any, EndTokens]:
-    """Open a model's folder, tokenizer and end tokens without its weights. Raises `ValueError` like `load_model`."""
+    """Open a model's folder, tokenizer and end tokens without loading its weights. Raises `ValueError` like
+    `load_model`."""
     folder = open_folder(find_folder(str(name_or_path or EMBEDDED_MODEL), download=download))
     tokenizer = open_tokenizer(folder)
     return folder, tokenizer, folder.end_tokens(tokenizer)
@@ -188,7 +189,7 @@ def layer_groups(config: Any, windows: list[int | None], longest: int) -> KVCach
     told = [config.sliding_window if one == SLIDING else None for one in types]
     if told != windows or len(set(windows) - {None}) > 1:
         raise ValueError(
-            f"{config.model_type} calls the attention of its layers with the windows {windows}, but its config has "
-            f"{told}; both must name the same single window length"
+            f"{config.model_type} calls its layers' attention with the windows {windows}, but its config has {told}; "
+            "both must specify the same single window length"
         )
     return KVCacheGroups(tuple(None if one is None or one >= longest else one for one in windows))

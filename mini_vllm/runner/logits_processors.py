@@ -19,7 +19,9 @@ from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.draws import draw
 from mini_vllm.sampling_params import SamplingParams
 
-Rows = Sequence[tuple[ScheduledRequest, int]]  # for each row: its request, and the number of drafts before its token
+Rows = Sequence[
+    tuple[ScheduledRequest, int]
+]  # for each row: its request, and the number of drafts that precede its token
 
 
 def processed_logits(rows: Rows, logits: Tensor) -> Tensor:

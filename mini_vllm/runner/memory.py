@@ -17,7 +17,7 @@ CPU_KV_CACHE_BYTES = 4 * 2**30
 
 
 def memory_of(device: torch.device) -> tuple[int, int]:
-    """Return (total, free) in bytes of the GPU's memory, or of main memory for the CPU."""
+    """Return the total and free bytes of the GPU's memory, or of main memory for the CPU."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         return total, free
@@ -30,9 +30,9 @@ def size_kv_cache(
 ) -> int:
     """Return the number of blocks that fit and could ever be used, including the null block.
 
-    On a GPU the memory of the largest step stays free, in addition to the weights. On a CPU the cache is also limited
-    to 4 GiB, because other programs use the same memory. `kv_cache_memory_bytes` replaces these limits. A `draft_model`
-    also stores its K and V in every block.
+    On a GPU the memory that the largest step needs stays free, in addition to the weights. On a CPU the cache is also
+    limited to 4 GiB, because other programs use the same memory. `kv_cache_memory_bytes` replaces these limits. A
+    `draft_model` also stores its K and V in every block.
     """
     bytes_per_number = torch.empty((), dtype=loaded.dtype).element_size()
     block_bytes = sum(
@@ -76,7 +76,7 @@ def largest_batch(num_tokens: int, num_requests: int, longest: int, block_size: 
 
 
 def peak_bytes_of_a_step(config: EngineConfig, loaded: LoadedModel, steps: RunnerSteps) -> int:
-    """Return the peak bytes of the config's largest step on a GPU, excluding weights and KV cache."""
+    """Return how many bytes the config's largest step needs at its peak on a GPU, excluding weights and KV cache."""
     device = loaded.device
     model = paged_model(loaded, steps, num_blocks=1, block_size=config.block_size)
     longest = config.max_model_len or loaded.max_model_len

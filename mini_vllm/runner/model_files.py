@@ -1,4 +1,4 @@
-"""Reads a model folder's JSON and safetensors headers. It does not import torch, so that `info` is quick."""
+"""Reads a model folder's JSON and safetensors headers. It does not import torch, so that `info` is fast."""
 
 import json
 from collections.abc import Collection
@@ -54,7 +54,7 @@ def one_line(error: BaseException, limit: int = 300) -> str:
 
 
 def some(names: Collection[str], limit: int = 5) -> str:
-    """List up to `limit` names, and the number of further names."""
+    """List up to `limit` names, and say how many more there are."""
     shown = sorted(names)[:limit]
     return ", ".join(shown) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
@@ -69,7 +69,7 @@ def require_content(file: Path) -> None:
     if not start:
         raise ValueError(f"{file} is empty")
     if start == GIT_LFS_POINTER:
-        raise ValueError(f"{file} is a git-lfs pointer and not the file: run `git lfs pull` in {file.parent}")
+        raise ValueError(f"{file} is a git-lfs pointer, not the file itself: run `git lfs pull` in {file.parent}")
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _files_of_index(index: Path) -> list[Path]:
 
 
 def read_header(file: Path) -> dict[str, StoredTensor]:
-    """Return a safetensors file's tensors by name. Raises `ValueError` if the file is truncated or damaged."""
+    """Return a safetensors file's tensors, keyed by name. Raises `ValueError` if the file is truncated or damaged."""
     try:
         with safe_open(file, framework="numpy") as opened:
             slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (no mapping)

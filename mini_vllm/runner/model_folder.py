@@ -79,7 +79,7 @@ def open_folder(path: Path) -> ModelFolder:
 
 
 def open_tokenizer(folder: ModelFolder) -> Any:
-    """Return transformers' tokenizer of a folder.
+    """Return transformers' tokenizer for a folder.
 
     Raises `ValueError` if the tokenizer is missing, damaged or needs code.
     """

@@ -38,7 +38,8 @@ STATES = (  # model types in which some or all layers keep a state of fixed size
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return a text model's config.json. Raises `ValueError` that names the kind of any other folder."""
+    """Return a text model's config.json. Raises a `ValueError` that names the folder's kind if it is not a text
+    model."""
     config = refuse_by_files(folder)
     _refuse_code(folder, config)
     _refuse_tasks(folder, config)
@@ -59,7 +60,7 @@ def refuse_by_files(folder: Path) -> dict[str, Any]:
             "different folder, and pass that with --adapter NAME=PATH"
         )
     if (folder / "modules.json").exists():
-        raise ValueError(f"{folder} holds a sentence-transformers model, which computes embeddings; {SERVES}")
+        raise ValueError(f"{folder} contains a sentence-transformers model, which computes embeddings; {SERVES}")
     _refuse_quantized(folder, config)
     _refuse_senses(folder, config)
     _refuse_classes(folder, config)
@@ -73,7 +74,7 @@ def refuse_by_files(folder: Path) -> dict[str, Any]:
 def tokenizer_files(folder: Path) -> list[Path]:
     """Return the files of a tokenizer.
 
-    Raises `ValueError` if there are no files, or one is empty, damaged or needs code.
+    Raises `ValueError` if there are no files, or if one is empty, is damaged or needs code.
     """
     settings = {name: read_json(folder / name) for name in TOKENIZER_SETTINGS if (folder / name).exists()}
     code = names_code(settings.get("tokenizer_config.json", {}))
@@ -131,7 +132,7 @@ def _refuse_senses(folder: Path, config: dict[str, Any]) -> None:
     }
     if parts:
         raise ValueError(
-            f"{folder} holds a model with {' and '.join(parts)} ({config.get('model_type')}, "
+            f"{folder} contains a model with {' and '.join(parts)} ({config.get('model_type')}, "
             f"{', '.join(parts.values())} in config.json); {SERVES}"
         )
 
@@ -191,7 +192,7 @@ def _refuse_tasks(folder: Path, config: dict[str, Any]) -> None:
         named = f"{kind} ({first})" if first else kind
         raise ValueError(f"{folder} contains {named}, which does not continue a text; {SERVES}")
     if kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not config.get("is_decoder"):
-        raise ValueError(f"{folder} holds {kind} as an encoder (is_decoder is not true in config.json); {SERVES}")
+        raise ValueError(f"{folder} contains {kind} as an encoder (is_decoder is not true in config.json); {SERVES}")
     if first and first not in {served, bare} and (code := names_code(config)):
         raise ValueError(f"{file} names {first}, which needs code from the folder ({code}); such code is never run")
     if first and first not in {served, bare} and not first.endswith(("LMHeadModel", "ForCausalLM")):

@@ -22,7 +22,7 @@ def require_decoder(config: Any) -> None:
 
 
 def require_equal_layers(config: Any) -> None:
-    """Raise `ValueError` if layers differ by `per_layer_config`, as in Gemma 4, whose heads differ."""
+    """Raise `ValueError` if `per_layer_config` makes layers differ, as in Gemma 4, whose heads differ."""
     differing = set(getattr(config, "per_layer_attributes", None) or ())
     if getattr(config, "is_heterogeneous", False) and any(layer.skip for layer in config.per_layer_config):
         differing.add("skip")
@@ -50,11 +50,11 @@ def require_known_attention(config: Any) -> None:
 
 
 def longest_exact_text(config: Any) -> tuple[int, str]:
-    """Return the longest text (tokens) that is independent of other texts in its steps, and the limit's reason.
+    """Return the longest text (in tokens) that is independent of other texts in its steps, and the limit's reason.
 
     Two scalings of rotary embeddings derive their angles from the largest position in a forward pass. So a text depends
-    on other texts: with `longrope` above its original length, with `dynamic` above `max_position_embeddings`. Raises
-    `ValueError` if the config has no maximum length. (vLLM: `_get_and_verify_max_len`.)
+    on other texts above a certain length: the original length with `longrope`, and `max_position_embeddings` with
+    `dynamic`. Raises `ValueError` if the config has no maximum length. (vLLM: `_get_and_verify_max_len`.)
     """
     named = getattr(config, "max_position_embeddings", None)
     if type(named) is not int or named < 2:

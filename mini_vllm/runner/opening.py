@@ -23,7 +23,7 @@ from mini_vllm.runner.threads.step_threads import StepThreads, step_threads, use
 
 
 class OpenedModel:
-    """A loaded model (directory or hub name; None: the embedded model), and the config's draft model, if any.
+    """A loaded model (directory or hub name, or None for the embedded model), and the config's draft model, if any.
 
     `num_gpu_blocks` comes from the config or from the free memory, and includes the null block. Raises `ValueError` if
     a model cannot be found or served.

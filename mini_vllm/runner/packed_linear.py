@@ -30,7 +30,7 @@ def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 class PackedLinear(nn.Module):
-    """A product that replaces one or several `nn.Linear` layers with the same input, and frees their weights."""
+    """A product that replaces one or more `nn.Linear` layers with the same input, and frees their weights."""
 
     def __init__(self, layers: Sequence[nn.Linear]) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class SharedColumns(nn.Module):
 def pack_linear_layers(model: Any, kind: Any = None) -> int:
     """Replace a model's linear layers with packed ones, in place; return the number of products.
 
-    The plain weights are freed, except those tied to an embedding. `kind` is the class of the products; None means
+    The plain weights are freed, except those tied to an embedding. `kind` is the products' class; None means
     `PackedLinear`. Without these operators, on a GPU or for unsupported dtypes, the model does not change and the
     result is 0.
     """

@@ -23,7 +23,7 @@ class ForwardPass(Protocol):
     def block_size(self) -> int: ...
     @property
     def kv_caches(self) -> list[Tensor]:
-        """The tensors of K, then those of V, one per layer: [num_blocks, block_size, kv_heads, head_dim]."""
+        """The K tensors, then the V tensors, one per layer: [num_blocks, block_size, kv_heads, head_dim]."""
         ...
 
     def forward(self, flat: FlatBatch) -> Tensor:
@@ -34,8 +34,8 @@ class ForwardPass(Protocol):
 class PagedModel:
     """A transformers model with its KV cache, on one device.
 
-    `num_blocks` includes the null block. Each layer has two cache tensors, K and V, of shape
-    [num_blocks, block_size, kv_heads, head_dim]. Layers of different groups share tensors.
+    `num_blocks` includes the null block. Each layer has two cache tensors, K and V, of shape [num_blocks, block_size,
+    kv_heads, head_dim]. Layers in different groups share tensors.
     """
 
     def __init__(

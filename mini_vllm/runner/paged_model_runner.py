@@ -48,7 +48,7 @@ class PagedModelRunner:
 
     @torch.inference_mode()
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-        """Compute the batch in one forward pass; return the new tokens of each request with `needs_token`."""
+        """Compute the batch in one forward pass; return the new tokens for each request with `needs_token`."""
         num_tokens = sum(one.num_scheduled_tokens for one in batch)
         with nullcontext() if self.threads is None else self.threads.for_step(num_tokens):
             return self._compute(batch)

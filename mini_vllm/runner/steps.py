@@ -29,11 +29,11 @@ class FlatBatch:
     """All tokens of one step in one row, without padding.
 
     T tokens of R requests, of which S need a token: `input_ids`, `positions`, `slot_mapping` [T], `logits_indices` [S].
-    `query_start_loc` [R + 1] contains the row at which each request begins, and `seq_lens` [R] the number of its tokens
-    in the cache after this step. `block_tables` [R, longest table] is padded with block 0. These tensors are int64.
-    `query_lens` and `seq_lens_cpu` are the lengths as Python integers, which can be read without waiting for a GPU.
-    `groups` contains the same requests, grouped by length. `others` contains the same tokens with the slots and block
-    tables of the other layer groups.
+    `query_start_loc` [R + 1] contains the row at which each request begins, and `seq_lens` [R] contains how many of its
+    tokens are in the cache after this step. `block_tables` [R, longest table] is padded with block 0. These tensors are
+    int64. `query_lens` and `seq_lens_cpu` are the lengths as Python integers, which can be read without waiting for a
+    GPU. `groups` contains the same requests, grouped by length. `others` contains the same tokens with the slots and
+    block tables of the other layer groups.
     """
 
     input_ids: Tensor
@@ -58,7 +58,7 @@ class FlatBatch:
 
     @cached_property
     def decodes_and_chunks(self) -> tuple["Decodes", "Chunks | None"]:
-        """The requests in two parts: those with few tokens as rows, those with many as a batch or None."""
+        """The requests in two parts: those with few tokens as rows, and those with many as a batch, or None."""
         lengths = np.asarray(self.query_lens)
         is_long = lengths > MAX_DECODE_TOKENS
         if len(lengths) == len(self.input_ids):
@@ -148,9 +148,9 @@ class PagedAttention(Protocol):
 class RunnerSteps:
     """The functions of phase 6, and those of phase 12 for layers with windows.
 
-    `can_be_recorded`: attention in decode steps reads only `block_tables` and `seq_lens`, as CUDA graphs require.
-    `ignores_threads`: the number of threads does not change the results in any bit. The results of torch's attention
-    depend on it.
+    `can_be_recorded` means that attention in decode steps reads only `block_tables` and `seq_lens`, as CUDA graphs
+    require. `ignores_threads` means that the number of threads does not change a single bit of the results. The results
+    of torch's attention depend on it.
     """
 
     flatten_tokens: Callable[[Sequence[ScheduledRequest]], tuple[list[int], list[int], list[int]]]

@@ -10,7 +10,7 @@ from mini_vllm.runner.model_files import KNOWN_NUMBERS, StoredTensor, read_heade
 
 
 def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
-    """Return the headers of a folder's tensors by name.
+    """Return the headers of a folder's tensors, keyed by name.
 
     Raises `ValueError` with the file and reason if a header is unreadable.
     """
@@ -47,7 +47,7 @@ def load_pickled(file: Path, device: str) -> dict[str, torch.Tensor]:
 
 
 def opened_tensors(folder: Path) -> dict[str, Any]:
-    """Return a folder's tensors by name; transformers reads those of safetensors files later, one by one."""
+    """Return a folder's tensors, keyed by name; transformers reads those in safetensors files later, one by one."""
     found: dict[str, Any] = {}
     for file in weight_files(folder):
         if file.suffix == ".bin":

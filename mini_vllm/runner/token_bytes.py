@@ -1,4 +1,4 @@
-"""Finds the bytes that each token adds to a text: decodes it between other tokens, with any kind of decoder."""
+"""Finds the bytes that each token adds to a text, by decoding it between other tokens with any decoder."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,10 +11,11 @@ BYTE_OF = {chr(byte): byte for byte in VISIBLE} | {chr(256 + place): byte for pl
 
 
 def bytes_of_tokens(tokenizer: Any, decode: Decode) -> list[bytes]:
-    """Return the bytes that each token of a transformers tokenizer adds in the middle of a text, by token id.
+    """Return the bytes that a transformers tokenizer's tokens add in the middle of a text, keyed by token id.
 
     The bytes are empty for control tokens, which are not decoded. They are also empty for tokens whose text depends on
-    their neighbours, such as the second of two equal CTC tokens, because joining their bytes would not give the text.
+    their neighbours, such as the second of two identical CTC tokens, because joining their bytes would not give the
+    text.
     """
     names: list[str | None] = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     for token_id in {*tokenizer.all_special_ids} & {*range(len(names))}:
@@ -24,7 +25,7 @@ def bytes_of_tokens(tokenizer: Any, decode: Decode) -> list[bytes]:
     anchor = next(words, None)
     if anchor is None:
         return [b""] * len(names)
-    # The last token of real text may contain an end mark that becomes a blank before further tokens.
+    # The last token of real text may contain an end marker that becomes a space if further tokens follow.
     last = [anchor, *(token_id for token_id in tokenizer.encode("One day") if decode([token_id]))][-1]
     before, name_bytes = decode([anchor]), _name_bytes(tokenizer)
     after = "".join(decode([anchor, one])[len(before) :] for one in (last, anchor))
@@ -41,7 +42,7 @@ def bytes_of_tokens(tokenizer: Any, decode: Decode) -> list[bytes]:
 
 
 def _name_bytes(tokenizer: Any) -> Callable[[int, str], bytes]:
-    """Return a function that finds the bytes of a partial character, in the tokenizer or from the token's name."""
+    """Return a function that finds the bytes of a partial character, using the tokenizer or the token's name."""
     if hasattr(tekken := _of_mistral_common(tokenizer), "id_to_byte_piece"):
         return lambda token_id, name: bytes(tekken.id_to_byte_piece(token_id))
     backend = getattr(tokenizer, "backend_tokenizer", None)

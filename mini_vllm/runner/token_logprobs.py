@@ -31,6 +31,6 @@ def _logprobs_of_row(logits: Tensor, token_id: int, num_likeliest: int) -> Token
     values, token_ids = torch.topk(logprobs, min(num_likeliest, len(logprobs)))
     likeliest = zip(token_ids.tolist(), values.tolist(), strict=True)
     ranked = {other: Logprob(value, rank) for rank, (other, value) in enumerate(likeliest, start=1)}
-    # One of the likeliest tokens keeps its rank from `topk`, because counting larger values would rank ties
+    # A token among the most likely keeps its rank from `topk`, because counting larger values would rank ties
     # differently.
     return {token_id: ranked.get(token_id) or Logprob(own, int((logprobs > own).sum()) + 1)} | ranked

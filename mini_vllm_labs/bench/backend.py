@@ -14,11 +14,11 @@ OnProgress = Callable[[int], object]  # receives the number of finished requests
 
 @dataclass(slots=True)
 class ServedRound:
-    """Each request's tokens, and the time of each token in seconds since the round began.
+    """Each request's tokens, and when each token was produced, in seconds since the round began.
 
     Requests keep their order; a slow backend may have served only the first few. Only our engine fills `steps`.
-    `seconds_by_operator` is filled only if a stopwatch ran on every operator. `cpu_seconds` sums over all threads, and
-    is the figure that other work on the machine affects least.
+    `seconds_by_operator` is filled only if every operator was timed. `cpu_seconds` sums over all threads, and is the
+    figure that other work on the machine affects least.
     """
 
     token_ids: list[list[int]]
@@ -113,7 +113,7 @@ class Backend(Protocol):
 
 
 class Arrivals:
-    """Releases the requests of a round as they arrive, at most `batch_size` at once, and collects their tokens.
+    """Releases a round's requests as they arrive, at most `batch_size` at once, and collects their tokens.
 
     The clock starts at construction.
     """
@@ -158,7 +158,7 @@ class Arrivals:
     def note(
         self, index: int, new: Sequence[int], times: Sequence[float] = (), *, finished: bool | None = None
     ) -> bool:
-        """Record new tokens of a request; return whether it is finished.
+        """Record a request's new tokens; return whether it is finished.
 
         With `finished=None` it is finished when it reaches its full length. `times` are seconds since the round began;
         the default is the current time.

@@ -1,4 +1,4 @@
-"""Measures decoding alongside busy processes: with our choice of threads, with fixed choices, and in peers."""
+"""Measures decoding while other processes are busy: with our choice of threads, with fixed choices, and in peers."""
 
 import os
 import random
@@ -45,8 +45,8 @@ class BusyPlan:
 
 
 def settings_of_sides(settings: BackendSettings, peers: Sequence[str]) -> dict[str, tuple[str, BackendSettings]]:
-    """Return the backend and settings of each side. Peers compute on all CPUs, and their threads wait the way they do
-    by default."""
+    """Return the backend and settings of each side. Peers compute on all CPUs, and their threads wait in their default
+    way."""
     everything = replace(settings, num_threads=os.cpu_count() or 1)
     return {
         DEFAULT: (OURS, replace(settings, num_threads=0)),
@@ -101,7 +101,7 @@ def busy_cases(plan: BusyPlan, folder: Path, facts: dict[str, Any], report: Prog
 def opened(sides: Mapping[str, tuple[str, BackendSettings]]) -> Iterator[dict[str, PeerProcess]]:
     """Start a process for each side.
 
-    Only its settings determine its threads; the environment variables of this process do not.
+    Its threads depend only on its settings, not on this process's environment variables.
     """
     with ExitStack() as stack, patch.dict(os.environ):
         for variable in THREADS:

@@ -40,7 +40,7 @@ Figures = Mapping[str, Quantity]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One round of one side: the compared value, other figures, and each request's answer if there is one."""
+    """One round of one side: the compared value, other figures, and each request's answer if it has one."""
 
     value: float
     figures: Figures = field(default_factory=dict)
@@ -84,9 +84,9 @@ def in_turns(
 
 @dataclass(slots=True)
 class Side:
-    """The value of each round and the medians of other figures.
+    """A side's value in each round, and the medians of its other figures.
 
-    `equal` is (number of answers equal to the base's, number of compared answers).
+    `equal` is (number of answers identical to the base's, number of answers compared).
     """
 
     values: list[float]
@@ -100,7 +100,8 @@ class Side:
 
 @dataclass(slots=True)
 class Case:
-    """The sides of one comparison. Ratios divide a side by `base` in the same round, or `base` by the side.
+    """The sides of one comparison. Ratios divide a side's value by that of `base` in the same round, or the other way
+    round.
 
     `unit` is the unit of the values. Without a base the sides have no ratios.
     """
@@ -114,7 +115,7 @@ class Case:
 
     @classmethod
     def of(cls, title: str, unit: str, base: str, rounds: Rounds, **more: Any) -> "Case":
-        """Build a case from these rounds; answers are compared with the base's in the same round."""
+        """Build a case from these rounds; each answer is compared with the base's in the same round."""
         sides = {}
         for name, found in rounds.items():
             figures = {
@@ -130,7 +131,7 @@ class Case:
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> "Case":
-        """Rebuild a case from the JSON of its `asdict`."""
+        """Rebuild a case from the JSON form of its `asdict`."""
         sides = {
             name: Side(
                 list(one["values"]),

@@ -109,7 +109,7 @@ def own_gains(case: Case) -> list[str]:
 
 
 def gaps(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound) -> Figures:
-    """Return the number of forward passes, the time between two passes, and the share of time outside them."""
+    """Return the number of forward passes, the time between passes, and the share of time outside them."""
     span = side.clock.ended - side.clock.began
     between = span - side.clock.seconds
     gap = Quantity(between / max(1, side.clock.num_passes - 1), "s")
@@ -122,7 +122,7 @@ def masks(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRoun
 
 
 def has_grammar(name: str, side: EngineSide, model: str) -> bool:
-    """Return whether a side can sample in this way: a grammar needs phase 9, an end token and sometimes llguidance."""
+    """Return whether a side can sample this way: a grammar needs phase 9, an end token and sometimes llguidance."""
     if name not in GRAMMARS:
         return True
     engine = side.engine

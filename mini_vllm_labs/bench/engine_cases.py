@@ -1,4 +1,4 @@
-"""Benchmarks the engine in this process: sides with different settings take turns at serving the same requests."""
+"""Benchmarks the engine in this process: sides with different settings take turns serving the same requests."""
 
 import os
 import tempfile
@@ -40,7 +40,7 @@ Peer = Callable[[list[TimedRequest]], Measured]
 
 @dataclass(frozen=True)
 class EngineSetting:
-    """One side: its changes to the engine's config and to the requests' parameters, and its absent parts."""
+    """One side: its changes to the engine's config and to the requests' parameters, and the parts it lacks."""
 
     config: Mapping[str, Any] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class EngineSide:
 
 @dataclass(frozen=True)
 class Work:
-    """The work of a side in one round: `size` requests for `model`, with lengths multiplied by `scale`.
+    """A side's work in one round: `size` requests for `model`, with lengths multiplied by `scale`.
 
     `chat` encodes a question with the model's chat template.
     """
@@ -91,9 +91,9 @@ class Work:
 class EngineBenchmark:
     """A benchmark with one case for each combination of workload, batch size and model.
 
-    `room` is the KV cache size as a share of the size that holds all requests at once. `figures` computes the figures
-    of a round besides tokens per second. `applies` decides whether a side can serve a model. `peers` are the sides of
-    other libraries, at batch 1. `scale` multiplies lengths. `quick` contains the changes for a trial run.
+    `room` is the KV cache size as a share of the size that holds all requests at once. `figures` computes a round's
+    figures other than tokens per second. `applies` decides whether a side can serve a model. `peers` are other
+    libraries' sides, run at batch size 1. `scale` multiplies lengths. `quick` contains the changes for a trial run.
     """
 
     settings: Mapping[str, EngineSetting]

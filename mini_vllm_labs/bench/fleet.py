@@ -16,7 +16,7 @@ from mini_vllm_labs.simulation.simulation import Simulation
 
 @dataclass(frozen=True)
 class FleetServed:
-    """The result of a run; `replicas` contains the replica of each request, in order of arrival."""
+    """The result of a run; `replicas` names the replica that served each request, in order of arrival."""
 
     requests: Sequence[TimedRequest]
     simulations: Sequence[Simulation]

@@ -36,7 +36,7 @@ def workload() -> list[TimedRequest]:
 
 
 def chosen_parts(names: Sequence[str], folder: Path) -> list[str]:
-    """Return the named parts; if none is named, return all parts that have no figures yet.
+    """Return the named parts; if none are named, return all parts that have no figures yet.
 
     Raises `ValueError` for unknown names.
     """

@@ -74,7 +74,7 @@ def random_qwen3(folder: str) -> str:
 
 
 def decodes(contexts: Sequence[int], device: torch.device) -> FlatBatch:
-    """Build a step in which each request computes its last token; its blocks are spread over the cache."""
+    """Build a step in which each request computes its last token, with its blocks scattered over the cache."""
     lengths, rows = torch.tensor(contexts), torch.arange(len(contexts) + 1)
     width = -(-max(contexts) // BLOCK_SIZE)
     tables = 1 + torch.randperm(len(contexts) * width, generator=torch.Generator().manual_seed(0)).view(-1, width)
@@ -133,7 +133,7 @@ def gpu_seconds(work: Callable[[], object]) -> float:
 
 
 def serve(name: str, settings: BackendSettings, *rounds: list[TimedRequest], load: Load = ALL_GREEDY) -> ServedRound:
-    """Serve rounds in a new process, with all requests of a round at once; return the last round."""
+    """Serve rounds in a new process, each with all its requests at once; return the last round."""
     peer = PeerProcess(name, settings)
     try:
         return [peer.serve(requests, load=load) for requests in rounds][-1]
@@ -156,7 +156,7 @@ def figures_of(name: str, requests: list[TimedRequest], settings: BackendSetting
 
 
 def on_the_workload(name: str, lineup: str, async_scheduling: bool = False) -> dict[str, Any]:
-    """Serve the workload of nano-vLLM. The KV cache holds all requests at once, or fills 4/5 of the free memory."""
+    """Serve nano-vLLM's workload. The KV cache has room for all requests at once, or fills 4/5 of the free memory."""
     requests, limits = workload(), (BUDGET, MAX_NUM_SEQS, lineup, None, MAX_MODEL_LEN)
     room = min(room_needed(requests), int(0.8 * torch.cuda.mem_get_info()[0] / (NUM_LAYERS * TOKEN_BYTES)))
     with tempfile.TemporaryDirectory() as folder:

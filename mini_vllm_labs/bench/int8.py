@@ -35,7 +35,7 @@ TEXT_TOKENS, NUM_COMPARED = 256, 5_000
 
 @dataclass(frozen=True, slots=True)
 class Int8Plan:
-    """The model, the numbers of requests at once, peers, rounds, compared tokens and lineup."""
+    """The model, the batch sizes, the peers, the numbers of rounds and of compared tokens, and the lineup."""
 
     model: str
     batch_sizes: Sequence[int]
@@ -77,7 +77,7 @@ def int8_cases(plan: Int8Plan, folder: Path, facts: dict[str, Any], report: Prog
 
 
 def decode(side: PeerProcess, size: int, vocabulary: int, number: int) -> Measured:
-    """Serve a batch of new prompts; return tokens per CPU second, because other programs affect that least."""
+    """Serve a batch of new prompts; return tokens per CPU second, the figure that other programs affect least."""
     served = side.serve(even_requests(size, vocabulary, str(random.random()), SIZES), load=Load(batch_size=size))
     figures = {"by the clock": Quantity(served.tokens_per_second, "tokens/s")}
     return Measured(served.num_output_tokens / served.cpu_seconds, figures)
@@ -85,7 +85,8 @@ def decode(side: PeerProcess, size: int, vocabulary: int, number: int) -> Measur
 
 @dataclass(slots=True)
 class Quality:
-    """How two models continue the same texts: tokens compared, equal choices, and the texts' nats under each model."""
+    """How two models continue the same texts: tokens compared, identical choices, and the texts' nats under each
+    model."""
 
     num_tokens: int = 0
     num_equal: int = 0
@@ -122,7 +123,7 @@ def quality(num_tokens: int, lineup: Lineup) -> Quality:
 
 
 def logits_of(model: PagedModel, token_ids: list[int]) -> Tensor:
-    """Compute a text in one step, and return the logits after each token [tokens, vocab]."""
+    """Run a text through the model in one step, and return the logits after each token [tokens, vocab]."""
     count, size = len(token_ids), model.block_size
     num_blocks = -(-count // size)
     batch = replace(

@@ -112,7 +112,7 @@ class LlamaCpp:
         self.facts: dict[str, Any] = {"precision": TYPES[settings.dtype][0], "version": version("llama-cpp-python")}
 
     def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
-        """Serve a round; each request waits until it has arrived and a slot is free."""
+        """Serve a round; a request starts once it has arrived and a slot is free."""
         api, memory = self.api, self.api.llama_get_memory(self.context)
         sampler = api.llama_sampler_chain_init(api.llama_sampler_chain_default_params())
         if load.temperature:

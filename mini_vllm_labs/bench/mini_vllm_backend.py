@@ -41,7 +41,7 @@ class StepTimes:
     """One step: its size, and the seconds of the whole step, the runner and the forward pass.
 
     `num_attended` counts (token, attended token) pairs; `num_context` counts tokens whose K and V are read.
-    `is_replayed` means that the forward pass was replayed from a CUDA graph, which `forward_seconds` does not include.
+    `is_replayed` means that the forward pass was replayed from a CUDA graph; `forward_seconds` excludes such replays.
     """
 
     num_requests: int = 0
@@ -120,7 +120,8 @@ class MiniVllmBackend:
         return replace(arrivals.served(), steps=steps)
 
     def add(self, request_id: str, request: TimedRequest, temperature: float) -> None:
-        """Add a request. If its output length is set, the request ends there with an end token, as real text does."""
+        """Add a request. If a request's output length is set, it finishes there with an end token, as real text
+        does."""
         self.lengths[request_id] = request.output_len or 0
         ignore_eos = request.output_len is None
         settings = {"temperature": temperature, "ignore_eos": ignore_eos, **self.params}
@@ -177,7 +178,7 @@ def timed_c_functions(stopwatch: OperatorStopwatch) -> Iterator[None]:
 
 
 class ProfiledBackend:
-    """Runs mini-vLLM as a backend and also reports its seconds by operator."""
+    """Runs mini-vLLM as a backend and also reports the seconds that each operator takes."""
 
     def __init__(self, settings: BackendSettings) -> None:
         self.ours = MiniVllmBackend.open(settings)

@@ -1,6 +1,6 @@
 """Provides the benchmark models as directories that every backend can load.
 
-Each function imports torch itself, because a server's client must stay small.
+Each function imports torch itself, because a server's client must stay lightweight.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ LARGE_VOCABULARY = RANDOM_MODEL | {  # the shape of Qwen3-0.6B, but with 2 of it
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
-    """The sizes that determine the minimum that a forward pass must read and compute."""
+    """The sizes that determine the least that a forward pass must read and compute."""
 
     vocab_size: int
     num_parameters: int
@@ -60,9 +60,9 @@ QWEN3_SHAPE = LARGE_VOCABULARY | {"num_hidden_layers": 28, "max_position_embeddi
 
 
 def model_directory(model: str, folder: Path) -> Path:
-    """Return the path of `embedded`, of a random model (made in `folder`), or of a directory with a model.
+    """Return the path to `embedded`, to a random model (made in `folder`), or to a directory with a model.
 
-    Raises `ValueError` if there is no such model, and `PeerError` if the random one could not be made.
+    Raises `ValueError` if there is no such model, and `PeerError` if the random one could not be created.
     """
     directory = EMBEDDED_MODEL if model == EMBEDDED else Path(model)
     if model in RANDOM_MODELS:
@@ -71,7 +71,7 @@ def model_directory(model: str, folder: Path) -> Path:
         making.start()
         making.join()
         if making.exitcode != 0:
-            raise PeerError(f"{model} could not be made: exit code {making.exitcode}")
+            raise PeerError(f"could not create {model}: exit code {making.exitcode}")
     if not (directory / "config.json").exists():
         raise ValueError(
             f"--model {model}: there is no config.json in {directory}; name a different folder, or use "
@@ -83,7 +83,7 @@ def model_directory(model: str, folder: Path) -> Path:
 def save_random_model(
     directory: Path, sizes: dict[str, Any] = RANDOM_MODEL, family: str = "llama", dtype: str = "float32"
 ) -> Path:
-    """Save a model with random weights, by default about 150 million, together with the course's tokenizer."""
+    """Save a model with random weights, about 150 million by default, together with the course's tokenizer."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging

@@ -1,4 +1,4 @@
-"""Runs OpenVINO GenAI as a backend in `.venv-openvino`, which does not contain most of our dependencies."""
+"""Runs OpenVINO GenAI as a backend in `.venv-openvino`, which lacks most of our dependencies."""
 
 import subprocess
 import sys

@@ -43,8 +43,8 @@ READY = "() => { const { answered, ticket } = document.getElementById('host').da
 def delays(page: str, first: list[float], final: float | None, target: float, size: int) -> Case:
     """Build a case from the milliseconds to each move's first picture, and to the last move's final picture.
 
-    `final` is None if the first picture is complete. `target` is the maximum for the median of `first`. `size` is the
-    number of bytes that the page loads.
+    `final` is None if the first picture is complete. `target` is the highest acceptable median of `first`. `size` is
+    the number of bytes that the page loads.
     """
     sides = {"first picture": Side(first)} | ({} if final is None else {"final picture": Side([final])})
     aimed = f"at most {target:.0f} ms at first" + ("" if final is None else f", {FINAL_MS:.0f} ms at last")
@@ -54,7 +54,7 @@ def delays(page: str, first: list[float], final: float | None, target: float, si
 
 @dataclass(frozen=True)
 class WidgetKnob:
-    """The knob `name` of the panel that `make` returns."""
+    """The knob called `name` on the panel that `make` returns."""
 
     panel: str
     name: str
@@ -102,7 +102,7 @@ def size_of(widget: Any) -> int:
 
 
 def step_through(browser: Any, name: str, film: Film, num_moves: int) -> Case:
-    """Step through a film. Raises `RuntimeError` if a picture does not belong to its step."""
+    """Step through a film. Raises `RuntimeError` if a picture does not match its step."""
     widget = player(film)
     page = open_widget(browser, widget)
     page.evaluate(MEASURING)
@@ -137,7 +137,7 @@ def replay(browser: Any, num_moves: int) -> Case:
 
 
 def drag(browser: Any, knob: WidgetKnob, num_moves: int) -> Case:
-    """Drag a knob from left to right with the mouse. Raises `RuntimeError` if a move gets no picture."""
+    """Drag a knob from left to right with the mouse. Raises `RuntimeError` if a move produces no picture."""
     widget = knob.make()
     page = open_widget(browser, widget, is_answered=True)
     slider = page.locator(f'[data-knob="{knob.name}"]')

@@ -31,12 +31,12 @@ PEERS = "python -m mini_vllm_labs.upkeep"
 
 
 def vllm_python(release: str = RELEASES[0]) -> Path:
-    """Return the path of Python in this vLLM release's environment, which may not exist yet."""
+    """Return the path to the Python in this vLLM release's environment, which may not exist yet."""
     return VLLM_PYTHON if release == RELEASES[0] else CHECKOUT / f".venv-vllm-{release}" / BINARIES / "python"
 
 
 def why_missing(name: str, release: str = RELEASES[0]) -> str | None:
-    """Return why a backend cannot run here, or None if it can. `release` is the release of vLLM."""
+    """Return why a backend cannot run here, or None if it can. `release` is the vLLM release."""
     if name == OPENVINO and not OPENVINO_PYTHON.exists():
         return f"OpenVINO GenAI has no environment here; `{PEERS}.openvino_peer` makes one (about 2 GB)"
     if name == LLAMA_CPP and not LLAMA_CPP_PYTHON.exists():

@@ -15,7 +15,7 @@ BLOCK_TOKENS = 32  # unit of `room_needed`: a multiple of every backend's block 
 OURS = "mini-vllm"
 PROFILED = "mini-vllm-profiled"
 SLOW = "transformers-one-by-one"
-NUM_SLOW = 8  # number of requests for `SLOW`, which would need minutes for all requests
+NUM_SLOW = 8  # number of requests for `SLOW`, which would need minutes to serve all of them
 WORKLOADS = ALL_AT_ONCE, STREAM, SHARED_PREFIX = "all at once", "stream", "shared prefix"
 NUM_QUESTIONS = 32
 MIN_BATCHED = 8  # number of requests in a round, because a single request takes only a few milliseconds
@@ -41,7 +41,7 @@ QUICK = Sizes((8, 48), (8, 24), (128, 200), (8, 16), shared_document=160, even_p
 
 
 def skewed_requests(count: int, vocab_size: int, round_number: int = 0, sizes: Sizes = FULL) -> list[TimedRequest]:
-    """Draw chats and documents. Every round has the same lengths and new token ids, so no prompt is cached.
+    """Draw chats and documents. Every round has the same lengths but new token ids, so no prompt is cached.
 
     Chat lengths are uniform on a logarithmic scale (short ones are common); every eighth request is a document.
     """
@@ -60,7 +60,7 @@ def skewed_requests(count: int, vocab_size: int, round_number: int = 0, sizes: S
 def questions_about_one_document(
     count: int, vocab_size: int, round_number: int = 0, sizes: Sizes = FULL
 ) -> list[TimedRequest]:
-    """Draw questions that begin with the same document. Every round has the same lengths and a different document."""
+    """Draw questions that begin with the same document. Every round has the same lengths but a different document."""
     lengths, tokens = random.Random(f"questions {count}"), random.Random(f"document {round_number}")
     vocab = range(4, vocab_size)
     document = tokens.choices(vocab, k=sizes.shared_document)
@@ -98,7 +98,7 @@ def longest(requests: Sequence[TimedRequest]) -> int:
 
 
 def room_needed(requests: Sequence[TimedRequest]) -> int:
-    """Return how many KV cache tokens hold all requests at once, with each request rounded up to whole blocks."""
+    """Return how many tokens the KV cache needs to hold all requests at once, each rounded up to whole blocks."""
     return sum(
         cdiv(request.num_prompt_tokens + request.num_output_tokens, BLOCK_TOKENS) * BLOCK_TOKENS for request in requests
     )
@@ -134,7 +134,7 @@ class ThroughputPlan:
     temperatures: Sequence[float] = (0.0,)
 
     def warm_up(self) -> list[TimedRequest]:
-        """Return a few chats and a document that no round repeats, so that no prompt of a round is cached."""
+        """Return a few chats and a document that no round repeats, so that no round's prompt is cached."""
         return [replace(request, max_tokens=8) for request in self._mixed(-1)[: DOCUMENT_EVERY // 2 + 1]]
 
     def workloads(self, requests_per_second: Callable[[], float]) -> Iterator[Workload]:
@@ -178,7 +178,7 @@ class ThroughputPlan:
         return self._mixed(200), self._mixed(201)  # numbers that no other round uses, so that no prompt is cached
 
     def settings(self) -> BackendSettings:
-        """Return the settings of every backend. The KV cache holds all requests of a round without sharing.
+        """Return the settings of every backend. The KV cache can hold all of a round's requests without sharing.
 
         Without phase 5, every backend's budget is large enough for the longest request.
         """

@@ -88,9 +88,9 @@ def where_time_goes(steps: Sequence[Mapping[str, float]], min_requests: int = 0)
 
 
 class Explaining:
-    """Describes where mini-vLLM spends its time in a round; `found` stores the figures of each workload.
+    """Describes where mini-vLLM spends its time in a round; `found` stores each workload's figures.
 
-    The figures are the share of the roofline, the share of each component, and the overhead in steps of many requests.
+    The figures are the share of the roofline, each component's share, and the overhead in steps with many requests.
     """
 
     def __init__(self, model: Path, dtype: str, num_threads: int) -> None:

@@ -41,7 +41,7 @@ Runs = Mapping[str, Callable[[int], Measured]]
 def scheduler_cases(lineup: Lineup, report: ProgressReport = unreported) -> Iterator[Case]:
     """Yield the cost of each scheduling operation that the lineup supports.
 
-    Pools and queues are left out without phase 2, because a million single slots would take too long.
+    Without phase 2, pools and queues are left out, because a million single slots would take too long.
     """
     maker = ours(lineup)
     decodes: Runs = {f"{count:,} running": Decoding(maker, count, {}, NUM_ROUNDS).round for count in scheduling.RUNNING}
@@ -138,7 +138,7 @@ def look_up(lineup: Lineup, windows: Sequence[int | None]) -> Callable[[int], Me
     take_step(ours(lineup), scheduler)
     asking = Request("asking", prompt, params)
     if len(scheduler.kv.get_computed_blocks(asking)) != (LOOKED_UP_TOKENS - 1) // BLOCK_SIZE:
-        raise RuntimeError(f"a lookup of {LOOKED_UP_TOKENS:,} cached tokens did not find all of their blocks")
+        raise RuntimeError(f"looking up {LOOKED_UP_TOKENS:,} cached tokens did not find all of their blocks")
 
     def measured(number: int) -> Measured:
         start = clock()

@@ -1,4 +1,4 @@
-"""Measures rounds of our scheduler and of others: decodes of a full scheduler, arrivals and admissions.
+"""Measures rounds of our scheduler and of others: decodes with a full scheduler, arrivals and admissions.
 
 The clock is `time.process_time`, which counts CPU seconds of this process, because other processes stretch wall time.
 (On Windows, where that clock is too coarse, it is `time.perf_counter`.) Before measuring, `gc.freeze()` excludes
@@ -37,7 +37,7 @@ clock: Callable[[], float] = getattr(time, CLOCK)
 class Maker:
     """The functions that make one implementation's schedulers, requests and step outputs, and count its free blocks.
 
-    `scheduler` takes the maximum number of running requests, the token budget of a step and optional settings.
+    `scheduler` takes the maximum number of running requests, a step's token budget and optional settings.
     """
 
     scheduler: Callable[..., Any]
@@ -71,7 +71,9 @@ def beside(makers: Mapping[str, Maker], num_rounds: int, num_admissions: int) ->
         rounds = in_turns({name: one.round for name, one in made.items()}, num_rounds)
         free = [one.maker.num_free_blocks(one.scheduler) for one in made.values()]
         if len(set(free)) > 1:
-            raise RuntimeError(f"our pool has {free[0]} free blocks after the same steps, but {base} has {free[1]}")
+            raise RuntimeError(
+                f"our pool has {free[0]} free blocks after the same steps, but {base}'s pool has {free[1]}"
+            )
         yield Case.of(title, "us", base, rounds)
     found = admissions(makers, num_admissions, num_rounds)
     for part in ("arrival", "admission"):
@@ -91,7 +93,7 @@ class Decoding:
             take_step(maker, self.scheduler)
 
     def round(self, number: int) -> Measured:
-        """Return the CPU microseconds of a decode, per request."""
+        """Return the CPU microseconds that a decode takes per request."""
         spent = (sum(take_step(self.maker, self.scheduler, self.num_requests)) for _ in range(self.num_steps))
         return per_request(sum(spent), self.num_steps * self.num_requests)
 
@@ -145,7 +147,7 @@ def admissions(makers: Mapping[str, Maker], count: int, num_rounds: int) -> dict
 
 
 def admit(maker: Maker, count: int, number: int) -> Measured:
-    """Return the CPU microseconds of an admission, of its parts and of an arrival."""
+    """Return the CPU microseconds that an admission, its parts and an arrival take."""
     scheduler = maker.scheduler(count, 2 * count * (SHARED_TOKENS + OWN_TOKENS))
     shared, params = list(range(1000, 1000 + SHARED_TOKENS)), maker.params(max_tokens=1)
     scheduler.add_request(maker.request("first", [*shared, 1], params))  # adds the shared prefix to the cache

@@ -13,7 +13,7 @@ from mini_vllm_labs.bench.peer_process import PeerProcess, why_missing
 from mini_vllm_labs.bench.plan import NUM_SLOW, OURS, PROFILED, SLOW, STREAM, WORKLOADS, ThroughputPlan, Workload
 from mini_vllm_labs.pictures.terminal.progress import ProgressReport, unreported
 
-LOAD = 0.5  # share of mini-vLLM's requests per second when all arrive at once, so that it can keep up with the stream
+LOAD = 0.5  # fraction of the request rate that mini-vLLM serves when all requests arrive at once
 STREAM_RATE = 0.98
 """No backend can serve a stream faster than it arrives: tokens/s within 2% count as equal, and latencies decide."""
 RATE, BETWEEN = "tokens/s", "between tokens"
@@ -45,7 +45,7 @@ def throughput_cases(
 class Backends:
     """The running backends, mini-vLLM first. A backend that fails is removed, and `missing` records the reason.
 
-    `ours` contains mini-vLLM's rounds of the last workload.
+    `ours` contains mini-vLLM's rounds from the last workload.
     """
 
     def __init__(self, plan: ThroughputPlan, report: ProgressReport) -> None:
@@ -98,7 +98,8 @@ class Backends:
         return Measured(served.tokens_per_second, figures_of(requests, served), token_ids)
 
     def drop(self, name: str, error: RuntimeError, when: str = "") -> None:
-        """Continue without a backend, and record why. Raises `error` for mini-vLLM, because all ratios need it."""
+        """Continue without a backend, and record why. Raises `error` if mini-vLLM is the backend that failed, because
+        every ratio needs its result."""
         if name == OURS:
             raise error
         self.missing[name] = f"{error}{when}"
@@ -111,7 +112,7 @@ class Backends:
 
 
 def seconds_by_operator(plan: ThroughputPlan) -> dict[str, float]:
-    """Measure mini-vLLM's seconds by operator in one round, after a warm-up round."""
+    """Measure the seconds that each of mini-vLLM's operators takes in one round, after a warm-up round."""
     warm_up, requests = plan.profiled()
     with closing(PeerProcess(PROFILED, plan.settings())) as peer:
         peer.serve(warm_up)
@@ -119,7 +120,7 @@ def seconds_by_operator(plan: ThroughputPlan) -> dict[str, float]:
 
 
 class Versus(NamedTuple):
-    """One comparison: `times` is the factor by which ours is faster; below `aim` ours counts as slower."""
+    """One comparison: `times` is how many times faster ours is; below `aim`, ours counts as slower."""
 
     words: str
     times: float

@@ -41,7 +41,7 @@ class TokenClock(StoppingCriteria):
 
 
 class StaticBatches:
-    """Calls `generate` on up to `batch_size` arrived requests, padded to the longest, until all have ended.
+    """Calls `generate` on up to `batch_size` arrived requests, padded to the longest, until all have finished.
 
     A load's batch size takes precedence, unless requests are served one by one.
     """

@@ -1,6 +1,6 @@
 """Reads the course's packages from `pyproject.toml`, whose import contracts list each one, from the top layer down.
 
-`[tool.mini-vllm-labs]` lists those that learners and browsers do not get.
+`[tool.mini-vllm-labs]` lists the packages that learners and browsers do not get.
 """
 
 import tomllib

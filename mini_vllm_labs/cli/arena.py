@@ -89,8 +89,8 @@ def arena(
 ) -> None:
     """Run scheduling policies on the same requests and show which requests lose.
 
-    Goodput counts requests for which every promise of their class was kept. Intervals are 95% confidence intervals over
-    the seeds.
+    Goodput counts the requests for which every promise to their class was kept. Intervals are 95% confidence intervals
+    over the seeds.
     """
     names = options.chosen()
     experiment = Experiment(

@@ -1,4 +1,4 @@
-"""`mini-vllm bring` puts the starters of a zip from the browser's lab into this checkout."""
+"""`mini-vllm bring` puts the starters from a zip of the browser's lab into this checkout."""
 
 import zipfile
 import zlib
@@ -19,7 +19,7 @@ MAX_BYTES = 2**20
 def bring(
     work: Annotated[Path, typer.Argument(metavar="ZIP", help="The zip that the lab exported.", show_default=False)],
 ) -> None:
-    """Put the starters of a zip from the browser's lab into this checkout.
+    """Put the starters from a zip of the browser's lab into this checkout.
 
     A replaced starter moves to kept/, and both paths are printed. Nothing is written unless every starter is readable.
     """

@@ -18,8 +18,8 @@ def cards(
 ) -> None:
     """Print questions and answers by phase, or write them for Anki.
 
-    A check of the course recomputes each answer. --due shows at most three questions that you got wrong in notebooks;
-    the next notebook begins with them.
+    One of the course's checks recomputes each answer. --due shows at most three questions that you got wrong in
+    notebooks; the next notebook begins with them.
     """
     console, shown = make_console(), due_cards() if due else all_cards()
     if anki is not None:

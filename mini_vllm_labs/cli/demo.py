@@ -63,7 +63,7 @@ class DemoPlan:
 
 
 def plan_demo(lineup: Lineup, *, dense: bool = False) -> DemoPlan:
-    """Return the demo for a lineup, with settings adjusted to absent phases; `dense` is the argument of `LLM`."""
+    """Return the demo for a lineup, with settings adjusted to absent phases; `dense` is passed to `LLM`."""
     config, remarks = SMALL_POOL, []
     if lineup.runner == "absent" and not dense:
         # The fake model's tokens are bytes, so a text has about four times as many tokens.

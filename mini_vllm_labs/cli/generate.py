@@ -31,7 +31,7 @@ from mini_vllm_labs.runs.starter_status import is_begun, unwritten_tasks
 
 @dataclass(frozen=True)
 class SamplingOptions:
-    """The options that control sampling and end an output."""
+    """The options that control sampling and when an output ends."""
 
     max_tokens: Annotated[int, typer.Option(help="Maximum output tokens per prompt.")] = 128
     temperature: Annotated[float, typer.Option(help="0: greedy, always the likeliest token.")] = 0.0
@@ -78,7 +78,7 @@ def generate(
     """
     params, adapters = sampling.params(), adapters_of([adapter] if adapter else [])
     if system is not None and not chat:
-        raise ValueError("--system needs --chat: only a chat template has a slot for a system prompt")
+        raise ValueError("--system needs --chat: only a chat template has room for a system prompt")
     team = lineup_to_run(lineup, make_console(stderr=True), WHOLE_REFERENCE)
     config = engine_config(EngineConfig(), engine, runner)
     dense = stands_in_for_phase_6(team, model, fake_model=fake_model)

@@ -84,7 +84,7 @@ def require_this_checkout() -> None:
 
 @contextmanager
 def progress(console: Console, phases: list[PlannedPhase]) -> Iterator[OnProgress]:
-    """Show a bar per phase while the block runs, or lines without a terminal; yield a function that moves it."""
+    """Show a bar per phase while the block runs (lines without a terminal); yield a function that moves it."""
     if not is_live(console):
         total, done_of = sum(len(phase.tests) for phase in phases), dict[int, int]()
 

@@ -29,10 +29,10 @@ def grade_tests(
     """Grade your test file on known mistakes in a phase.
 
     Your tests take the fixture `phaseN`, or import the phase's starter. They run on known mistakes, whose code is not
-    shown, and on other right ways to write the phase. The points are ten times the share of mistakes that a test
-    catches, times the share of right ways that all tests accept. The phase itself must be right first.
+    shown, and on other correct ways to write the phase. The points are ten times the share of mistakes that a test
+    catches, times the share of correct ways that all tests accept. The phase itself must be correct first.
 
-    Exit code 1: a rule has no test, or a right way to write the phase is rejected.
+    Exit code 1: a rule has no test, or a correct way to write the phase is rejected.
     """
     console = make_console()
     if sheet is not None and (sheet.suffix != ".json" or not sheet.resolve().parent.is_dir()):

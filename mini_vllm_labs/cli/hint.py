@@ -39,7 +39,7 @@ def hint(
 
 
 def show_hint(console: Console, task: str, *, again: bool = False) -> None:
-    """Print the next step of a task's hint, or the steps that were already shown.
+    """Print the next step of a task's hint, or the steps already shown.
 
     Raises `ValueError` for an unknown task.
     """
@@ -71,7 +71,7 @@ def all_hints() -> dict[str, list[tuple[str, str]]]:
 
 
 def readable(path: Path) -> str:
-    """Return a file of hints as plain text: `# 1.2` before a task, `## title` before a step."""
+    """Return a hint file as plain text, with `# 1.2` before each task and `## title` before each step."""
     return codecs.decode(path.read_text(encoding="utf-8"), "rot13")
 
 
@@ -96,7 +96,7 @@ def keep_seen(task: str, num_steps: int) -> None:
 def approaches(task: Annotated[str, typer.Argument(metavar="TASK", help="Such as 1.2.", show_default=False)]) -> None:
     """Show other fair ways to write a task that you have passed.
 
-    Grades the task first. Each way passes the same tests, and comes with a sentence on its cost.
+    Grades the task first. Each way passes the same tests, and comes with a sentence about its cost.
     """
     from mini_vllm_labs.cli.watching.screen import show_approach, show_verdict
     from mini_vllm_labs.grading.approaches import task_named, unsealed

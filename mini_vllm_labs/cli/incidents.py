@@ -25,8 +25,8 @@ def play(
 ) -> None:
     """Ten incidents in simulated time: which knob would you turn?
 
-    The game turns every knob on your scheduler and compares the runs. The best run earns 10 points, a run without
-    improvement 0 points. Type a knob's number; /quit ends the game.
+    The game turns every knob on your scheduler and compares the runs. The best run earns 10 points, and a run that
+    improves nothing earns 0 points. Type a knob's number; /quit ends the game.
     """
     console = make_console()
     team = replace(lineup_to_run(lineup, console), runner="absent")

@@ -30,7 +30,7 @@ MINIMUM_PYTHON = (3, 11)
 EMBEDDED_MODEL = CHECKOUT / "mini_vllm" / "embedded_model"
 REQUIRED = ("torch", "transformers", "accelerate", "numpy", "psutil", "rich", "typer")
 FOR_NOTEBOOKS = ("jupyterlab", "ipywidgets", "anywidget")
-OPTIONAL = {  # maps an extra to the package that shows its presence, and to what is missing without it
+OPTIONAL = {  # maps an extra to the package that shows whether it is installed, and to what is missing without it
     "serve": ("fastapi", "no `mini-vllm serve`, and notebook 12 plays a recorded run"),
     "structured": ("llguidance", "no JSON schemas and no grammars; regexes work"),
     "judge": ("pyseccomp", "the judge's jail does not keep starters from starting processes"),
@@ -43,7 +43,7 @@ STYLES = {"OK": "green", "warn": "yellow", "missing": "bold red", "wrong": "bold
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. With `missing` or `wrong`, the course does not work."""
+    """One line of the report. With the status `missing` or `wrong`, the course does not work."""
 
     what: str
     status: Status
@@ -131,7 +131,7 @@ def check_torch() -> Iterator[Finding]:
 
 
 def check_load() -> Iterator[Finding]:
-    """Other busy programs make every time unreliable, and make many threads slower than few."""
+    """Other busy programs make all timings unreliable, and make many threads slower than a few."""
     load, usable = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
     if load > usable:
         fix = "end other programs before you measure"
@@ -209,7 +209,7 @@ def check_variables() -> Iterator[Finding]:
 
 
 def check_written() -> Iterator[Finding]:
-    """Reports which phases are written, in a student edition without `LAB_IMPL`."""
+    """In a student edition without `LAB_IMPL`, reports which phases are written."""
     lineup = written_lineup()
     yield Finding("LAB_IMPL", "OK", f"not set: commands run {lineup or 'nothing yet'}, tests grade all six phases")
     for phase, name in enumerate(ALL_NAMES, start=1):

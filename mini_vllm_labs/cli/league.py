@@ -1,4 +1,4 @@
-"""`mini-vllm league` runs the policies of a class against each other."""
+"""`mini-vllm league` runs a class's policies against each other."""
 
 import json
 import time
@@ -28,7 +28,7 @@ def league(
     lineup: LineupText = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the MyPolicy of each file on the same requests, and print a table.
+    """Run each file's MyPolicy on the same requests, and print a table.
 
     Each file runs in a separate process with limits on time and memory; if bubblewrap is installed, it also has no
     write access and no network. A file that raises an error, loops or stalls gets a row with the reason and no rank.

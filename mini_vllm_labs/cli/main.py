@@ -1,4 +1,4 @@
-"""`mini-vllm` lists its commands by the user's goal."""
+"""`mini-vllm` lists its commands, grouped by the user's goal."""
 
 from pathlib import Path
 

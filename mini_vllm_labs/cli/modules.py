@@ -28,12 +28,12 @@ def _run(module: str, context: typer.Context) -> None:
 
 
 def decks(context: typer.Context) -> None:
-    """Write eight slide decks, each one HTML file for a room without a network."""
+    """Write eight slide decks, each a single HTML file for a room without a network."""
     _run("mini_vllm_labs.upkeep.decks", context)
 
 
 def exam(context: typer.Context) -> None:
-    """Write an exam based on the known mistakes of a phase, and its answers to another file."""
+    """Write an exam based on known mistakes in a phase, and write its answers to another file."""
     _run("tests.mutants.exam", context)
 
 

@@ -95,7 +95,7 @@ def oracle(
 
 
 def lineup_with_starters(phases: str) -> Lineup:
-    """Return the reference with starters in the compared phases of `phases`. Raises `ValueError`."""
+    """Return the reference, with starters for the phases in `phases` that are compared. Raises `ValueError`."""
     try:
         chosen = chosen_phases(phases, COMPARED_PHASES[-1])
     except ValueError:
@@ -150,8 +150,8 @@ def compare_with_recordings(phases: str | None, console: Console) -> None:
 
 
 def phases_to_compare(phases: str | None) -> list[int]:
-    """Return the phases of the option, or by default the written ones. Raises `ValueError` unless they include phases 1
-    and 2."""
+    """Return the phases that the option names, or by default the written ones. Raises `ValueError` unless they include
+    phases 1 and 2."""
     given = written_phases() if phases is None else chosen_phases(phases, CORE_PHASES)
     chosen = [phase for phase in given if phase <= CORE_PHASES]
     if not set(chosen) >= ALWAYS:

@@ -36,7 +36,7 @@ def parity(
     """Replay recorded decisions of vLLM 0.13.0 and 0.33.0 and compare them, including block ids.
 
     Exit code 0: all traces in scope agree. Exit code 1: one differs, an invariant was violated, or no trace was in
-    scope. Exit code 2: a file cannot be read, or the lineup lacks a phase of the recorded scheduler.
+    scope. Exit code 2: a file cannot be read, or the lineup lacks a phase that the recorded scheduler uses.
     """
     console = make_console()
     team = lineup_to_run(lineup, console, WHOLE_REFERENCE)
@@ -102,7 +102,7 @@ def load(path: Path) -> list[Scenario]:
 
 
 def show_failures(console: Console, failures: list[ParityVerdict], num_compared: int) -> None:
-    """Print the first differences in full and count the rest; print an exception from the same place only once."""
+    """Print the first differences in full and count the rest; print exceptions from the same place only once."""
     differing = [verdict for verdict in failures if verdict.cause is None]
     raised: dict[tuple[str, str], list[ParityVerdict]] = {}
     for verdict in failures:

@@ -50,7 +50,7 @@ def read_plain_llama(name: str) -> ModelFacts | None:
 
 
 def _fits(config: dict[str, Any]) -> bool:
-    """Return whether the sizes match each other and no default of transformers is needed."""
+    """Return whether the sizes match each other and none of transformers' defaults is needed."""
     if not {*SIZES, "model_type", "tie_word_embeddings", "architectures"} <= config.keys():
         return False
     heads, keys, layers = (config[f"num_{what}"] for what in ("attention_heads", "key_value_heads", "hidden_layers"))

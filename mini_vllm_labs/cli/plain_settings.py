@@ -1,4 +1,4 @@
-"""The settings of a plain Llama, with the values whose effect on loading `plain_llama.py` knows."""
+"""The settings of a plain Llama, with the values whose effect on loading is known to `plain_llama.py`."""
 
 from collections.abc import Callable
 from typing import Any

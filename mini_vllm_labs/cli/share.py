@@ -31,7 +31,7 @@ def share(
 ) -> None:
     """Write a run of your engine as one HTML file to show to others.
 
-    It plays offline, fits into a frame of another page, names whose code ran, and contains none of your source.
+    It plays offline, fits into a frame on another page, names whose code ran, and contains none of your source.
     """
     console = make_console()
     if file.exists() and not overwrite:
@@ -43,7 +43,7 @@ def share(
     content = page_of(run).encode()
     if len(content) > MAX_BYTES:
         raise ValueError(
-            f"the page would have {len(content):,} bytes, but at most {MAX_BYTES:,} bytes can be shared: use fewer "
+            f"the page would be {len(content):,} bytes long, but at most {MAX_BYTES:,} bytes can be shared: use fewer "
             "--requests"
         )
     write_page(file, content, overwrite=overwrite)

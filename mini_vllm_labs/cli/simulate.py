@@ -160,7 +160,7 @@ def latency_table(summary: Summary) -> Table:
 
 
 def totals(summary: Summary, wall_seconds: float) -> Table:
-    """Return the figures other than latencies."""
+    """Return all figures except the latencies."""
     throughput = f"{summary.output_tokens_per_second:,.0f} output tokens/s over {summary.simulated_seconds:,.0f} s"
     return facts_table(
         {

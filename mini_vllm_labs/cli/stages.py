@@ -1,4 +1,4 @@
-"""`mini-vllm stages` shows the gain of each phase, on the same workload."""
+"""`mini-vllm stages` shows the gain from each phase, on the same workload."""
 
 import json
 from dataclasses import asdict
@@ -47,7 +47,7 @@ def stages(
     real: Annotated[bool, typer.Option("--real", help="Also run phase 6, on the embedded model. Loads torch.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the gain of each phase: one workload on phases 1, 1-2, ... 1-5.
+    """Show the gain from each phase: one workload on phases 1, 1-2, ... 1-5.
 
     Times are simulated. Electives of the lineup (solution:1-8) come last, without phase 6 unless --real is given.
 
@@ -73,7 +73,7 @@ def stages(
 
 
 def run_all(lineups: list[Lineup], seed: int) -> tuple[list[LineupResult], str | None]:
-    """Run the stages in order, up to the first phase that is not written; return them, and its next task."""
+    """Run the stages in order, up to the first unwritten phase; return them, and that phase's next task."""
     requests, found = ablation_requests(seed), []
     for number, lineup in enumerate(lineups, start=1):
         try:

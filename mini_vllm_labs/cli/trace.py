@@ -79,7 +79,7 @@ def trace(
 def print_reasons(console: Console, records: list[StepRecord], steps: range, request_id: str | None) -> None:
     """Print a line per request and step, or the life of one request.
 
-    Raises `ValueError` if the trace has no reasons.
+    Raises `ValueError` if the trace contains no reasons.
     """
     require_reasons(records)
     if request_id is not None:
@@ -113,5 +113,5 @@ def step_range(text: str | None, num_steps: int) -> tuple[int, int]:
     first = int(start or 0)
     last = int(end) if end else num_steps - 1 if dash else first
     if first > last or first >= num_steps:
-        raise ValueError(f"--steps {text}: the trace has steps 0 to {num_steps - 1}")
+        raise ValueError(f"--steps {text}: the trace contains steps 0 to {num_steps - 1}")
     return first, last

@@ -151,7 +151,7 @@ class Tutor:
         return (done.stdout + done.stderr)[:MAX_CHARACTERS]
 
     def inside(self, path: str) -> Path:
-        """Return the path of a trace in the learner's folder. Raises `ValueError` for any other path."""
+        """Return the path to a trace in the learner's folder. Raises `ValueError` for any other path."""
         found = (self._folder / path).resolve()
         if not found.is_relative_to(self._folder):
             raise ValueError(f"{path} is outside the learner's folder, {self._folder}")

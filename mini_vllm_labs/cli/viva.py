@@ -43,7 +43,7 @@ def viva(
 
     Type a number; an empty line skips a question, /quit ends the viva. The same files and seed give the same questions.
 
-    Exit code 1: with --check, the sheet belongs to different files or has different answers.
+    Exit code 1: with --check, the sheet is for different files or has different answers.
     """
     console = make_console()
     if (blank and sheet is None) or (blank and practice):

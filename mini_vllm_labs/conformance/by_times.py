@@ -17,7 +17,7 @@ TELLABLE = frozenset({*PLAIN, "options"} - {"abort", "abort_before_update"})
 
 @dataclass
 class RecordedTimes:
-    """The recorded decisions as the times of each step, and of each request's admissions and tokens."""
+    """The recorded decisions, expressed as the times of each step and of each request's admissions and tokens."""
 
     scenario: RecordedScenario
     starts: list[float] = field(default_factory=list)
@@ -54,7 +54,7 @@ class RecordedTimes:
         return self.scenario.begin() | {"op": "play", "times": [PREFILL, DECODE], "requests": self.asked}
 
     def first_differences(self, answer: Message, offers: list[str]) -> dict[str, FieldDifference]:
-        """Return the earliest difference. Null means that the engine does not know a time, and matches every time."""
+        """Return the earliest difference. Null means that the engine does not know a time; it matches any time."""
         names = ["admitted", "tokens", *(["hits"] if "computed" in offers else [])]
         found = [one for name in names for one in self._differences(name, answer.get(name))]
         first = min(found, key=lambda one: one.step, default=None)

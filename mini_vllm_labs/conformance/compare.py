@@ -54,7 +54,7 @@ class FieldDifference:
 
     @property
     def words(self) -> str:
-        """The field in words, if these are clearer than its name."""
+        """The field in words, if words are clearer than its name."""
         name = self.field.rpartition(".")[2].partition("[")[0]
         return WORDS.get(name, f"the field {self.field!r}")
 
@@ -67,7 +67,7 @@ class Comparison:
         self.first: dict[str, FieldDifference] = {}
 
     def decide(self, number: int, recorded: dict[str, Any], answer: Message) -> bool:
-        """Compare the decisions of a step; return whether they are equal.
+        """Compare the decisions in a step; return whether they are the same.
 
         Raises `BrokenEngineError` if `scheduled` or `preempted` do not have the protocol's types.
         """
@@ -82,7 +82,7 @@ class Comparison:
         return False
 
     def compare_rest(self, number: int, recorded: dict[str, Any], answer: Message) -> None:
-        """Compare the fields of the groups that the engine offers. `answer` contains both answers of the step."""
+        """Compare the fields of the groups that the engine offers. `answer` contains both of the step's answers."""
         for group in self.groups:
             if group in self.first:
                 continue
@@ -124,7 +124,7 @@ def _tokens(answer: Message) -> dict[str, int]:
                 f"each entry of 'scheduled' needs a string 'id' and a whole number 'n', got {short(one)}"
             )
         if request_id in tokens:
-            raise BrokenEngineError(f"'scheduled' names {request_id!r} twice")
+            raise BrokenEngineError(f"'scheduled' contains {request_id!r} twice")
         tokens[request_id] = n
     return tokens
 

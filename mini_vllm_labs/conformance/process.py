@@ -14,7 +14,7 @@ from typing import IO, Any
 from mini_vllm_labs.conformance.scenarios import CAPABILITIES, FILES, SHORT, Message
 
 PROTOCOL = 1
-LONGEST_LINE = 4 << 20  # bytes; the longest correct answer in the suite has about 20 KB
+LONGEST_LINE = 4 << 20  # bytes; the longest correct answer in the suite is about 20 KB
 MAX_SHOWN = 120
 
 
@@ -58,7 +58,7 @@ class EngineClient:
         return self._exchange(messages)
 
     def end(self, patience: float = 1.0) -> None:
-        """Close the engine's input, and kill the processes that have not ended after `patience` seconds."""
+        """Close the engine's input, and kill the processes that have not exited after `patience` seconds."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -183,5 +183,5 @@ def _greeting(hello: Message) -> Message:
     if hello.get("answers", "steps") not in ("steps", "times"):
         raise ValueError(f"'answers' in the greeting must be 'steps' or 'times', got {hello['answers']!r}")
     if hello.get("follows") not in (None, *FILES):
-        raise ValueError(f"the engine follows {hello['follows']!r}, but the releases here are {', '.join(FILES)}")
+        raise ValueError(f"the engine follows {hello['follows']!r}, but the releases known here are {', '.join(FILES)}")
     return hello

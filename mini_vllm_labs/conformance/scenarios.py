@@ -61,7 +61,8 @@ class RecordedScenario:
 
     @cached_property
     def kind(self) -> str:
-        """The row of the table: `base` is `plain`, and a named scenario belongs to the kind of its capabilities."""
+        """The scenario's row in the table: `base` is `plain`, and a named scenario belongs to the kind of its
+        capabilities."""
         kind = str(self.line["kind"])
         if kind != "named":
             return "plain" if kind == "base" else kind
@@ -144,7 +145,7 @@ def _token(text: str) -> int:
 
 
 def read(path: Path) -> Iterator[RecordedScenario]:
-    """Yield a file's scenarios. Raises `ValueError` with file and line if a scenario cannot be read."""
+    """Yield a file's scenarios. Raises `ValueError`, naming the file and line, if a scenario cannot be read."""
     last = 0
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
@@ -154,9 +155,9 @@ def read(path: Path) -> Iterator[RecordedScenario]:
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
     except KeyError as error:
-        raise ValueError(f"{path}, line {last} is not a trace: {error} is missing") from error
+        raise ValueError(f"{path}, line {last}: not a valid trace: {error} is missing") from error
     except (EOFError, zlib.error, ValueError, TypeError, AttributeError, StopIteration, RecursionError) as error:
-        raise ValueError(f"{path}, line {last or 1} is not a trace: {error}") from error
+        raise ValueError(f"{path}, line {last or 1}: not a valid trace: {error}") from error
 
 
 def _checked(line: Any) -> RecordedScenario:
@@ -186,7 +187,7 @@ def drawn_file(release: str) -> str:
 def chosen(releases: Iterable[str], kinds: Iterable[str], files: Iterable[Path] = ()) -> Iterator[RecordedScenario]:
     """Yield scenarios of some releases and kinds, from the suite or from files; all kinds if no kind is named.
 
-    Raises `ValueError` with the legal values for an unknown release or kind.
+    Raises `ValueError`, listing the legal values, for an unknown release or kind.
     """
     releases, kinds = tuple(releases), tuple(kinds) or KINDS
     for what, given, legal in (("release", releases, tuple(FILES)), ("kind", kinds, (*KINDS, *DRAWN))):

@@ -51,7 +51,9 @@ def run(
     if not 1 <= options.jobs <= 64:
         raise ValueError(f"--jobs must be from 1 to 64, got {options.jobs}")
     if not command:
-        raise ValueError("no engine: put its command after --, as in: mini-vllm conformance -- ./my-engine --flags")
+        raise ValueError(
+            "no engine was given: put its command after --, as in: mini-vllm conformance -- ./my-engine --flags"
+        )
     start, rules = time.monotonic(), rules or {}
     engines = [EngineClient(command, options.timeout) for _ in range(options.jobs)]
     try:
@@ -90,7 +92,7 @@ def _wanted(options: Options, releases: Sequence[str]) -> list[RecordedScenario]
     known = [one.name for one in found]
     if unknown := [name for name in options.names if name not in known]:
         raise ValueError(
-            f"no scenario {unknown[0]!r} is among the {len(found)} chosen scenarios, such as {', '.join(known[:5])}"
+            f"{unknown[0]!r} is not among the {len(found)} chosen scenarios, such as {', '.join(known[:5])}"
         )
     if not found:
         asked_for = ", ".join(options.kinds) or "any"

@@ -71,7 +71,8 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def interruptible(what: str) -> Iterator[None]:
-    """Raise `Interrupted` with the stopped work's name if the cell is interrupted; this also ends the next cells."""
+    """Raise `Interrupted` with the stopped work's name if the cell is interrupted; this also stops the cells after
+    it."""
     try:
         yield
     except KeyboardInterrupt:
@@ -92,7 +93,7 @@ def start_process() -> WorkerProcess:
 
 
 def start_model_process() -> WorkerProcess:
-    """Start a process that imports torch and the runner, which takes some seconds, before its call arrives."""
+    """Start a process that, before its call arrives, imports torch and the runner, which takes some seconds."""
     return WorkerProcess((*COMMAND, WITH_MODEL), max_bytes=MAX_BYTES, output_bytes=OUTPUT_BYTES)
 
 
@@ -137,7 +138,7 @@ def ending_there(
 
 
 def ending_here(function: Callable[..., object], arguments: Sequence[object]) -> CallResult:
-    """Return the outcome of the call in this process, with reloaded files of the learner and copied arguments."""
+    """Return the outcome of the call in this process, with the learner's files reloaded and the arguments copied."""
     forget_learners_code()
     function, arguments = unpack(pack((function, arguments)))
     ending: CallResult = unpack(pack(ending_of(function, arguments)))

@@ -1,4 +1,4 @@
-"""Runs chats with the embedded model on a learner's phases 1 to 5; a new process can call this module."""
+"""Runs chats with the embedded model on a learner's phases 1 to 5; callable in a new process."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ class TalkRun:
 def talk(questions: Sequence[str], config: EngineConfig, params: SamplingParams, lineup: Lineup) -> TalkRun:
     """Answer all questions at once. If a step fails, the text generated before it is kept.
 
-    A browser shows the answers while they grow. Raises `ValueError` for a question that is too long, and
+    A browser shows the answers as they grow. Raises `ValueError` for a question that is too long, and
     `NotImplementedError` for an unwritten task.
     """
     llm = LLM(config=config, lineup=lineup, record=True, dense=True)

@@ -1,4 +1,4 @@
-"""Forked processes in which the worker runs tests: starting them and waiting for them."""
+"""Starts the forked processes in which the worker runs tests, and waits for them."""
 
 import os
 import time
@@ -6,7 +6,7 @@ import time
 from mini_vllm_labs.runs.sandbox.watch import waiting_seconds
 
 GRACE_SECONDS = 2.0  # the test's limit must apply first, because it can name the line
-NUM_TRIES, PAUSE_SECONDS = 20, 0.25  # within five seconds, old processes of the same user may exit
+NUM_TRIES, PAUSE_SECONDS = 20, 0.25  # within five seconds, the same user's old processes may exit
 
 
 def fork_patiently() -> int | None:
@@ -23,7 +23,7 @@ def wait(child: int, seconds: float, num_passed: memoryview | None = None) -> in
     """Wait for a child and return its exit status (negative for a signal), or None if it was killed here.
 
     A child that disables its own limit of `seconds` is killed a little later, according to the same two clocks. Each
-    change of `num_passed` means that another test has started.
+    change in `num_passed` means that another test has started.
     """
     cpu_clock = ~child << 3 | 2  # computed in the same way as in clock_getcpuclockid(3)
     seen, begun, spent, pause = 0, time.monotonic(), 0.0, 0.0005

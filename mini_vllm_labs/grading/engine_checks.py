@@ -41,7 +41,7 @@ DRAFTS = SpeculativeConfig(prompt_lookup_min=1, adaptive=False)
 
 
 def check_stack(mine: Lineup, reference: Lineup | None) -> EngineCheck:
-    """Run the fake model: outputs must be correct, invariants hold, and plans equal the reference's."""
+    """Run the fake model: outputs must be correct, invariants must hold, and plans must equal the reference's."""
     for seed in SEEDS:
         arrivals, config = make_workload(seed, NUM_REQUESTS), possible_settings(seed, mine)
         for make in policies_of(mine):
@@ -100,7 +100,7 @@ def check_model(mine: Lineup) -> EngineCheck:
 
 
 def possible_settings(seed: int, lineup: Lineup) -> EngineConfig:
-    """Return the settings of a seed, changed so that absent phases can serve them."""
+    """Return the settings for a seed, changed so that absent phases can serve them."""
     config = settings_for(seed)
     if lineup.preemption == "absent":
         config = replace(config, policy="fcfs")  # the priority queue is part of phase 3
@@ -209,7 +209,7 @@ def do(order: dict[str, Any]) -> EngineCheck:
 def not_loaded(channel: Channel, mine: Lineup) -> EngineCheck | None:
     """Import a lineup's starters; return a failed check for the first starter that cannot be loaded, or None.
 
-    An event precedes each import, so that the grader knows which file ended the process.
+    An event is sent before each import, so that the grader knows which file ended the process.
     """
     for phase in load_whole_plan():
         if mine[phase.number] == "starter":

@@ -113,7 +113,7 @@ class Grader:
         self.stop = threading.Event()
 
     def grade(self, numbers: Sequence[int]) -> Grade:
-        """Grade the phases with these numbers. No worker is left when it returns or raises an error."""
+        """Grade the phases with these numbers. No worker is left running when it returns or raises an error."""
         start = monotonic()
         plan = [phase for phase in load_whole_plan() if phase.number in numbers]
         with ThreadPoolExecutor(min(PHASES_AT_ONCE, os.cpu_count() or 1)) as pool:
@@ -142,7 +142,7 @@ class Grader:
         return grade
 
     def grade_in_stack(self, grade: PhaseGrade, grades: Sequence[PhaseGrade]) -> PhaseGrade:
-        """Run one phase with the earlier ones, unless one of those cannot be loaded or does not end."""
+        """Run one phase with the earlier ones, unless one of those cannot be loaded or never finishes."""
         number, total = grade.plan.number, len(grade.plan.tests)
         if grade.can_run:
             others = [other for other in grades if other.plan.number in phases_of_stack(number)]

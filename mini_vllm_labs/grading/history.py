@@ -1,4 +1,5 @@
-"""Records a learner's work in `history.jsonl`, in `labs`, with one readable line for each event. It is never sent.
+"""Records a learner's work in `history.jsonl`, in `labs`, with one readable line for each event. It is never sent
+anywhere.
 
 A file that begins with the word `off` is never changed. A teacher's checkout, which contains the solutions, has no
 history.
@@ -32,7 +33,7 @@ def note(*events: tuple[What, Mapping[str, object]]) -> None:
 
 
 def note_grades(grades: Sequence[PhaseGrade]) -> None:
-    """Record each task that was begun: whether it passes, and its first failing test, whose case names the rule."""
+    """Record each task that was started: whether it passes, and its first failing test, whose case names the rule."""
     tasks = [(grade.plan.number, task) for grade in grades for task in grade.tasks if task.status != "not started"]
     events = list[tuple[What, Mapping[str, object]]]()
     for phase, task in tasks:

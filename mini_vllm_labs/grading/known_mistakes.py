@@ -1,4 +1,4 @@
-"""The known mistakes and the fair ways to write a phase, unlocked only by the answers of right code.
+"""The known mistakes and the fair ways to write a phase, unlocked only by the answers that correct code gives.
 
 `known_mistakes/phaseN.json` is enciphered. Its key is derived from the answers to drawn cases of the graded tests'
 tables, and no file contains these answers. So only somebody who has written the phase can open it. `python -m
@@ -36,7 +36,7 @@ class KnownMistakes:
 
 
 def locked(known: KnownMistakes, keys: Iterable[bytes]) -> str:
-    """Return the content of a file that any of the keys opens."""
+    """Return the content of a file that any one of the keys opens."""
     plain = lzma.compress(json.dumps(vars(known)).encode())
     inner = sha256(plain).digest()
     locks = [base64.b85encode(enciphered(inner, key)).decode() for key in keys]
@@ -55,10 +55,10 @@ def inner_key(phase: int, keys: Iterable[bytes]) -> bytes:
 
 
 def unlocked(phase: int, inner: bytes) -> KnownMistakes:
-    """Open the file of a phase. Raises `ValueError` if there is no key, because the answers were wrong."""
+    """Open a phase's file. Raises `ValueError` if there is no key, because the answers were wrong."""
     if not inner:
         raise ValueError(
-            f"the known mistakes of phase {phase} can be opened once your phase is right: run mini-vllm grade --phase "
+            f"the known mistakes in phase {phase} can be opened once your phase is right: run mini-vllm grade --phase "
             f"{phase}"
         )
     known = json.loads(lzma.decompress(enciphered(read(phase)[1], inner)))
@@ -73,7 +73,7 @@ def read(phase: int) -> tuple[list[bytes], bytes]:
 
 
 def keys_of(phase: int, module: ModuleType) -> Iterator[bytes]:
-    """Yield the key to each lock, a digest of a module's answers to cases that no graded test has."""
+    """Yield the key to each lock, a digest of a module's answers to cases that are in no graded test."""
     plays = import_module(f"mini_vllm_labs.grading.plays.phase{phase}_plays")
     tables = tomllib.loads(Path(case_table.__file__).with_name(f"phase{phase}.toml").read_text(encoding="utf-8"))
     for lock in range(NUM_LOCKS):
@@ -89,7 +89,8 @@ def keys_of(phase: int, module: ModuleType) -> Iterator[bytes]:
 
 
 def plain(value: object) -> object:
-    """Return equal answers as equal JSON. Fractional digits of numbers are dropped, because they vary."""
+    """Return an answer as JSON, the same JSON for equal answers. Fractional digits of numbers are dropped, because they
+    vary."""
     match value:
         case None | str():
             return value

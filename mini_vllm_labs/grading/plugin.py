@@ -33,7 +33,7 @@ from mini_vllm_labs.runs.sandbox.limits import limit_resources
 from mini_vllm_labs.runs.sandbox.watch import Watchdog
 
 SENT, FAILED = 73, 74  # values that are neither a signal nor an exit code of Python or pytest
-MAX_SHARED = 3  # after this number of processes that ended with a failed test, each test runs alone
+MAX_SHARED = 3  # once this many processes have ended with a failed test, each test runs alone
 NO_PROCESS = "Not run: this system starts no more processes. Are old ones still running? The limit is `ulimit -u`."
 Failure = tuple[Outcome, str]
 failure_key = pytest.StashKey[Failure]()
@@ -249,7 +249,7 @@ class GradingPlugin:
 
 
 def has_changed(moment: float) -> bool:
-    """Return whether an imported file of the course was changed after a given `time.time`."""
+    """Return whether an imported course file was changed after a given `time.time`."""
     files = (getattr(module, "__file__", None) or "" for module in [*sys.modules.values()])
     ours = (Path(file) for file in files if file.startswith(f"{CHECKOUT}{os.sep}") and "site-packages" not in file)
     return any(not path.is_file() or path.stat().st_mtime > moment for path in ours)

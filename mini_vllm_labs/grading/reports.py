@@ -40,7 +40,7 @@ def row(phase: PhaseGrade) -> str:
 
 
 def failures(phase: PhaseGrade) -> Iterator[tuple[str, str]]:
-    """Yield the title and message of each begun task's first failure, then of the failed engine checks."""
+    """Yield the title and message of each started task's first failure, then of the failed engine checks."""
     if phase.error:
         yield f"Phase {phase.plan.number} could not be graded", phase.error
         return
@@ -118,7 +118,7 @@ def as_junit(grade: Grade) -> str:
     """Return the grade as JUnit XML: a suite per phase, a case per test, oracle and stack.
 
     pytest's `--junitxml` cannot write it, because a phase may need several workers. A test that ends its worker, runs
-    out of time or is never reached has a result in the grade but not in any run of pytest.
+    out of time or is never reached has a result in the grade but not in any pytest run.
     """
     root = ElementTree.Element("testsuites", name="mini-vllm grade")
     for phase in grade.phases:

@@ -15,7 +15,7 @@ PLACE = re.compile(r"^  labs/\w+/starter\.py:\d+", re.MULTILINE)
 
 
 def mistake_in(text: str) -> str:
-    """Return a key that is equal for two failures with the same cause.
+    """Return a key that is the same for two failures with the same cause.
 
     The key is the exception and its location, or the exception and the call whose answer stopped the test, or the rule
     and question.
@@ -83,7 +83,7 @@ class EngineCheck:
     """The result of the oracle or of a stack. `culprits` are the phases known to be at fault.
 
     "not yet": the engine reached an unwritten task of the culprit; "not graded": the culprits do not load; "endless":
-    tests of the culprits did not end. `steps` holds the last steps of both sides if two engines differ.
+    the culprits' tests did not finish. `steps` holds the last steps of both sides if two engines differ.
     """
 
     status: Literal["passed", "failed", "not yet", "not graded", "endless", "not checked"]
@@ -97,7 +97,7 @@ NOT_CHECKED, PASSED = EngineCheck("not checked"), EngineCheck("passed")
 
 @dataclass(frozen=True)
 class PhaseGrade:
-    """One phase. `error` states why the learner's file was not graded; `note` concerns a graded file."""
+    """One phase. `error` states why the learner's file was not graded; `note` is about a file that was graded."""
 
     plan: PlannedPhase
     sha256: str
@@ -126,7 +126,7 @@ class PhaseGrade:
 
     @property
     def can_run(self) -> bool:
-        """Whether whole engines can run with this phase: all of it is written, and every test ended."""
+        """Whether whole engines can run with this phase: all of it is written, and every test finished."""
         return not self.error and not self.outcomes & {"not started", "timeout", "crashed"}
 
     @property
@@ -147,7 +147,7 @@ class PhaseGrade:
 
 @dataclass(frozen=True)
 class Grade:
-    """All graded phases. The points of electives are counted separately."""
+    """All graded phases. Electives' points are counted separately."""
 
     phases: list[PhaseGrade]
     seconds: float = 0.0

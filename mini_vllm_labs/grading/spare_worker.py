@@ -15,9 +15,9 @@ def worker_for(phase: PlannedPhase) -> GradingWorker:
 
 
 class SpareWorker:
-    """Starts the next worker when the last one is taken. It has not imported the learner's file.
+    """Starts the next worker when the last one is taken. The waiting worker has not imported the learner's file.
 
-    Each worker grades one version of the file. `close` ends the waiting worker.
+    Each worker grades one version of the file. `close` stops the waiting worker.
     """
 
     def __init__(self) -> None:

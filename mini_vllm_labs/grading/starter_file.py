@@ -41,7 +41,7 @@ def complaint_about_file(path: Path) -> str:
 
 
 def forgotten_breakpoints(content: bytes) -> str:
-    """Return a sentence that names the lines that start a debugger, or an empty string."""
+    """Return a sentence naming the lines that start a debugger, or an empty string."""
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -55,7 +55,7 @@ def forgotten_breakpoints(content: bytes) -> str:
 
 
 def modules_without_points(content: bytes, phase: int) -> str:
-    """Return a sentence that names imported engine modules missing from the judge's jail, or an empty string."""
+    """Return a sentence naming imported engine modules that are missing from the judge's jail, or an empty string."""
     known: dict[str, list[str]] = json.loads(JAIL_MODULES.read_text(encoding="utf-8"))
     allowed = {*known["every phase"], *known.get(str(phase), [])}
     lacking = dict[str, int]()

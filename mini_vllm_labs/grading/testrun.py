@@ -56,7 +56,7 @@ class TestRun:
         return [test for test in self.phase.tests if test not in self.results]
 
     def complete(self) -> list[TestResult]:
-        """Return one result for every test of the plan."""
+        """Return one result for every test in the plan."""
         absent = "This test is in the plan but not in labs/: did the tests in labs/ change?"
         return [self.results.get(test) or TestResult(test, "not run", absent) for test in self.phase.tests]
 
@@ -69,7 +69,7 @@ def run_tests(
     on_progress: Callable[[int], None],
     spare: SpareWorker | None = None,
 ) -> TestRun:
-    """Run the tests of a phase, the first of them in `spare`. Raises `StoppedError` when `stop` is set."""
+    """Run a phase's tests, the first of them in `spare`. Raises `StoppedError` when `stop` is set."""
     run = TestRun(phase)
     run.error = complaint_about_file(run.starter)
     if run.error:
@@ -91,7 +91,7 @@ def run_tests(
 def leave_out(run: TestRun) -> None:
     """Give every test of an untouched starter the result "not started" without running it.
 
-    A test of the course checks that running them gives the same results.
+    One of the course's tests checks that running them gives the same results.
     """
     for task in run.phase.tasks:
         message = f"Not written yet: Phase {run.phase.number}, task {task.number}"
@@ -153,7 +153,7 @@ def run_worker(
 
 
 def take(run: TestRun, event: Event) -> None:
-    """Apply one event of the worker."""
+    """Apply one event from the worker."""
     match event:
         case Importing():
             run.importing = True
@@ -189,7 +189,7 @@ def charge_silent(run: TestRun) -> None:
 
 
 def charge_the_rest(run: TestRun, message: str) -> None:
-    """Give the same result to every test without a result."""
+    """Give the same result to every test that has none yet."""
     for test in run.left:
         finish(run, TestResult(test, "not run", message))
 

@@ -115,7 +115,7 @@ def show_grade(console: Console, grade: Grade) -> None:
 
 
 def point_lines(grade: Grade) -> list[str]:
-    """Return a line with the points of the course, and one for electives if any were graded."""
+    """Return a line with the course's points, and one for electives if any were graded."""
     lines = [f"{number(grade.points)} of {grade.max_points} points, 10 a task"] if grade.course else []
     if grade.electives:
         lines.append(f"electives: {number(grade.elective_points)} of {grade.max_elective_points} points")
@@ -145,7 +145,7 @@ def summary(grade: Grade) -> Table:
 
 
 def task_cell(phase: PhaseGrade, task: TaskGrade) -> Text:
-    """Return the points of a task, or a dash if the task is not started or cannot be graded."""
+    """Return a task's points, or a dash if the task is not started or cannot be graded."""
     if phase.error or task.status == "not started":
         return Text("-", STYLES["error" if phase.error else "not started"])
     return Text(number(task.points), STYLES[task.status])
@@ -183,7 +183,7 @@ def show_not_graded(console: Console, phases: Sequence[PhaseGrade]) -> None:
 
 
 def why_not_graded(check: EngineCheck) -> str:
-    """Name the phases that must load, end or be written before this stack can run; empty if there are none."""
+    """Name the phases that must load, finish or be written before this stack can run; empty if there are none."""
     names = enumeration(check.culprits) if check.culprits else ""
     several = len(check.culprits) > 1
     match check.status:
@@ -197,7 +197,7 @@ def why_not_graded(check: EngineCheck) -> str:
 
 
 def show_failure(console: Console, phase: PhaseGrade) -> None:
-    """Print the first failure of a phase with the test's message."""
+    """Print a phase's first failure with the test's message."""
     if phase.error:
         heading(console, f"Phase {phase.plan.number} could not be graded")
         show_text(console, phase.error)
@@ -233,7 +233,7 @@ def heading(console: Console, text: str) -> None:
 
 
 def show_text(console: Console, text: str) -> None:
-    """Print the message of a failure, shortened if it is long."""
+    """Print a failure's message, shortened if it is long."""
     lines = text.splitlines()
     if len(lines) > MAX_LINES:
         lines = [*lines[: MAX_LINES - 6], f"[... {len(lines) - MAX_LINES + 1} lines left out ...]", *lines[-5:]]

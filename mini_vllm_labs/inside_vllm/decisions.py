@@ -9,7 +9,8 @@ Step = dict[str, Any]
 
 
 class Decisions:
-    """The plan and the state of the stock scheduler. Wrappers around vLLM's functions observe and change nothing."""
+    """The plan and the state of the stock scheduler. Wrappers around vLLM's functions observe without changing
+    anything."""
 
     def __init__(self, scheduler: Any, block_size: int) -> None:
         self.scheduler, self.block_size = scheduler, block_size

@@ -36,13 +36,13 @@ Report = Callable[[str, int, int], object]
 
 
 def variables_for(lineup: Lineup) -> dict[str, str]:
-    """Return the environment variables of a process with vLLM in which `lineup` makes the decisions."""
+    """Return the environment variables for a vLLM process in which `lineup` makes the decisions."""
     path = {"LAB_IMPL": str(lineup), "PYTHONPATH": str(CHECKOUT)}
     return {**os.environ, **VARIABLES, **path}
 
 
 def stamp() -> str:
-    """Return the inputs of the environment: the pins, this Python, and its torch."""
+    """Return what the environment is built from: the pins, this Python, and its torch."""
     return f"{hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()} {sys.prefix} {own_torch()}"
 
 

@@ -37,8 +37,8 @@ class LearnerScheduler(interface.SchedulerInterface):
     cache hits, and when a request ends. Incoming requests, messages to workers and outputs are vLLM's objects. Each
     vLLM request has a twin in our engine.
 
-    After every step the invariants of our engine are checked, unless `LAB_CHECKS=0`. A request that the lineup cannot
-    serve (images, grammars, adapters, embeddings) ends with an error message and does not affect the others. Raises
+    After every step our engine's invariants are checked, unless `LAB_CHECKS=0`. A request that the lineup cannot serve
+    (images, grammars, adapters, embeddings) ends with an error message and does not affect the others. Raises
     `ValueError` for an unsupported setting. (vLLM: `v1/core/sched/interface.py`.)
     """
 
@@ -165,7 +165,7 @@ class LearnerScheduler(interface.SchedulerInterface):
         return self._sent(answers, drafts)
 
     def _answer(self, request: Request, twin: Any, token_ids: list[int], output: Any) -> EngineCoreOutput:
-        """Return a request's output for the front end, and record if it ended."""
+        """Return a request's output for the front end, and record its end if it has finished."""
         request.append_output_token_ids(list(token_ids))
         if twin.is_finished:
             self._end(request, RequestStatus[twin.status.name], twin.stop_reason)
@@ -204,7 +204,7 @@ class LearnerScheduler(interface.SchedulerInterface):
         return sent
 
     def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: RequestStatus) -> list[Request]:
-        """End some requests, or all of them for None, and return those that were unfinished."""
+        """End the given requests, or all of them if None, and return those that were unfinished."""
         names = self.requests if request_ids is None else request_ids
         names = [names] if isinstance(names, str) else dict.fromkeys(names)
         ended = [self.requests[name] for name in names if name in self.requests]

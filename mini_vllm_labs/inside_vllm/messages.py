@@ -1,4 +1,4 @@
-"""Builds a step's message to vLLM's workers: new requests in full, and changes to the others."""
+"""Builds a step's message to vLLM's workers: new requests in full, and only the changes to the others."""
 
 from collections.abc import Mapping, Sequence
 

@@ -36,7 +36,7 @@ SETTINGS: dict[str, Any] = {
     "disable_log_stats": False,  # this object counts preemptions
 }
 SPEED = {"max_num_seqs": 64, "max_num_batched_tokens": 512}
-SPEED_BLOCKS = 257  # room for 64 requests at once
+SPEED_BLOCKS = 257  # enough room for 64 requests at once
 SPEED_ROUNDS, SPEED_TOKENS = 7, 24
 
 
@@ -50,8 +50,8 @@ class Engine:
     def made(cls, model: str, scheduler: str, num_blocks: int, more: dict[str, Any]) -> "Engine":
         own = LEARNERS if scheduler == "yours" else None
         llm = LLM(model=model, scheduler_cls=own, num_gpu_blocks_override=num_blocks, **(SETTINGS | more))
-        # Call it only once: vLLM 0.32.0 registers its kernels for each engine, which fails after an engine with n-gram
-        # drafts.
+        # Call it only once: vLLM 0.32.0 registers its kernels for each engine, and this fails after an engine with
+        # n-gram drafts.
         current_platform.register_triton_kernel_overrides = lambda: None
         engine = cls(llm)
         engine.generate(["Hello"], 4)
@@ -80,7 +80,7 @@ class Engine:
 
 
 def texts(model: str, prompts: list[str], scheduler: str, num_blocks: int, more: dict[str, Any]) -> dict[str, Any]:
-    """Return the texts of the prompts with one scheduler, and its steps."""
+    """Return the texts that one scheduler generates from the prompts, and its steps."""
     engine = Engine.made(model, scheduler, num_blocks, more)
     steps = record(engine.core.scheduler, SETTINGS["block_size"])
     answers, rate, _ = engine.generate(prompts)

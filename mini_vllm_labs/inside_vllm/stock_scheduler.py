@@ -1,7 +1,7 @@
 """Builds the stock scheduler of any vLLM release from 0.13.0 on, without a model, a device or a network.
 
 Only vLLM's environment can import it. Configuration objects are made up, but vLLM's own code makes every decision.
-`PYTHONHASHSEED=0` must be set for equal block hashes in every run.
+`PYTHONHASHSEED=0` must be set to get the same block hashes in every run.
 """
 
 import inspect
@@ -103,7 +103,8 @@ class StandInLoRA:
 
 
 def make_scheduler(config: Mapping[str, Any]) -> Any:
-    """Build the scheduler of a recording's `config`. A newer setting at its default keeps this release's default.
+    """Build the scheduler of a recording's `config`. A newer setting that is left at its default takes this release's
+    default.
 
     Raises `ValueError` for a setting that this release does not support, or with vLLM's own reason.
     """
@@ -114,7 +115,7 @@ def make_scheduler(config: Mapping[str, Any]) -> Any:
     vllm_config = VllmConfig(
         scheduler_config=settings, cache_config=cache_config, model_config=_model_config(config["max_model_len"])
     )
-    # Later releases choose it for a plain model on a GPU, but VllmConfig of 0.30 rejects it without Triton.
+    # Later releases choose it for a plain model on a GPU, but 0.30's VllmConfig rejects it without Triton.
     if hasattr(VllmConfig, "use_v2_model_runner"):
         os.environ[NEWER_RUNNER] = "1"
     # The hooks of vLLM's CPU platform change some of these settings.
@@ -211,7 +212,7 @@ def _changed(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_newer_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the fields that recordings of 0.13.0 do not have, with the values that later releases derive."""
+    """Add the fields that 0.13.0's recordings lack, with the values that later releases derive."""
     lookahead = int(spec["method"] == "eagle")
     return {"draft_slots": 0, "prefill_lookahead": lookahead, "last_hit_block": "hashed", **spec}
 

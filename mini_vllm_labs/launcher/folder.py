@@ -22,7 +22,7 @@ Ours = Mapping[str, list[str]]
 
 
 class FolderError(ValueError):
-    """The folder was not written, or only in part; the message gives the reason and the next command."""
+    """The folder was not written, or only partly written; the message gives the reason and the next command."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ def start(folder: Path, edition: Mapping[str, bytes]) -> Changes:
         marker = read_marker(folder)
         if marker is None and any(path.name != MARKER + PART for path in folder.iterdir()):
             raise FolderError(
-                f"{folder} exists and is not empty: nothing was written. Name a new folder. To get newer handouts and "
-                f"tests into a course folder: mini-vllm start {folder} --update"
+                f"{folder} exists and is not empty: nothing was written. Name a new folder. To update the handouts and "
+                f"tests in a course folder: mini-vllm start {folder} --update"
             )
         if marker is not None and not marker.unfinished:
             raise FolderError(
@@ -82,8 +82,8 @@ def start(folder: Path, edition: Mapping[str, bytes]) -> Changes:
 def update(folder: Path, edition: Mapping[str, bytes]) -> Changes:
     """Update a folder's handouts, tests and helpers. Raises `FolderError` if it is not a course folder.
 
-    Starters and files that the learner changed stay as they are; a newer version from the course is written next to
-    them as FILE.new.
+    Starters and files that the learner changed stay as they are; a newer version of one is written next to it as
+    FILE.new.
     """
     if not is_course(folder):
         raise FolderError(f"{folder} is not a course folder: mini-vllm start {folder} creates one")
@@ -125,7 +125,7 @@ def held(folder: Path) -> Iterator[None]:
 def bring(folder: Path, edition: Mapping[str, bytes], before: Ours) -> Changes:
     """Write missing files, and update the course's outdated files.
 
-    If it is killed at any moment, calling it again finishes the work.
+    If a call is killed at any moment, calling it again finishes the work.
     """
     now = {path: digest(content) for path, content in edition.items()}
     both = {path: [*before.get(path, []), *([now[path]] if path in now else [])] for path in {*before, *now}}

@@ -1,4 +1,4 @@
-"""Shows the gain of each phase in charts, which get one more bar in each notebook."""
+"""Shows the gain from each phase in charts, which get one more bar in each notebook."""
 
 from collections.abc import Mapping, Sequence
 
@@ -37,7 +37,7 @@ MEASURES: list[Measure[LineupResult]] = [
 
 
 def ablation_charts(stages: Sequence[LineupResult], lineups: Sequence[Lineup], mark: str = "") -> Charts | Notice:
-    """Return charts of the stages of one workload, with the last stage's sentence; each stage adds one phase.
+    """Return charts of one workload's stages, with the last stage's sentence; each stage adds one phase.
 
     Lines across the bars show the reference's figures, unless the stages themselves are recorded.
     """
@@ -57,6 +57,6 @@ def name_of(stage: LineupResult) -> str:
 
 
 def reference_of(lineups: Sequence[Lineup]) -> Mapping[str, LineupResult]:
-    """Return the recorded stages of the reference, or an empty list without a record of these phases."""
+    """Return the reference's recorded stages, or an empty list if there is no record of these phases."""
     recorded = find_record(key_of(run_ablation, (lineups,)))
     return {name_of(stage): stage for stage in recorded or ()}

@@ -30,7 +30,7 @@ KNOBS = (
 
 @dataclass(frozen=True, slots=True)
 class ArenaSetting:
-    """The values of the knobs. The load is in percent of the rate that the engine serves without cache hits."""
+    """The values of the knobs. The load is a percentage of the rate that the engine can serve without cache hits."""
 
     workload: str = "burst"
     load: float = 300
@@ -59,7 +59,7 @@ def contest_of(setting: ArenaSetting, lineup: Lineup) -> dict[str, tuple[float, 
 
 
 def arena_bench(lab: Lab) -> Panel | Notice:
-    """Return knobs over a contest whose requests the lab's engine serves."""
+    """Return knobs for a contest in which the lab's engine serves the requests."""
     begun = ArenaSetting(), starter_stamps()
     first = lab.run(contest_of, begun[0])
     if isinstance(first, Notice):

@@ -48,7 +48,7 @@ def run(name: str, experiment: Experiment, lineup: Lineup) -> Found:
 
 
 def bound_bars(lab: Lab, workload: str, rate: float, num_requests: int = 400, **settings: object) -> Charts | Notice:
-    """Chart what limited a load at `rate` requests per second, and the gain of a second run."""
+    """Chart what limited a load at `rate` requests per second, and the gain from a second run."""
     found = lab.run(run_twice, workload, rate, num_requests, {name: str(value) for name, value in settings.items()})
     if isinstance(found, Notice):
         return found

@@ -22,7 +22,7 @@ class HashBlocks:
 def hash_blocks(
     prompts: Mapping[str, Sequence[int]], block_size: int, salts: Mapping[str, str], lineup: Lineup
 ) -> HashBlocks:
-    """Hash consecutive prompts with the lineup's phase 4, and look up the hits of its cache.
+    """Hash consecutive prompts with the lineup's phase 4, and look up their hits in its cache.
 
     Raises `ValueError` for prompts that cannot be drawn and for hashes that are not bytes.
     """

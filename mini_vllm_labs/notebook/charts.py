@@ -23,9 +23,9 @@ SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:4px 8px;max-width:1100px"
 
 @dataclass(frozen=True)
 class Charts:
-    """Small pictures, as many in a row as fit, with texts `below`; `recorded` as in `WorkloadRun`.
+    """Small pictures, as many in a row as fit, with texts `below`; `recorded` is as in `WorkloadRun`.
 
-    `rows` contains the figures of each run, keyed by heading.
+    `rows` contains each run's figures, keyed by heading.
     """
 
     pictures: Sequence[Picture]
@@ -162,9 +162,9 @@ MEASURES: list[Measure[RunFacts]] = [
 
 
 def figures(runs: Mapping[str, WorkloadRun | Notice], first_token: str = "") -> Charts | Notice:
-    """Return charts of the figures of named runs, or the first `Notice` among the runs.
+    """Return charts of named runs' figures, or the first `Notice` among the runs.
 
-    `first_token` names a request whose first token's step is also shown.
+    `first_token` names a request; the step of its first token is also shown.
     """
     facts = {name: run if isinstance(run, Notice) else RunFacts(run) for name, run in runs.items()}
     stalled = [name for name, run in runs.items() if isinstance(run, WorkloadRun) and run.stalled]

@@ -37,7 +37,7 @@ PLUGIN = "mini_vllm_labs.grading.labtest.report_file"
 class GradedTests:
     """The outcome of pytest for a phase or a task. Truthy if all tests passed.
 
-    `results` are those of `mini_vllm_labs/grading/labtest/report_file.py`, empty if the tests ended early.
+    `results` are those of `mini_vllm_labs/grading/labtest/report_file.py`, and empty if the tests ended early.
     """
 
     command: str
@@ -75,7 +75,7 @@ class GradedTests:
 
 
 def pytest_there(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[int | None, str]:
-    """Run pytest in a separate process; return its exit status (None if it did not end) and its output."""
+    """Run pytest in a separate process; return its exit status (None if it did not finish) and its output."""
     command = [sys.executable, "-m", "pytest", *arguments]
     with (
         interruptible("the tests were"),
@@ -235,7 +235,7 @@ def step_bars(expected: Mapping[str, int], yours: Mapping[str, int], budget: int
     """Render the expected plan above the learner's, to the same scale, with differing shares framed."""
     names = list(dict.fromkeys([*expected, *yours]))
     totals = [sum(max(0, amount) for amount in plan.values()) for plan in (expected, yours)]
-    # In a mostly unused budget, all shares would be too narrow to see.
+    # If most of the budget is unused, all shares would be too narrow to see.
     scale = max([min(budget, 2 * max(totals)), *totals, 1])
     return "".join(bar(side, plan, other, names, scale) for side, plan, other in (
         ("expected", expected, expected), ("yours", yours, expected),

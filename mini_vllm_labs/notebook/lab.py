@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mini_vllm_labs.pictures.widgets import Player
 
 T = TypeVar("T")
-# The null block is not available; the other 56 of the 57 blocks hold one request of 448 tokens.
+# The null block is not available; the other 56 of the 57 blocks can hold one request of 448 tokens.
 TALK_POOL = EngineConfig(max_num_seqs=8, max_num_batched_tokens=64, block_size=8, num_gpu_blocks=57, max_model_len=448)
 
 
@@ -131,7 +131,7 @@ class Lab:
     def talk(self, *questions: str, max_tokens: int = 64) -> "Player | Notice":
         """Answer all questions at once with the embedded model and phases 1 to 5; return the run's time machine.
 
-        A browser shows the answers while they grow. If a step fails, the text generated before it is kept.
+        A browser shows the answers as they grow. If a step fails, the text generated before it is kept.
         """
         lineup = self.lineup(min(5, self.code.phase))
         config, remarks = make_possible(TALK_POOL, lineup)
@@ -181,7 +181,7 @@ class Lab:
         return stages if isinstance(stages, Notice) else ablation_charts(stages, lineups, mark_for(lineups[-1]))
 
     def run(self, function: Callable[..., T], *arguments: object, phases: int = 5) -> T | Notice:
-        """Return `function(*arguments, lineup)`; `phases` as in `lineup`: 5 for a simulation, 6 for the model.
+        """Return `function(*arguments, lineup)`; `phases` is as in `lineup`: 5 for a simulation, 6 for the model.
 
         `function` must be importable by its name, such as `simulate`.
         """

@@ -20,7 +20,7 @@ HEADINGS = ("row", "request", "token", "position", "slot", "block", "place", "lo
 
 @dataclass(frozen=True)
 class Layout:
-    """One line per token of the step, and the padded block tables; `recorded` as in `ChatRun`."""
+    """One line per token in the step, and the padded block tables; `recorded` is as in `ChatRun`."""
 
     rows: Sequence[Sequence[str]]
     block_tables: Sequence[tuple[str, Sequence[int]]]
@@ -44,7 +44,7 @@ class Layout:
         return int(self.rows_of(request)[0][4])
 
     def num_read(self, request: str, place: int) -> int:
-        """Return the number of slots that a row of a request reads: one per position up to its own."""
+        """Return the number of slots that a request's row reads: one per position up to its own."""
         return int(self.rows_of(request)[place][3]) + 1
 
     def table_lines(self) -> list[str]:
@@ -89,7 +89,7 @@ def film_of_batch(chats: ChatRun, step: int, arrays: FlatStep) -> Film:
 
 @dataclass(frozen=True)
 class ReplayedPhase6:
-    """Phase 6's functions, which return the arrays of an earlier call."""
+    """Phase 6's functions, which return the arrays from an earlier call."""
 
     arrays: FlatStep
 
@@ -107,7 +107,7 @@ class ReplayedPhase6:
 
 
 def batch_of(chats: ChatRun, step: int) -> list[ScheduledRequest]:
-    """Rebuild the runner's input of a step from the recording. Raises `ValueError` if the run has no such step."""
+    """Rebuild the runner's input for a step from the recording. Raises `ValueError` if the run has no such step."""
     if not 0 <= step < len(chats.recording.steps):
         raise ValueError(f"step must be from 0 to {len(chats.recording.steps) - 1}, got {step}")
     outputs = {output.request_id: output for output in chats.outputs.values()}

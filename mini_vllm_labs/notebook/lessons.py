@@ -21,7 +21,7 @@ SPEED = 4
 
 
 def watch_race(runs: Mapping[str, WorkloadRun | Notice], step: int = 0) -> "Player | Notice":
-    """Show the same requests in several runs over one time axis, each run in a lane."""
+    """Show the same requests in several runs on one time axis, each run in a lane."""
     return of_recordings(runs, lambda recordings, mark: player(marked_film(race(recordings), mark), step))
 
 

@@ -9,7 +9,7 @@ from mini_vllm import LLM, EngineConfig, Lineup, SamplingParams
 
 @dataclass(frozen=True)
 class Measurement:
-    """The times and counts of answering all questions once."""
+    """The times and counts from answering all questions once."""
 
     seconds: float
     num_output_tokens: int

@@ -21,7 +21,7 @@ def starters_of(lineup: Lineup) -> list[int]:
 
 
 def mark_for(lineup: Lineup) -> str:
-    """Return the mark of a lineup's results; empty unless one of its starters has an unwritten task."""
+    """Return the mark for a lineup's results; empty unless one of its starters has an unwritten task."""
     missing = first_missing(lineup)
     return mark_of(missing) if missing else ""
 
@@ -48,7 +48,7 @@ def broken_starter(lineup: Lineup) -> Notice | None:
 
 
 def broken_line(error: SyntaxError) -> str:
-    """Return the line with a caret under the position of the error, and Python's message."""
+    """Return the line with a caret under the error's position, and Python's message."""
     message = f"{type(error).__name__}: {error.msg}"
     if error.text is None or error.offset is None:
         return message

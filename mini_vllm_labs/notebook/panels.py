@@ -80,7 +80,7 @@ class ComparedRun:
 
     @property
     def sentence(self) -> str:
-        """The reason why the run stalled, or whether its answers equal the first run's, and where the plans differ."""
+        """The reason why the run stalled, or whether its answers match the first run's, and where the plans differ."""
         same = self.run.token_ids == self.first.token_ids
         told = self.run.stalled or ("The answers are the same, token for token." if same else "DIFFERENT answers!")
         plans = zip_longest(plans_of(self.first), plans_of(self.run))

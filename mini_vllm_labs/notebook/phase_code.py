@@ -1,4 +1,4 @@
-"""Calls the phases of a notebook, each call in a new process, or returns the reference's recorded run."""
+"""Calls a notebook's phases, each call in a new process, or returns the reference's recorded run."""
 
 import sys
 from collections.abc import Callable
@@ -22,7 +22,7 @@ NO_TORCH = "Your phase 6 computes with PyTorch, which a browser does not have. E
 
 
 def whole_lineup(text: str, phase: int) -> Lineup:
-    """Return the lineup that a string describes in the notebook of a phase.
+    """Return the lineup that a string describes in a phase's notebook.
 
     In an elective's notebook, plain `starter` and `solution` also include the electives up to that one.
     """

@@ -45,7 +45,7 @@ def compare(
     step: int = 0,
     scale: str = "steps",
 ) -> "Player | Notice":
-    """Show two runs of one workload together, with the first difference marked; `scale` as in `watch`."""
+    """Show two runs of one workload together, with the first difference marked; `scale` is as in `watch`."""
 
     def draw(one: WorkloadRun | ChatRun, other: WorkloadRun | ChatRun) -> "Player":
         film = compare_recordings(one.recording, other.recording, names)

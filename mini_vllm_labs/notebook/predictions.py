@@ -105,7 +105,7 @@ class Prediction:
 
     @property
     def group(self) -> str:
-        """The name by which the widgets of a page identify these questions."""
+        """The name by which a page's widgets identify these questions."""
         return f"{self.kept.path.name}: {self.title}"
 
 
@@ -164,11 +164,11 @@ class Predictions:
         return self.ask(title).also(shown)
 
     def recall(self) -> "Deck | Notice | Words":
-        """Return at most three questions of other notebooks with wrong answers that are due again."""
+        """Return at most three wrongly answered questions from other notebooks that are due again."""
         return self.missed.start(self.notebook)
 
     def score(self) -> "Score":
-        """Return the numbers of right answers by subject."""
+        """Return the number of correct answers for each subject."""
         from mini_vllm_labs.pictures.prediction.widgets import Score
 
         return Score([as_json(prediction) for prediction in self.groups.values()])

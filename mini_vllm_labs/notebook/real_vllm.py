@@ -29,12 +29,12 @@ class Pair:
 
     @property
     def num_equal(self) -> int:
-        """The number of equal texts."""
+        """The number of identical texts."""
         return sum(text == self.yours.texts[name] for name, text in self.stock.texts.items())
 
     @property
     def first_difference(self) -> int:
-        """The first step in which the schedules differ. Raises `LookupError` if they are equal."""
+        """The first step in which the schedules differ. Raises `LookupError` if they are the same."""
         found = first_difference(self.stock.recording.steps, self.yours.recording.steps)
         if found is None:
             raise LookupError("both schedules are identical in every step")

@@ -72,7 +72,7 @@ class Memory:
         return self if notebook == self.last else replace(self, num_started=self.num_started + 1, last=notebook)
 
     def due(self) -> list[Missed]:
-        """Return at most three due questions of other notebooks, longest due first, at most one per title."""
+        """Return at most three due questions from other notebooks, longest due first, at most one per title."""
         waiting = [one for one in self.missed if one.due <= self.num_started and one.num_right < len(INTERVALS)]
         first = {one.key[:2]: one for one in sorted(waiting, key=lambda one: -one.due) if one.notebook != self.last}
         return sorted(first.values(), key=lambda one: one.due)[:AT_ONCE]
@@ -173,7 +173,7 @@ def words_before(notebook: Path, title: str) -> str:
 
 
 def memory_of(kept: Any) -> Memory:
-    """Decode the content of a file. Raises `ValueError` if it is damaged or has a different version."""
+    """Decode a file's content. Raises `ValueError` if it is damaged or has a different version."""
     version = kept.get("version") if isinstance(kept, dict) else None
     if version != VERSION:
         raise ValueError(f"its version is {version}, but it must be {VERSION}")

@@ -60,7 +60,7 @@ def chosen_fields(value: Any) -> dict[str, Any]:
 
 
 def lean(value: object) -> object:
-    """Remove data that pictures do not need: prompts of simulated requests, all decisions of a stage, and times."""
+    """Remove data that pictures do not need: prompts of simulated requests, all of a stage's decisions, and times."""
     match value:
         case TimedRequest():
             return replace(value, prompt_token_ids=range(value.num_prompt_tokens))

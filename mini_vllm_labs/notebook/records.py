@@ -64,7 +64,7 @@ def find_record(key: str) -> Any:
 
 
 def result_in(encoded: Any) -> Any:
-    """Decode the result in a line of a file of records."""
+    """Decode the result in one line of a file of records."""
     if isinstance(encoded, dict) and REFUSED in encoded:
         return Refusal(encoded[REFUSED])
     return from_json(encoded)
@@ -83,7 +83,7 @@ def recorded_result(phase: int, function: Callable[..., object], arguments: tupl
 
 @cache
 def read_lines(path: Path) -> dict[str, str]:
-    """Return the lines of a file of records, each under its key."""
+    """Return the lines of a records file, each under its key."""
     lines = lzma.decompress(path.read_bytes()).decode().splitlines()
     return {key: line for key, _, line in (line.partition(" ") for line in lines)}
 

@@ -19,7 +19,7 @@ class PictureFacts:
     picture: Picture
 
     def hit(self, prompt: str) -> int:
-        """Return the number of a prompt's hit tokens in a picture of hash chains."""
+        """Return how many of a prompt's tokens are hits in a picture of hash chains."""
         found = re.findall(rf"^ *{prompt} finds: hit (\d+)", self.picture.text_alternative, re.MULTILINE)
         return int(first(found))
 
@@ -42,12 +42,12 @@ class PolicyFacts:
         return max(self.results, key=lambda result: result.time_to_first_token(percent)).policy
 
     def goodput(self, policy: str) -> float:
-        """Return the requests per second that keep the SLO under a policy."""
+        """Return the requests per second that meet the SLO under a policy."""
         return goodput_of(policy, self.results)
 
 
 def goodput_of(policy: str, results: Sequence[PolicyResult]) -> float:
-    """Return the requests per second that keep the SLO under a policy."""
+    """Return the requests per second that meet the SLO under a policy."""
     return next(result.served.goodput(Slo()) for result in results if result.policy == policy)
 
 
@@ -68,7 +68,7 @@ class ByUser:
         return percentiles([time for time, owner in times if owner == user], [percent])[0]
 
     def compared(self, user: int, other: int) -> str:
-        """Describe a user's wait compared with that of a different user."""
+        """Describe a user's wait compared with a different user's."""
         ratio = self.wait_of(user) / self.wait_of(other)
         near = f"about as long as user {other}" if ratio < 2 else "at least twice as long"
         return f"at most half as long as user {other}" if ratio <= 0.5 else near

@@ -69,7 +69,7 @@ class RunFacts:
 
     @property
     def tokens_per_step(self) -> float:
-        """The mean number of tokens that a request gets from a step."""
+        """The mean number of tokens that a request gets in a step."""
         return self.drafts.tokens_per_step
 
     @property
@@ -194,7 +194,7 @@ class RunFacts:
 
 
 def first(found: Iterable[T]) -> T:
-    """Return the first item. Raises `LookupError` if there is none."""
+    """Return the first item. Raises `LookupError` if there are no items."""
     for one in found:
         return one
     raise LookupError("this did not happen in the run")

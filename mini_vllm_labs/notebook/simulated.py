@@ -1,4 +1,4 @@
-"""Charts simulations: served workloads, policies, the settings of the widgets, and the cost of drafts."""
+"""Charts simulations: served workloads, policies, the widgets' settings, and the cost of drafts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -55,7 +55,7 @@ GPU, MODEL = "H100", "Llama-3.1-8B"
 
 
 def serve(lab: Lab, workload: str, rate: float, num_requests: int = 400, **settings: Any) -> Served | Notice:
-    """Serve a workload at `rate` requests per second, with the given settings of the engine."""
+    """Serve a workload at `rate` requests per second, with the given engine settings."""
     experiment = Experiment(workload, num_requests=num_requests, rate=rate)
     config = replace(experiment.resolved_engine(), **settings)
     return lab.run(simulate, make_requests(workload, num_requests, rate), config, experiment.cost)
@@ -111,7 +111,7 @@ def goodput_bars(contests: Mapping[str, list[PolicyResult] | Notice]) -> Charts 
 
 
 def slo_bars(contests: Mapping[str, list[PolicyResult] | Notice], limits: Sequence[float]) -> Charts | Notice:
-    """Chart the share of requests that keep the SLO under each policy, for some first-token limits in seconds."""
+    """Chart the share of requests that meet the SLO under each policy, for some first-token limits in seconds."""
 
     def kept(policy: str, limit: float, results: Sequence[PolicyResult]) -> float:
         good = Slo(time_to_first_token=limit)
@@ -141,7 +141,7 @@ def user_bars(served: Mapping[str, Served | Notice], users: Sequence[int]) -> Ch
 
 
 def step_ms(num_tokens: int) -> float:
-    """Return the ms of a step of `num_tokens`: reading the weights or computing, whichever takes longer."""
+    """Return how many ms a step of `num_tokens` takes: reading the weights or computing, whichever takes longer."""
     bound = roofline(find_gpu(GPU), find_model_shape(MODEL))
     return 1e3 * bound.step_seconds(num_tokens, num_tokens, 0, 0, num_tokens)
 

@@ -29,7 +29,7 @@ def alone(state: Mapping[str, Any], front_end: str = PLAYER, css: str = "control
     """Return a script that replaces the adjacent still with a widget.
 
     `state` contains the widget's traits, `front_end` is its JavaScript (by default the player's), and `css` names its
-    style files. All of this is compressed: the script for a film with the player has 20 to 60 kB.
+    style files. All of this is compressed: the script for a film with the player is 20 to 60 kB.
     """
     style = "".join(map(read_asset, css.split()))
     packed = {"player": front_end + read_asset("alone.js"), "css": style, "state": dict(state)}

@@ -47,7 +47,7 @@ def estimate(runs: Sequence[Figures], read: Read) -> Estimate:
 
 
 def digits(value: float) -> str:
-    """Format a number with three significant digits, and as a whole number from 100 on."""
+    """Format a number with three significant digits, or as a whole number from 100 up."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
@@ -143,7 +143,7 @@ def labels(
     points: Mapping[str, tuple[float, float]], best: Sequence[str], width: float, bottom: float
 ) -> list[svg.Markup]:
     """Draw the names next to their points, moved where they would overlap; names at the same position share lines."""
-    # A line of text extends from 8 above its y to 7 below; a point extends from RADIUS above to RADIUS below.
+    # A line of text extends from 8 above its y to 7 below it; a point extends RADIUS above and RADIUS below.
     dots = [(x - RADIUS, x + RADIUS, y + 8 - RADIUS, y + 8 + RADIUS) for x, y in points.values()]
     taken: list[tuple[float, float, float, float]] = []
     drawn = []

@@ -88,7 +88,7 @@ def in_unit(values: Mapping[str, float], unit: str) -> dict[str, str]:
 def row(name: str, length: float, text: str, start: float, fill: str, mark: float) -> svg.Markup:
     """Draw a name, a bar with its text, and a line at `mark`.
 
-    A negative mark, or a mark of 0 on an empty bar, has no line.
+    A negative mark, or a mark of 0 on an empty bar, gets no line.
     """
     line = svg.line(start + mark, -2, start + mark, BAR + 2, class_="mv-line mv-reference", stroke_width=2)
     return svg.joined(

@@ -86,7 +86,7 @@ def batching(
     """Draw requests that arrive together and take `lengths` steps each, in both kinds of batches.
 
     The axis covers at least `horizon` steps, so that a bar does not shrink under the mouse. Raises `ValueError` if
-    there is no request or no seat, or for a length below 1.
+    there are no requests or no seats, or for a length below 1.
     """
     if not lengths or min(lengths) < 1 or num_seats < 1:
         raise ValueError(f"lengths and num_seats must be at least 1, got {list(lengths)} and {num_seats}")

@@ -24,7 +24,7 @@ HIGH, MIDDLE, LANE, GAP, LEAST, MORE = 28, 14, 64, 3, 32, 32
 MAX_ROWS, ROWS_HIGH = 8, 64  # number of rows and height in px of a lane's timeline
 
 
-# The value that each of these policies from `mini_vllm_labs/policies` compares; the smallest goes first.
+# The value that each of these policies in `mini_vllm_labs/policies` compares; the smallest goes first.
 KEYS = {"fcfs": "arrival", "priority": "priority", "sjf": "tokens left", "srtf": "tokens left"}
 OVERTAKES = "\N{LEFTWARDS ARROW}"
 LEGEND = {"race": [(svg.text(7, 10, OVERTAKES, class_="mv-middle mv-strong"), "served before an earlier arrival")]}

@@ -22,7 +22,7 @@ class DraftsByClass(SchedulingPolicy):
     def __init__(self, limits: Mapping[str, int] = DEFAULT_LIMITS, others: int = 2) -> None:
         for name, limit in (*limits.items(), ("others", others)):
             if limit < 0:
-                raise ValueError(f"the draft limit of {name!r} must be at least 0, got {limit}")
+                raise ValueError(f"the draft limit for {name!r} must be at least 0, got {limit}")
         self.limits, self.others = dict(limits), others
 
     def limit(self, request: Request) -> int:

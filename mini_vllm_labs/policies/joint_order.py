@@ -50,7 +50,7 @@ class JointOrder(Around):
         super().__init__(inner)
         self._num_outputs: dict[
             str, int
-        ] = {}  # the number of output tokens that each running request had at its admission
+        ] = {}  # the number of output tokens that each running request had when it was admitted
 
     def start_step(self, step: StepView) -> None:
         super().start_step(step)

@@ -26,7 +26,7 @@ class Priority(SchedulingPolicy):
         return URGENCY(request)
 
     def victims(self, running: list[Request]) -> list[Request]:
-        # A reversed sort keeps the order of equal requests, because vLLM preempts the first of them.
+        # A reversed sort keeps equal requests in their original order, because vLLM preempts the first of them.
         return sorted(running, key=lambda request: (request.priority, request.arrival_time), reverse=True)
 
 

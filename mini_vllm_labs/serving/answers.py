@@ -103,7 +103,7 @@ class StreamedAnswer(Response):
         self._send, streams = send, self._request.served.streams
         streams.add(self._tell)
         try:
-            # Without `aclosing`, the generator would abort its choices only when it was garbage-collected.
+            # Without `aclosing`, the generator would only abort its choices when it was garbage-collected.
             async with ended_by_disconnect(receive), aclosing(self._request.outputs()) as outputs:
                 await self._send_events(outputs)
         finally:

@@ -106,7 +106,7 @@ class ServedModel:
                 if self.llm.tokenizer.apply_chat_template(changed, tools) == token_ids:
                     what = "results of tools" if other["role"] == "tool" else "tool_calls"
                     raise ValueError(
-                        f"the model's chat template does not support {what}, which occurs in messages.{place}"
+                        f"the model's chat template does not support {what}, which appears in messages.{place}"
                     )
             return token_ids
 

@@ -26,7 +26,7 @@ def make_sheet(files: Files, seed: int, requests: int = 8) -> Sheet:
     num_kinds = len({one.kind for one in found})
     if len(found) < NUM_QUESTIONS or num_kinds < LEAST_KINDS:
         raise ValueError(
-            f"a run of {len(base.steps)} steps is too short: it gives {len(found)} questions of {num_kinds} kinds; "
+            f"a run of {len(base.steps)} steps is too short: it yields {len(found)} questions of {num_kinds} kinds; "
             f"increase requests above {requests}, or change the seed"
         )
     return Sheet(seed, requests, setup_of(base, seed, requests), files.digests, base.rows, found)

@@ -28,7 +28,7 @@ ENVIRONMENTS = {
 
 
 class MadeUpProcess:
-    """A backend that takes 0.25 seconds for each round."""
+    """A backend that takes 0.25 seconds per round."""
 
     opened: ClassVar[list[dict[str, str]]] = []
     children: ClassVar[set[int]] = set()

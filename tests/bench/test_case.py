@@ -1,4 +1,4 @@
-"""Sides take turns, and medians, ranges, ratios and equal tokens come only from the rounds that count."""
+"""Sides take turns; medians, ranges, ratios and counts of equal tokens use only the rounds that count."""
 
 from functools import partial
 from typing import Any

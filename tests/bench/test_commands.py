@@ -33,7 +33,7 @@ def figure(case: Case, side: str, name: str) -> float:
 
 
 def gains(figure_name: str, factor: float) -> Check:
-    """Return whether a feature's side has a figure smaller (factor below 1) or larger by that factor."""
+    """Return a check that a feature changes a figure by more than `factor`, downward if `factor` is below 1."""
 
     def check(cases: list[Case]) -> bool:
         [case] = cases

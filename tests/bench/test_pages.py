@@ -1,4 +1,4 @@
-"""Delays from a slider or knob to its picture: the method is tested, the times are not."""
+"""Delays from a slider or knob to its picture: the method is tested, but the times are not."""
 
 import json
 from contextlib import nullcontext
@@ -40,7 +40,7 @@ def test_a_picture_that_is_not_its_steps_is_refused(browser: Any, monkeypatch: p
 
 
 class FalsePage:
-    """Shows one picture, whatever the step."""
+    """Always shows the same picture, whatever the step."""
 
     def evaluate(self, *_: Any) -> float:
         return 1.0

@@ -54,7 +54,7 @@ def test_everything_happens_in_the_small_pool_and_the_state_agrees_with_the_engi
     for share in (share for record in llm.engine.recorder.steps for share in record["scheduled"]):
         hits.setdefault(
             share["id"], share.get("hit", 0)
-        )  # a preempted request would hit blocks that it computed itself
+        )  # a preempted request would hit blocks that it had computed itself
     assert state.hit_rate == pytest.approx(sum(hits.values()) / sum(state.info.num_prompt_tokens.values()))
     again = fold(state.info, llm.engine.recorder.steps)
     assert (again.num_hits, again.tables) == (state.num_hits, state.tables)
@@ -133,7 +133,7 @@ def test_what_the_fake_model_shows_depends_on_the_phases() -> None:
 
 
 def test_the_demo_ends_with_what_each_phase_changes_in_the_same_pool(mini_vllm: Commands) -> None:
-    """With phase 3 all requests end, and with phase 4 fewer tokens are computed."""
+    """With phase 3 all requests finish, and with phase 4 fewer tokens are computed."""
     shown = mini_vllm("demo", "--lineup", "solution:1-4", "--fake-model").output
     rows = {line.split()[0]: line.split()[1:] for line in shown.partition("phase by phase")[2].splitlines()[2:] if line}
     assert (rows["1-2"][1:], rows["1-3"][1]) == (["8", "-", "-"], "-")

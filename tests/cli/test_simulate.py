@@ -1,4 +1,5 @@
-"""`mini-vllm simulate`, `calibrate` and `incidents`, which asks until it gets a knob and ends when the input ends."""
+"""`mini-vllm simulate`, `calibrate`, and `incidents`, which keeps asking until it gets a knob and stops when the input
+ends."""
 
 import json
 import re

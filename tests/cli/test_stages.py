@@ -1,4 +1,4 @@
-"""`mini-vllm stages`: the table, the sentences, and the end at an unwritten phase."""
+"""`mini-vllm stages`: the table, the sentences, and how it stops at an unwritten phase."""
 
 import json
 

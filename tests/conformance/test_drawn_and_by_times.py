@@ -1,4 +1,4 @@
-"""Scenarios that the course's engine decides, and engines that answer with times."""
+"""Scenarios whose answers the course's engine decides, and engines that answer with times."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Each public class has one name: the same name never means different things in different modules."""
+"""Public class names are unique: the same name never means different things in different modules."""
 
 import ast
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The recorded runs of phase 0 equal what the reference does today."""
+"""The recorded runs of phase 0 match what the reference does today."""
 
 import json
 from pathlib import Path

@@ -52,7 +52,7 @@ class NewLearner:
 
 
 def write_function(starter: Path, name: str, reference: Path) -> None:
-    """Replace the starter's text of a function with the reference's."""
+    """Replace the text of one function in the starter with the reference's."""
     function = re.compile(rf"^def {name}\(.*?(?=^\S|\Z)", re.DOTALL | re.MULTILINE)
     written = function.search(reference.read_text(encoding="utf-8"))
     if written is None:

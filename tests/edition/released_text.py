@@ -64,7 +64,7 @@ def released_texts(folder: Path) -> list[ReleasedText]:
 
 
 def markdown_of(notebook: Path) -> str:
-    """Return the cells of a notebook as one markdown text, code in blocks."""
+    """Return the cells of a notebook as one markdown text, with code in blocks."""
     cells: list[dict[str, Any]] = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     sources = ["".join(cell["source"]) for cell in cells]
     return "\n\n".join(

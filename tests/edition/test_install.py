@@ -60,7 +60,7 @@ def others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NewLearner:
 
 
 def install(learner: NewLearner, wheel: Path | None) -> None:
-    """Install the wheel, or without one the checkout, as editable."""
+    """Install the wheel, or the checkout in editable mode if no wheel is given."""
     offline = ("--no-deps", "--no-index", "--no-build-isolation")
     learner.pip("install", *offline, *([str(wheel)] if wheel else ["-e", str(CHECKOUT)]))
 

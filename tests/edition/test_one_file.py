@@ -1,4 +1,4 @@
-"""The engine in one file: its parts, its decisions equal to vLLM's, and its texts equal to our engine's."""
+"""The engine in one file: its parts, that its decisions match vLLM's, and that its texts match our engine's."""
 
 import ast
 import re

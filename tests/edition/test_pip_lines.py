@@ -94,7 +94,7 @@ class Place(NewLearner):
         )
 
     def says(self, function: str, *arguments: str, at: Path | None = None) -> str:
-        """Return the result of a function of `mini_vllm.installation` here."""
+        """Return the result of calling a `mini_vllm.installation` function here."""
         file = str(self.folder / "mini_vllm" / "installation.py")
         return self.types("python", "-c", ASK, file, function, *arguments, at=at).stdout.strip()
 

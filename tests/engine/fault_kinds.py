@@ -15,7 +15,7 @@ NOTHING = object()  # the fault did not apply to this call
 
 @dataclass(frozen=True)
 class FaultKind:
-    """A fault of the method `part.method`. `instead` replaces the call; otherwise `spoil` changes its result."""
+    """A fault in the method `part.method`. `instead` replaces the call; otherwise `spoil` changes its result."""
 
     name: str
     part: str

@@ -9,7 +9,7 @@ NUM_STEPS = 60
 
 
 def gate_scenario(seed: int) -> Scenario:
-    """Return a scenario in little memory; the seed chooses its gates."""
+    """Return a scenario with little memory; the seed chooses its gates."""
     rng = random.Random(seed)
     block_size = rng.choice([2, 4, 8])
     max_model_len = block_size * rng.randint(4, 8)

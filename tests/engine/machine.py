@@ -149,7 +149,7 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.engine.has_unfinished_requests())
     @rule(fault=st.sampled_from([*sorted(RAISES), "logits", "half", "before"]), pause=st.integers(0, 3))
     def step_with_a_fault(self, fault: Fault, pause: int) -> None:
-        """A failed forward pass raises in the step that applies it: with a step in flight, a later one."""
+        """A failed forward pass raises in the step that applies it: a later one if a step is in flight."""
         for _ in range(pause):
             self._step()
         self.faulty.fault, self.faulty.fired = fault, None

@@ -1,6 +1,6 @@
 """Recomputes reasons from the numbers of a recorded trace alone; shares no code with the engine.
 
-A block's content is the tokens up to its end. `Pool` tracks this content through the recorded tables.
+A block's content consists of all tokens up to its end. `Pool` tracks this content through the recorded tables.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ class Pool:
 
 
 class Trace:
-    """One recorded scenario without gates, drafts and steps in flight, read step by step."""
+    """One recorded scenario without gates, drafts or steps in flight, read step by step."""
 
     def __init__(self, config: dict[str, Any], tokens_of: Callable[[str], list[int]]) -> None:
         self.config, self.tokens_of = config, tokens_of
@@ -92,7 +92,7 @@ class Trace:
         return found
 
     def _head(self, name: str, step: dict[str, Any], has_running: bool) -> Found:
-        """Return why the first waiting request was refused: its prompt is too long, or blocks are short."""
+        """Return why the first waiting request was refused: its prompt is too long, or too few blocks are free."""
         config, size, num_tokens = self.config, self.config["block_size"], len(self.tokens_of(name))
         hit = self.pool.hit(name) if config["enable_prefix_caching"] else []
         num_left = self.budget - step["total"]

@@ -1,4 +1,5 @@
-"""Wrappers of the fake model: one records every batch, one fails on demand; and threads that compute early or late."""
+"""Wrappers around the fake model (one records every batch, one fails on demand), and threads that compute early or
+late."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -20,7 +20,7 @@ def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
 
 
 def first_stop(text: str, stops: list[str], include: bool) -> tuple[str, str | None]:
-    """Return the expected end of a text that grows character by character, and the stop string that ended it."""
+    """Return the final text expected when `text` grows character by character, and the stop string that ended it."""
     for end in range(1, len(text) + 1):
         matches = [stop for stop in stops if text[:end].endswith(stop)]
         if matches:

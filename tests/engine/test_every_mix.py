@@ -44,7 +44,7 @@ def legal_mixes() -> Iterator[Lineup]:
 
 
 def class_of(part: str, impl: Impl) -> type | None:
-    """Return the class of a part that a lineup with this implementation must have; None if it is absent."""
+    """Return the class that a lineup with this implementation must use for a part, or None if it is absent."""
     return {"starter": YOUR_CLASSES[part], "solution": CLASSES[part]}.get(impl)
 
 

@@ -1,4 +1,4 @@
-"""Grammars, adapters, images, K and V from elsewhere and windows together, in little memory, with aborts and faults."""
+"""Grammars, adapters, images, K and V from elsewhere and windows together, with little memory, aborts and faults."""
 
 import random
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -66,7 +66,7 @@ class GateReplay(ScenarioReplay):
             if number >= last_event and self.is_drained:
                 check_drained(self.scheduler)
                 return
-        raise EndlessRunError(f"{self.scenario.name} has not ended after {self.scenario.max_steps} steps")
+        raise EndlessRunError(f"{self.scenario.name} has not finished after {self.scenario.max_steps} steps")
 
 
 @pytest.mark.parametrize("first", range(0, 120, 30))
@@ -97,7 +97,8 @@ def test_loads_in_little_memory_stall_if_the_rule_is_off(monkeypatch: pytest.Mon
 
 
 def replay_of_loads(*names: str, is_async: bool) -> GateReplay:
-    """Return a replay of equal requests of 12 tokens, one per step; 8 of the first are stored elsewhere."""
+    """Return a replay of identical 12-token requests, one per step; 8 tokens of the first request are stored
+    elsewhere."""
     scenario = gate_scenario(0)
     for gate in ("grammar", "lora", "encoder", "window"):
         scenario.line["config"].pop(gate, None)
@@ -221,9 +222,9 @@ def image_of(name: str, offset: int = 3) -> MultiModalFeatureSpec:
 
 
 def texts_of(names: tuple[str, ...], *, together: bool, **settings: Any) -> dict[str, list[int]]:
-    """Return what the fake model generates after 16 equal tokens, 6 of which belong to the image with that name.
+    """Return what the fake model generates after 16 identical tokens, 6 of which belong to the image with that name.
 
-    The image begins at token 3, and one earlier for each `<` in the name.
+    The image begins at token 3, and one token earlier for each `<` in the name.
     """
     images = {"max_num_encoder_input_tokens": 8, "encoder_cache_size": 8}
     engines = [engine_with(**images, **settings)] if together else [engine_with(**images) for _ in names]

@@ -1,4 +1,4 @@
-"""Interactions of phases that no trace of vLLM covers, with hand-counted numbers; priorities that change."""
+"""Interactions between phases that no vLLM trace covers, with hand-counted numbers; priorities that change."""
 
 from typing import Any
 

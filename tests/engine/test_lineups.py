@@ -1,4 +1,4 @@
-"""The legal lineups, and that each of them generates the same tokens."""
+"""Tests which lineups are legal, and that each of them generates the same tokens."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Our decisions equal vLLM's, block id for block id, on all recordings in scope, even without some phases."""
+"""Our decisions match vLLM's, block id for block id, on all recordings in scope, even without some phases."""
 
 import copy
 import gc
@@ -23,7 +23,7 @@ REFERENCE = parse_lineup("solution:1-5,solution:7-9,solution:11-12")
 
 @pytest.fixture(scope="module")
 def scenarios_of_file() -> Iterator[dict[str, list[Scenario]]]:
-    """All recordings, only for this file: a gigabyte, which the garbage collector would traverse for seconds."""
+    """All recordings, loaded only for this file: a gigabyte, which the garbage collector would traverse for seconds."""
     gc.disable()
     try:
         found = {file.name: list(read_scenarios(file)) for file in PUBLIC_FILES}

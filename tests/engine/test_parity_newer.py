@@ -1,4 +1,4 @@
-"""Under the rules of 0.33.0 our decisions equal that release's, block id for block id."""
+"""Under the rules of 0.33.0 our decisions match that release's, block id for block id."""
 
 from collections import Counter
 from itertools import chain
@@ -20,7 +20,7 @@ MATCHED = {
     **{"base": 68, "spec": 49, "async": 66, "async_spec": 58},
     **{"grammar": 30, "lora": 32, "encoder": 40, "remote": 21, "window": 43, "hybrid": 44, "gates": 15},
 }
-# They would differ if prompts were reserved and `own_reservation` remained; without both defects, they are the same
+# They would differ if prompts were reserved and `own_reservation` remained; with both defects gone, they are the same
 # again.
 SAME_WITHOUT_BOTH = {"gates33-remote-028", "gates33-remote-058", "gates33-gates-020", "gates33-gates-029"}
 

@@ -165,7 +165,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def signed(content: dict[str, Any]) -> bytes:
-    """Return a file whose checksum is correct, whatever its content."""
+    """Return a file whose checksum is correct, whatever its contents."""
     content = {name: value for name, value in content.items() if name != "checksum"}
     return json.dumps(content | {"checksum": sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()}).encode()
 

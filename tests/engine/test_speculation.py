@@ -1,4 +1,4 @@
-"""Drafts change only how many steps an answer takes; tests also how many drafts a request gets."""
+"""Drafts change only how many steps an answer takes; also tests how many drafts a request gets."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -158,7 +158,7 @@ def test_expensive_drafts_start_with_few() -> None:
 def test_a_request_gets_as_many_drafts_as_pay_off(right_of_four: int, cost: float, expected: int) -> None:
     """With 1 right draft the share settles at 1/2.
 
-    At a cost of 0.1 two drafts give 1.75 tokens for 1.2 steps, three give 1.88 for 1.3.
+    At a cost of 0.1, two drafts give 1.75 tokens for 1.2 steps, and three give 1.88 for 1.3.
     """
     length = AdaptiveDraftLength(4, cost)
     for _ in range(30):

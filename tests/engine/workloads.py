@@ -48,7 +48,7 @@ class Run:
 
 
 def make_workload(seed: int, num_requests: int = 6) -> list[TimedRequest]:
-    """Return requests that share prefixes of whole and of partial blocks and arrive during the first dozen steps."""
+    """Return requests that share prefixes of whole and partial blocks and arrive during the first dozen steps."""
     rng = random.Random(seed)
     arrivals = []
     step = 0
@@ -65,7 +65,7 @@ def make_workload(seed: int, num_requests: int = 6) -> list[TimedRequest]:
 def half_right_drafts(
     token_ids: list[int], num_speculative_tokens: int, prompt_lookup_min: int, prompt_lookup_max: int
 ) -> list[int]:
-    """Return the fake model's next tokens, with a mistake at a position that depends on the text, or with none."""
+    """Return the fake model's next tokens, either correct or with a mistake at a position that depends on the text."""
     token_ids = [
         int(token_id) for token_id in token_ids
     ]  # a faulty runner's tokens arrive here before they are checked
@@ -89,7 +89,7 @@ def make_engine(config: EngineConfig, lineup: str = "solution:1-5", *, record: b
 
 
 def small_config(**settings: Any) -> EngineConfig:
-    """Return a config of a size that tests can count by hand, with the invariants on."""
+    """Return a config of a size that tests can count by hand, with invariant checks on."""
     defaults: dict[str, Any] = {
         "max_model_len": MAX_MODEL_LEN,
         "max_num_batched_tokens": MAX_MODEL_LEN,
@@ -111,7 +111,7 @@ def run_workload(engine: LLMEngine, workload: Sequence[TimedRequest], max_steps:
             break
         finished |= {output.request_id: output for output in engine.step() if output.finished}
     else:
-        raise AssertionError(f"the workload did not end within {max_steps} steps")
+        raise AssertionError(f"the workload did not finish within {max_steps} steps")
     metrics = [output.metrics for output in finished.values()]
     return Run(
         {request_id: output.outputs[0].token_ids for request_id, output in finished.items()},

@@ -59,7 +59,7 @@ class Checkout:
             shutil.copy(starter_path(phase), self.starter(phase))
 
     def thin_out(self, num_tests: int) -> None:
-        """Leave about `num_tests` tests of each task in the plan, evenly chosen from all of them."""
+        """Keep about `num_tests` tests of each task in the plan, chosen evenly from all of them."""
         path = self.folder / "mini_vllm_labs" / "grading" / "plan.json"
         plan = json.loads(path.read_text(encoding="utf-8"))
         for task in (task for phase in plan["phases"] for task in phase["tasks"]):

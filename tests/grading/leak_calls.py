@@ -83,7 +83,7 @@ def copy_of_queue(queue: StrictQueue, memo: dict[int, Any]) -> StrictQueue:
 
 
 def copy_on_host(tensor: Any, memo: dict[int, Any]) -> Any:
-    """Return a copy for a shipped function, with the graded tests' pretended GPU tensors on the host."""
+    """Return a copy for a shipped function, with the graded tests' pretend GPU tensors on the host."""
     import torch
 
     with torch._C.DisableTorchFunctionSubclass():

@@ -65,7 +65,7 @@ def is_written(value: object) -> bool:
 
 
 def shipped() -> tuple[dict[str, Function], dict[str, type]]:
-    """Return the functions and classes of the student edition; methods also of objects made without arguments."""
+    """Return the student edition's functions and classes, including methods of objects made without arguments."""
     functions: dict[str, Function] = {}
     classes: dict[str, type] = {}
     for path in compose():
@@ -91,7 +91,7 @@ def shipped() -> tuple[dict[str, Function], dict[str, type]]:
 
 
 def fits(signature: inspect.Signature, args: tuple[Any, ...], named: dict[str, Any]) -> bool:
-    """Return whether a call has the right number of arguments, with the types that are written as classes."""
+    """Return whether a call has the right number of arguments, of the types that are annotated as classes."""
     try:
         bound = signature.bind(*args, **named).arguments
     except TypeError:
@@ -134,7 +134,7 @@ def forbid(event: str, args: tuple[Any, ...]) -> None:
 
 
 class TooLongError(BaseException):
-    """Raised when the time of a call is over.
+    """Raised when a call's time is up.
 
     Not an `Exception`, so that the code under test does not catch it and continue.
     """

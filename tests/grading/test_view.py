@@ -1,4 +1,4 @@
-"""The grade on narrow and wide screens and as a job summary: nothing is cut, learners' texts are escaped."""
+"""The grade on narrow and wide screens and as a job summary: nothing is cut, and learners' texts are escaped."""
 
 import io
 import re
@@ -17,7 +17,7 @@ HOSTILE = "</pre><script>alert(1)</script>\n\n| a | `b` | <!-- \x1b[2J\ud800 ```
 
 
 def graded(phase: int, *failing: str, error: str = "", stack: EngineCheck | None = None) -> PhaseGrade:
-    """Return a phase in which the first test of each task fails with one of the messages, while they last."""
+    """Return a phase in which each task's first test fails with one of the messages, until they run out."""
     plan = load_plan()[phase - 1]
     tasks = []
     for index, task in enumerate(plan.tasks):
@@ -68,7 +68,7 @@ TALLEST = 24
 
 
 def grade(*, share: int, error: str) -> Grade:
-    """Return a grade in which every `share`-th test fails, phase 2 has an error, and all fail in the stack."""
+    """Return a grade in which every `share`-th test fails, phase 2 has an error, and everything fails in the stack."""
     phases = []
     for plan in load_plan():
         tasks = [

@@ -54,7 +54,7 @@ class PretendedGpu(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tensors = [one for one in args if isinstance(one, Tensor)]
         if any(one.device == GPU and not isinstance(one, GpuTensor) for one in tensors):
             raise AssertionError(
-                f"{name}: a tensor on the GPU was made from Python numbers, which waits until they are copied"
+                f"{name}: creating a tensor on the GPU from Python numbers waits until they are copied"
             )
         with self:  # in inference mode, a composite operator arrives as a whole
             if (result := func.decompose(*args, **kwargs)) is not NotImplemented:

@@ -24,7 +24,7 @@ from tests.model.vocabularies import KINDS, tokenizer_of
 FUNCTIONS = StructuredOutputFunctions(
     solution.build_dfa, solution.RegexTokenMasks, solution.RegexGrammar, solution.apply_bitmask
 )
-# Line breaks, double blanks, added tokens, ligatures, and characters that NFC, NFKC or lower-casing would change.
+# Line breaks, double spaces, added tokens, ligatures, and characters that NFC, NFKC or lower-casing would change.
 HARD = "<tool_call> <b>A  b</b>\n\n é 你好 ﬁ Å e\u0301 😀 </tool_call>"
 AGE, NAME = {"type": "integer", "minimum": 0, "maximum": 120}, {"type": "string", "maxLength": 8}
 
@@ -47,7 +47,7 @@ WHAT: dict[str, dict[str, Any]] = {
     "lark": {"grammar": f"start: {json.dumps(HARD)} /[a-z]{{1,4}}/ {json.dumps(HARD)}"},
 }
 LLGUIDANCE = {"object", "constant", "enum", "pattern", "lark"}
-# WordPiece has no token for a blank, a capital letter, or punctuation right after a word.
+# WordPiece has no token for a space, a capital letter, or punctuation right after a word.
 REFUSED = {
     "byte-level, only bytes it has seen": LLGUIDANCE | {"hard choice"},
     "Unigram": {"constant", "lark", "hard choice"},

@@ -57,7 +57,7 @@ class Diff:
         found.sort(key=lambda pair: pair[0], reverse=True)
         for (later, _), (start, place) in pairwise(found):
             if start + len(place.old) > later:
-                raise DiffError(f"{self.name!r}: two places overlap")
+                raise DiffError(f"{self.name!r}: two of its changes overlap")
         for start, place in found:
             lines[start : start + len(place.old)] = place.new
         return "\n".join(lines) + "\n"
@@ -77,7 +77,7 @@ def read_diffs(text: str) -> list[Diff]:
         elif line == "@@" or line[:1] in ("-", "+", " "):
             body.append(line)
         elif line:
-            raise DiffError(f"line {number} starts with none of '# ', '? ', '@@', '-', '+' and a space: {line!r}")
+            raise DiffError(f"line {number} must start with '# ', '? ', '@@', '-', '+' or a space: {line!r}")
     return diffs
 
 

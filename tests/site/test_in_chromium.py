@@ -97,7 +97,7 @@ def test_a_learners_way(browser: Any, address: str, tmp_path: Path) -> None:
         )  # fmt: skip
         assert judged.returncode == 0, judged.stdout + judged.stderr
 
-        # Import a zip: a wrong one changes nothing; a real one keeps a copy of what it replaces.
+        # Import a zip: an invalid one changes nothing; a valid one keeps a copy of whatever it replaces.
         imported = page.locator("#mini-vllm-bar input[type=file]")
         wrong = tmp_path / "wrong.zip"
         wrong.write_bytes(b"no zip at all")

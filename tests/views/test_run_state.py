@@ -52,7 +52,7 @@ def play(seed: int, lineup: str = "solution:1-5", **settings: object) -> tuple[L
                 "num_tokens": {r.request_id: r.num_tokens for r in scheduler.running},
             }
         )
-    raise AssertionError("the workload did not end")
+    raise AssertionError("the workload did not finish")
 
 
 def rebuilt(recording: Recording) -> list[dict[str, object]]:

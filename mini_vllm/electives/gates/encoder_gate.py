@@ -6,7 +6,7 @@ from mini_vllm.electives.gates.gate import Gate
 
 
 class EncoderGate(Gate):
-    """Limits the embeddings that a step computes to `budget`. (vLLM: `Scheduler._try_schedule_encoder_inputs`.)
+    """Limits a step to computing at most `budget` embeddings. (vLLM: `Scheduler._try_schedule_encoder_inputs`.)
 
     `scheduled` maps request ids to the indices of the images that this step encodes. With `leaves_in_update`, images
     are released when a step's output has arrived, and a request that gets no blocks releases its images immediately.
@@ -80,9 +80,9 @@ class EncoderGate(Gate):
         return bool(held)
 
     def take_freed(self) -> list[str]:
-        """Return the contents evicted since the last call, in order.
+        """Return the identifiers of the encodings evicted since the last call, in order.
 
-        With `leaves_in_update`, contents that are cached again are omitted, because the worker's copy is still useful.
+        With `leaves_in_update`, encodings that are cached again are omitted, because the worker's copy is still useful.
         """
         freed, self.cache.freed = self.cache.freed, []
         return [content for content in freed if not (self.leaves_in_update and content in self.cache.cached)]

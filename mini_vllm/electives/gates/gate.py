@@ -6,7 +6,7 @@ from mini_vllm.core.request import Request, RequestStatus
 class Gate:
     """The calls that a gate receives during a step. The base class is always open.
 
-    `reason` says why the gate skips a request or limits its tokens, with a name from `engine/reasons.py`.
+    `reason` says why the gate skips a request or limits its tokens, using a name from `engine/reasons.py`.
     """
 
     reason = "adapters"  # the default matches phase 11's gate, so that learners need not set it
@@ -42,7 +42,8 @@ class Gate:
         """Update the gate when too few blocks were free for a waiting request."""
 
     def give_up(self, request: Request) -> bool:
-        """Release everything stored for a request, because no step can be planned; return whether it had anything."""
+        """Release everything stored for a request, because no step can be planned; return whether there was
+        anything."""
         return False
 
 
@@ -83,7 +84,7 @@ class LookaheadGate(Gate):
 
 
 def failure_of(request: Request) -> str | None:
-    """Return the error from compiling a request's grammar, or None if compiling succeeded or has not ended."""
+    """Return the error from compiling a request's grammar, or None if compiling succeeded or has not finished."""
     if request.grammar is None or not request.grammar.done():
         return None
     error = request.grammar.exception()

@@ -40,11 +40,13 @@ class AdmissionGates:
         counted: Callable[[], Sequence[Request]] = tuple,
     ) -> None:
         self.gates = gates
-        self.counted = counted  # requests that count as planned from the start: all running requests since 0.33
-        # Since 0.33, a request is also skipped if the gates leave it none of the remaining budget.
+        self.counted = counted  # requests that count as planned from the start: since 0.33, all running requests
+        # Since 0.33, a request is also skipped if the gates let it use none of the remaining budget.
         self.num_tokens_left = num_tokens_left
-        self.leaving: Collection[str] = ()  # ended requests whose blocks a step in flight may still write
-        # The reason why a step skipped or limited a request, keyed by request id.
+        self.leaving: Collection[
+            str
+        ] = ()  # requests that have ended, but whose blocks a step in flight may still write
+        # The reasons why a step skipped or limited requests, keyed by request id.
         self.whys: dict[str, str] = {}
         self._errors: dict[str, str] = {}
         self._is_stalled = False
@@ -67,7 +69,7 @@ class AdmissionGates:
 
     @property
     def awaits_others(self) -> bool:
-        # If nothing else happens, a later step takes the blocks away from a waiting request that holds some.
+        # If nothing else happens, a later step takes away the blocks of a waiting request that holds some.
         transfers = self.transfers
         is_transferring = transfers is not None and (bool(transfers.sending) or transfers.is_asking)
         # Requests whose grammar failed end in this step, even if they were never UNREADY.
@@ -119,7 +121,7 @@ class AdmissionGates:
                 gate.advanced(requests[request_id])
 
     def processed(self, request: Request) -> None:
-        """Inform the gates that a step's output has arrived, which includes this request.
+        """Inform the gates that a step's output, which includes this request, has arrived.
 
         Its tokens have not been applied yet.
         """
@@ -173,13 +175,13 @@ class AdmissionGates:
 
 
 def encoder_of(scheduler: Scheduler) -> EncoderGate | None:
-    """Return the gate for images, or None in an engine without images."""
+    """Return the gate for images, or None if the engine serves no images."""
     gates = scheduler.gates.gates if isinstance(scheduler.gates, AdmissionGates) else ()
     return next((gate for gate in gates if isinstance(gate, EncoderGate)), None)
 
 
 def transfers_of(scheduler: Scheduler) -> KVTransfers | None:
-    """Return the scheduler's side of KV transfers, or None without transfers. A restart replaces it."""
+    """Return the scheduler's side of KV transfers, or None if KV transfer is off. A restart replaces it."""
     return scheduler.gates.transfers if isinstance(scheduler.gates, AdmissionGates) else None
 
 
@@ -213,8 +215,8 @@ class GatedChunks(WrappedChunks):
 class GatedKVCache(WrappedKVCache):
     """A `KVCacheManager` that reports allocations and frees to the gates, and adds slots for loaded tokens.
 
-    `num_loaded_tokens` holds, for each request admitted in this step with loaded tokens, its true number of computed
-    tokens.
+    For each request that is admitted in this step with loaded tokens, `num_loaded_tokens` holds its true number of
+    computed tokens.
     """
 
     def __init__(self, inner: KVCacheManager, gates: AdmissionGates) -> None:

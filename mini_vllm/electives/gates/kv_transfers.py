@@ -36,7 +36,7 @@ class KVTransfers:
         self.sending: dict[str, tuple[Request, int]] = {}
         self.loading: dict[str, int] = {}
         self.is_asking = False
-        # hit length and number of tokens of the last load that got no blocks
+        # hit length and token count of the last load that got no blocks
         self.refused_load: tuple[Sequence[int], int] = ((), 0)
         self._num_hit_tokens: dict[str, int] = {}
         self._received: set[str] = set()
@@ -84,7 +84,8 @@ class KVTransfers:
         return Look.PASS_OVER
 
     def _finish_load(self, request: Request) -> None:
-        """Cache the loaded blocks before the first lost one. If there are none, the request starts again."""
+        """Cache the loaded blocks before the first lost one. If no loaded blocks precede it, the request starts
+        again."""
         table = self.kv.block_ids(request.request_id)
         # The last token is always computed locally, because its logits give the next token.
         num_tokens = min(len(table) * self.kv.block_size, request.num_tokens - 1)
@@ -180,7 +181,7 @@ class KVTransfers:
                 self.kv.free(request, num_computed_tokens)
 
     def take_held(self) -> dict[str, list[int]]:
-        """Free the blocks of all ended requests that were not reported as sent; return the blocks by request id."""
+        """Free all ended requests' blocks that were not reported as sent; return the blocks keyed by request id."""
         held = {request_id: list(self.kv.block_ids(request_id)) for request_id in self.sending}
         self.apply(KVConnectorOutput(finished_sending=list(held)))
         return held
@@ -203,6 +204,6 @@ class KVTransfers:
             self._drop_load(holders[-1])
 
     def is_loading(self, request: Request) -> bool:
-        """Return whether some of the blocks that a request loads have not arrived yet."""
+        """Return whether some of the blocks that a request is loading have not arrived yet."""
         is_received = request.request_id in self._received
         return request.status is RequestStatus.WAITING_FOR_REMOTE_KVS and not is_received

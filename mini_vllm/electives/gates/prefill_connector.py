@@ -14,7 +14,7 @@ class Prefill(Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Whether prefill has failed and delivers no more blocks."""
+        """Whether prefill has failed and will deliver no more blocks."""
 
     def ask(self, token_ids: Sequence[int], block_hashes: Sequence[bytes]) -> Future[None]:
         """Ask the prefill process to put the blocks of a prompt into the store."""

@@ -21,7 +21,7 @@ MAX_PREEMPTIONS = 3
 
 
 class PolicyScheduling:
-    """Phases 1 and 3 and the waiting queue under a policy. `clock` must be the clock of the arrival times."""
+    """Phases 1 and 3 and the waiting queue under a policy. `clock` must be the clock used for arrival times."""
 
     def __init__(self, policy: SchedulingPolicy, inner: SchedulingFunctions, clock: Callable[[], float]) -> None:
         self.policy = policy
@@ -82,7 +82,7 @@ class PolicyScheduling:
                 preemption=preemption,
                 chunks=each,
             )
-            # If the limits leave a step empty, plan it again without them, because otherwise the engine would stall.
+            # If the limits leave a step empty, plan it again without them; otherwise the engine would stall.
             if scheduler_output.num_scheduled_tokens or scheduler_output.preempted or preempted:
                 break
         scheduler_output.preempted[:0] = preempted
@@ -112,7 +112,8 @@ class PolicyScheduling:
 
 @dataclass(frozen=True, slots=True)
 class OrderedPreemption:
-    """Phase 3 under a policy. Phase 3 preempts the last request of a list, so this class passes the policy's list."""
+    """Phase 3 under a policy. Phase 3 preempts the last request in a list, so this class passes it the policy's
+    list."""
 
     inner: Preemption
     policy: SchedulingPolicy

@@ -12,7 +12,7 @@ from mini_vllm.core.request import Request
 class StepView:
     """A policy's view at the start of a step. `now` is in seconds, on the clock of `arrival_time`.
 
-    `running` is in order of service, and `waiting` in the queue's order of the previous step. `num_free_blocks`
+    `running` is in order of service, and `waiting` is in the queue's order from the previous step. `num_free_blocks`
     counts the free queue. `max_num_seqs` and `max_num_batched_tokens` are the engine's settings.
     """
 
@@ -26,7 +26,7 @@ class StepView:
 
 
 class SchedulingPolicy:
-    """Decides the order of requests, the victims and each request's tokens.
+    """Decides the order of requests, the victims, and how many tokens each request gets.
 
     The base class serves first come, first served.
 
@@ -69,7 +69,7 @@ class SchedulingPolicy:
     def token_limit(self, request: Request, token_budget: int) -> int:
         """Return how many of the step's remaining tokens a request may use.
 
-        A running request with 0 skips the step and keeps its blocks. For a waiting request 0 ends admission.
+        A running request that gets 0 skips the step and keeps its blocks. For a waiting request, 0 ends admission.
         """
         return token_budget
 

@@ -91,7 +91,7 @@ class StepInFlightError(Exception):
 
 
 class NotInFlight(WrappedKVCache):
-    """Phase 2 as phase 3 sees it under deferred frees: refuses a victim in flight before it changes any state."""
+    """Phase 2 as phase 3 sees it under deferred frees: refuses a victim in flight before any state changes."""
 
     def __init__(self, inner: KVCacheManager, step: StepState) -> None:
         super().__init__(inner)
@@ -195,7 +195,7 @@ class NewerFunctions:
             scheduler_output.token_budget, step.budget_kept = step.budget_kept, None
             if (
                 not scheduler_output.preempted
-            ):  # a budget of 0 has prevented admission, but only a preemption is allowed to do that
+            ):  # a budget of 0 has prevented admission, but only a preemption may do that
                 self._admit(scheduler_output, running, max_num_seqs, plan)
         if step.holders is not None:
             step.holders.is_paused = False

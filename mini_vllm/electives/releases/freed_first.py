@@ -35,7 +35,7 @@ class KnownContent(WrappedPrefixCache):
 
 
 class FreedFirstPool(CountedPool):
-    """Phase 2's pool with a stack of freed blocks without content, which are allocated before those of its free queue.
+    """Phase 2's pool with a stack of freed blocks without content, which are allocated before those in its free queue.
 
     Phase 2 treats the blocks on the stack as allocated. `content` holds the ids of the cached blocks, and phase 14's
     `order_freed` decides which freed blocks go onto the stack.
@@ -79,7 +79,7 @@ class FreedFirstPool(CountedPool):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Treat the calls of `free_blocks` in this context as one: the first freed block is then allocated first."""
+        """Treat all calls to `free_blocks` in this context as one: the first block freed is then allocated first."""
         self._freed_together = []
         try:
             yield

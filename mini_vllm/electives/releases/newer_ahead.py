@@ -32,7 +32,7 @@ class NewerSpeculation:
 class NewerKVCacheAhead(KVCacheAhead):
     """Reserves slots for the tokens ahead.
 
-    Enters blocks after each update; the prefix cache tracks which of them it already contains.
+    Enters blocks into the prefix cache after each update; the cache tracks which of them it already contains.
     """
 
     num_unsettled_tokens = 0

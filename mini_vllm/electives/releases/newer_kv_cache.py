@@ -18,7 +18,8 @@ from mini_vllm.electives.windows.window_functions import GroupPool, Tables, Wind
 
 
 class NewerKVCacheManager(GroupedKVCacheManager):
-    """A `KVCacheManager` over phase 2's pool, with a table per group of layers. Without windows there is one group."""
+    """A `KVCacheManager` over phase 2's pool, with one table per group of layers. Without windows there is one
+    group."""
 
     def __init__(
         self,
@@ -143,7 +144,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
 def allocate_table(
     tables: Tables, num_blocks: int, pool: GroupPool, pin: Callable[[list[int]], None] | None
 ) -> list[list[int]] | None:
-    """Extend the only table of not used by a model without sliding windows.
+    """Extend the only table of a model without sliding windows.
 
     Returns None if too few blocks are free. See `AllocateGroups`.
     """

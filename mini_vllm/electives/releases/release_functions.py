@@ -11,7 +11,7 @@ from mini_vllm.release_rules import ReleaseRules
 class RoomAsked:
     """The blocks that a waiting request needs, and the pool's blocks. All fields except the last three count blocks.
 
-    A request needs `num_for_step` blocks for its tokens of this step, and `num_for_sequence` for all its known tokens
+    A request needs `num_for_step` blocks for its tokens in this step, and `num_for_sequence` for all its known tokens
     (None if `scheduler_reserve_full_isl` is off). Both include prefix hits that are in the free queue. Requests that
     are in the middle of their prompts or loads still need `num_promised` blocks.
     """
@@ -60,9 +60,9 @@ class ReleaseFunctions:
     """Phase 14 as the layers in this folder use it.
 
     `threshold_of_step` takes the threshold, the number of unfinished requests, `max_num_batched_tokens`, and whether
-    the threshold is adaptive. `order_freed` takes the ids of freed blocks, and the ids of blocks with content. It
-    returns the blocks for the front and for the back of the free queue, in the order in which they will be allocated.
-    `requests_left` takes the running ids, the id that needs room, and the victims. `make_pacer` takes the
+    the threshold is adaptive. `order_freed` takes the ids of freed blocks, and the ids of blocks with cached content.
+    It returns the blocks for the front and for the back of the free queue, in the order in which they will be
+    allocated. `requests_left` takes the running ids, the id that needs room, and the victims. `make_pacer` takes the
     interval in steps.
     """
 
@@ -74,7 +74,7 @@ class ReleaseFunctions:
     reachable_blocks: ReachableBlocks
 
     def under(self, rules: ReleaseRules) -> "ReleaseFunctions":
-        """Return the functions of a release; for a rule that it does not have, use the rule of 0.13.0."""
+        """Return a release's functions; where the release lacks a rule, use the rule of 0.13.0."""
         is_newer = {
             "threshold_of_step": rules.threshold_spares_lone_request,
             "order_freed": rules.freed_without_content_first,

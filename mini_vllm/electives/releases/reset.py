@@ -1,4 +1,5 @@
-"""Functions of releases after 0.13.0 to call between steps: pause the scheduler, empty the prefix cache."""
+"""Functions of releases after 0.13.0 that are called between steps: they pause the scheduler or empty the prefix
+cache."""
 
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import Preempted
@@ -17,9 +18,9 @@ def set_pause_state(scheduler: Scheduler, pause_state: PauseState) -> None:
 def reset_prefix_cache(scheduler: Scheduler, *, reset_running_requests: bool = False) -> bool:
     """Empty the prefix cache and return True. If any request holds a block, return False and change nothing.
 
-    `reset_running_requests` first preempts all running requests, last first. Their tokens in flight are dropped and
-    sampled again. With this option, raises `ValueError` under the rules of 0.13.0, and while a request still loads or
-    sends K and V.
+    `reset_running_requests` first preempts all running requests, starting with the last. Their tokens in flight are
+    dropped and sampled again. With this option, raises `ValueError` under the rules of 0.13.0, and while a request
+    still loads or sends K and V.
     """
     kv = scheduler.kv
     if reset_running_requests:

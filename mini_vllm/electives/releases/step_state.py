@@ -25,10 +25,11 @@ class PauseState(Enum):
 class StepState:
     """One scheduler's state for the newer rules. All ids and keys are request ids.
 
-    `shares` contains each request's tokens in this step, `in_flight` its tokens in steps in flight. `in_prompt`
-    contains requests in the middle of a prompt. `prompts` contains those that still need blocks: requests admitted with
-    part of their tokens, or loading. `deferred` requests were skipped and still wait. `dropped` contains a request's
-    number of preemptions at its reset: tokens from steps planned with fewer preemptions are dropped.
+    `shares` contains each request's tokens in this step, and `in_flight` contains its tokens in the steps in flight.
+    `in_prompt` contains requests that are in the middle of a prompt. `prompts` contains those that still need blocks:
+    requests that were admitted with only part of their tokens, or that are loading. `deferred` requests were skipped
+    and still wait. `dropped` records how often a request had been preempted when it was reset: tokens from steps
+    planned with fewer preemptions are dropped.
     """
 
     def __init__(self, config: EngineConfig, functions: ReleaseFunctions) -> None:
@@ -98,7 +99,7 @@ class StepState:
         If so, the new rules neither count nor limit their tokens, and no request is preempted, because enough blocks
         are free.
         """
-        # Each request needs at most one block more than its new tokens fill.
+        # Each request needs at most one block more than its new tokens will fill.
         num_blocks = (len(self.running) + self.most_tokens // self.config.block_size) * self.num_groups
         return not self.counts_shares and not self.holds_prompts and num_blocks <= num_free_blocks
 
@@ -186,7 +187,7 @@ class StepState:
         self.pacer.planned(sum(output.num_scheduled_tokens.values()), has_prompt, num_left_waiting)
 
     def _follow_prompts(self, output: SchedulerOutput, requests: Mapping[str, Request]) -> bool:
-        """Update `in_prompt`; return whether the step computes a part of a prompt."""
+        """Update `in_prompt`; return whether the step computes part of a prompt."""
         has_prompt = False
         for request_id, num_tokens in output.num_scheduled_tokens.items():
             request = requests[request_id]

@@ -1,1 +1,1 @@
-"""Models with sliding windows, in which groups of layers keep different blocks of one pool."""
+"""Models with sliding windows, in which groups of layers keep different blocks from one pool."""

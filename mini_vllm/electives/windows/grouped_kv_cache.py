@@ -15,9 +15,9 @@ from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions
 class GroupedKVCacheManager:
     """A `KVCacheManager` with one table per group. (vLLM: `KVCacheCoordinator`, `SlidingWindowManager`.)
 
-    `block_ids` returns the table of the first group, `block_tables` all tables. The null block replaces a block that
-    has left the window or was not needed for the hit. The last `num_uncertain_tokens` computed tokens are drafts that
-    may still be rejected.
+    `block_ids` returns the table of the first group, and `block_tables` returns all tables. The null block replaces a
+    block that has left the window or was not needed for the hit. The last `num_uncertain_tokens` computed tokens are
+    drafts that may still be rejected.
     """
 
     def __init__(
@@ -93,7 +93,8 @@ class GroupedKVCacheManager:
         self.functions.free_outside_window(table, window, num_certain_tokens, self.block_size, self.pool)
 
     def num_wanted(self, request: Request, num_tokens: int, hit_blocks: Sequence[int]) -> int:
-        """Return how many free blocks a request needs to reach `num_tokens` tokens, including those of its hit."""
+        """Return how many free blocks a request needs to reach `num_tokens` tokens, including the free blocks in its
+        hit."""
         held, num_blocks = self.tables.get(request.request_id), cdiv(num_tokens, self.block_size)
         tables = self._hit_tables(request, hit_blocks) if held is None else held
         num_free_hits = sum(map(self.pool.num_free_among, tables)) if held is None else 0
@@ -117,7 +118,7 @@ class GroupedKVCacheManager:
         return self.tables[request_id][0] if request_id in self.tables else []
 
     def block_tables(self, request_id: str) -> Tables:
-        """Return the request's table of each group; empty if the request has no blocks."""
+        """Return the request's table for each group; empty if the request has no blocks."""
         return self.tables.get(request_id, ())
 
     def free_block_ids(self) -> list[int]:

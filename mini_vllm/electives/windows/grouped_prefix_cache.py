@@ -49,7 +49,7 @@ class NamedBlocks:
 class GroupedPrefixCache:
     """A `PrefixCache` for groups of layers. `caches` holds one of phase 4's prefix caches for each group.
 
-    `windows` holds the number of tokens that each group's attention reaches, the newest included. None means full
+    `windows` holds the number of tokens that each group's attention reaches, including the newest. None means full
     attention, and comes first. `tables` maps request ids to one block table per group; the KV cache manager updates it.
     """
 
@@ -75,7 +75,7 @@ class GroupedPrefixCache:
         return self.find_hit_of_each_group(request, request.num_tokens - 1)[0]
 
     def find_hit_of_each_group(self, request: Request, max_num_tokens: int) -> Tables:
-        """Return each group's blocks of the longest hit that all groups share, the same number for every group."""
+        """Return each group's blocks for the longest hit that all groups share; every group has the same number."""
         self.update_block_hashes(request)
         block_hashes = request.block_hashes[: max_num_tokens // self.block_size]
         cached = [[*map(named.of_hash.get, block_hashes)] for named in self.named]
@@ -97,7 +97,7 @@ class GroupedPrefixCache:
             self.enter(group, request, table, num_cached_blocks + num_null, num_full_blocks)
 
     def enter(self, group: int, request: Request, table: list[int], first: int, end: int) -> None:
-        """Enter blocks `first` to `end - 1` of a group's table in its cache."""
+        """Enter blocks `first` to `end - 1` of a group's table into the group's cache."""
         named = self.named[group]
         named.cache.cache_full_blocks(request, table, first, end)
         named.enter(table[first:end], request.block_hashes[first:end])

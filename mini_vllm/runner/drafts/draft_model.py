@@ -41,7 +41,7 @@ class DraftModel:
         sampled_token_ids: Mapping[str, Sequence[int]],
         num_drafts: Mapping[str, int],
     ) -> dict[str, list[int]]:
-        """Return drafts by request id; see `Proposer`."""
+        """Return drafts keyed by request id; see `Proposer`."""
         if len(self._num_computed_tokens) > 2 * len(batch) + 64:
             self._forget_all_but({scheduled.request.request_id for scheduled in batch})
         shares, limits = [], {}
@@ -77,7 +77,7 @@ class DraftModel:
         self._num_computed_tokens = {name: known[name] for name in request_ids & known.keys()}
 
     def _share(self, scheduled: ScheduledRequest, sampled: Sequence[int]) -> ScheduledRequest:
-        """Return this model's share of a request: up to the sampled token, or as far as the target."""
+        """Return this model's share of a request: up to the sampled token, or as far as the target has computed."""
         request = self.own_copy(scheduled.request.followed_by(sampled))
         # This cache is behind the target's after a pause, and ahead of it after a preemption.
         known = self._num_computed_tokens.get(request.request_id, scheduled.num_computed_tokens)

@@ -29,7 +29,7 @@ class DraftingRunner:
         return self.inner.vocab_size
 
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-        """Compute the batch; return new tokens and next drafts of each request with `needs_token`."""
+        """Compute the batch; return new tokens and next drafts for each request with `needs_token`."""
         probs = self.proposer.draft_probs
         if probs:
             batch = [_with_probs(one, probs) for one in batch]
@@ -44,7 +44,7 @@ class DraftingRunner:
     def _num_drafts(
         self, batch: Sequence[ScheduledRequest], sampled_token_ids: Mapping[str, Sequence[int]]
     ) -> dict[str, int]:
-        """Return the number of drafts for each request of a batch. The lengths of all other requests are forgotten."""
+        """Return the number of drafts for each request in a batch. The lengths of all other requests are forgotten."""
         if self.config.disable_by_batch_size is not None and len(batch) > self.config.disable_by_batch_size:
             return {}
         lengths, self._lengths = self._lengths, {}

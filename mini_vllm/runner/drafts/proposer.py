@@ -30,7 +30,7 @@ class Proposer(Protocol):
         sampled_token_ids: Mapping[str, Sequence[int]],
         num_drafts: Mapping[str, int],
     ) -> dict[str, list[int]]:
-        """Return drafts by request id, to follow the sampled tokens of the newly computed batch.
+        """Return drafts, keyed by request id, that follow the newly computed batch's sampled tokens.
 
         A request gets at most `num_drafts[request_id]` drafts, or none if it is not in `num_drafts`.
         """
@@ -38,7 +38,7 @@ class Proposer(Protocol):
 
 
 def cost_of_a_row(num_requests: int) -> float:
-    """Return the cost of one extra row per request, relative to a step without it.
+    """Return the cost of one extra row per request, relative to a step without these rows.
 
     In a step with `FREE_ROWS` rows, half of the time goes to work that the rows share: planning, operators, reading the
     weights.

@@ -49,7 +49,7 @@ class RandomDraftModel(DraftModel):
         sampled_token_ids: Mapping[str, Sequence[int]],
         num_drafts: Mapping[str, int],
     ) -> dict[str, list[int]]:
-        """Return drafts by request id, and store their distributions in `draft_probs`."""
+        """Return drafts keyed by request id, and store their distributions in `draft_probs`."""
         self.random_runner.drawn_from = {}
         drafts = super().propose(batch, sampled_token_ids, num_drafts)
         self.draft_probs = {name: torch.stack(rows) for name, rows in self.random_runner.drawn_from.items()}

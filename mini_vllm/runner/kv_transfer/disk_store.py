@@ -26,7 +26,7 @@ class DiskBlockStore:
     """A `BlockStore` in a folder of at most `max_bytes`; it deletes the least recently used files first.
 
     All blocks have the shape and the dtype of `like`. Files are written under a temporary name, then renamed, so a
-    crash never leaves a partial block. A file whose content does not match its name counts as missing and is deleted.
+    crash never leaves a partial block. A file whose contents do not match its name counts as missing and is deleted.
     Files with other names are left alone. Several engines may share a folder: each counts all files once a second, and
     may exceed the limit between two counts. A full disk stops writing and adds one line to the log. (vLLM:
     `ExampleConnector`.)
@@ -39,7 +39,7 @@ class DiskBlockStore:
         self.like = like
         self.num_bytes_of: dict[str, int] = {}  # in order of last use, so the first file is the next to be deleted
         self._unfinished = f".{token_hex(4)}{UNFINISHED}"  # unique to this store
-        self._why_not_written = ""  # logged only once instead of for each block
+        self._why_not_written = ""  # logged only once, not for each block
         self._next_look = 0.0
         self._make_room(0)
 
@@ -116,6 +116,6 @@ class DiskBlockStore:
 
 
 def content_of(path: Path, block: Tensor) -> bytes:
-    """Return the content of a block's file. The checksum includes the name, so that swapped files are detected."""
+    """Return the contents of a block's file. The checksum includes the name, so that swapped files are detected."""
     numbers = block.contiguous().view(torch.uint8).numpy().tobytes()
     return save({"kv": block}, {"crc32": str(crc32(numbers, crc32(path.name.encode())))})

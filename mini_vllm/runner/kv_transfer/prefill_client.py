@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class PrefillClient:
-    """Starts a prefill process and stores the blocks that it sends, on a thread, one prompt at a time.
+    """Starts a prefill process and, on a thread, stores the blocks that it sends, one prompt at a time.
 
     A process that exits, does not answer within `timeout` seconds, or sends blocks that differ from `like` gets no
     further prompts. The process reads `opening` to build its engine.
@@ -46,7 +46,7 @@ class PrefillClient:
 
     @property
     def is_lost(self) -> bool:
-        """Whether no more blocks will arrive. gloo does not notice a process that exits while it connects."""
+        """Whether no more blocks will arrive. gloo does not notice a process exiting while it connects."""
         return self._is_given_up or self.process.poll() is not None
 
     def ask(self, token_ids: Sequence[int], block_hashes: Sequence[bytes]) -> Future[None]:

@@ -11,7 +11,7 @@ from unicodedata import category
 from mini_vllm.core.tokenizer import Message, Tool
 
 CONTRACTION = re.compile("'(?:s|t|re|ve|m|ll|d)")
-# GPT-2's pattern over character classes: letter (a), number (0), blank, other white space (_), anything else (.).
+# GPT-2's pattern over character classes: letter (a), number (0), space, other white space (_), anything else (.).
 WORD = re.compile(r" ?a+| ?0+| ?\.+|[ _]+(?![^ _])|[ _]+")
 WHITE_SPACE = {*map(chr, range(9, 14)), "\x85", "\xa0", "\u1680", *map(chr, range(0x2000, 0x200B)), "\u2028", "\u2029"}
 WHITE_SPACE |= {"\u202f", "\u205f", "\u3000"}
@@ -108,7 +108,7 @@ def kind_of(char: str) -> str:
 
 
 def byte_names() -> list[str]:
-    """Return GPT-2's names of the bytes: invisible bytes are characters from 256 on, in byte order."""
+    """Return GPT-2's names for the bytes: invisible bytes are characters from 256 on, in byte order."""
     visible = {*range(33, 127), *range(161, 173), *range(174, 256)}
     hidden = [byte for byte in range(256) if byte not in visible]
     return [chr(byte) if byte in visible else chr(256 + hidden.index(byte)) for byte in range(256)]

@@ -10,10 +10,10 @@ MODEL_FILE = "model.safetensors"
 
 
 def open_model(folder: Path = EMBEDDED) -> JavaScriptModel:
-    """Open the model of a folder, without a KV cache.
+    """Open a folder's model, without a KV cache.
 
-    Its weights are read from the folder or, if missing there, fetched from the folder of Pyodide's files. Raises
-    `ValueError` if the weights are missing in both places or invalid.
+    Its weights are read from the folder or, if missing there, fetched from the folder that contains Pyodide's files.
+    Raises `ValueError` if the weights are missing from both places or are invalid.
     """
     from pyodide.code import run_js
     from pyodide.ffi import JsException, to_js

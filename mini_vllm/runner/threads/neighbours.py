@@ -13,7 +13,7 @@ NOT_BUSY = ("idle", "iowait", "guest", "guest_nice")  # psutil also counts the l
 
 
 class CPUReading(NamedTuple):
-    """Seconds since a fixed moment: of wall time, of all work on our CPUs, and of this process's work."""
+    """Seconds since a fixed moment: wall time, all work on our CPUs, and this process's work."""
 
     clock: float
     all_work: float

@@ -78,8 +78,9 @@ def all_threads() -> int:
 def use_one_thread() -> None:
     """Compute on one thread until the first step, unless `OMP_NUM_THREADS` is set.
 
-    libgomp counts the threads of all teams and lets them spin only if there are no more than CPUs. Each Python thread
-    that computes on several threads has its own team, so only the thread that computes the steps should have one.
+    libgomp counts the threads of all teams and lets them spin only if they do not outnumber the CPUs. Each Python
+    thread that computes on several threads has its own team, so only the thread that computes the steps should have
+    one.
     """
     if all_threads() > 1 and not NUM_THREADS.get():
         torch.set_num_threads(1)

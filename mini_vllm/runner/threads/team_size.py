@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp
 
-SECONDS_OF_TRIAL = {False: 0.005, True: 0.1}  # on a busy machine, a trial must outlast the neighbours' time slices
+SECONDS_OF_TRIAL = {False: 0.005, True: 0.1}  # on a busy machine, a trial must outlast other processes' time slices
 MIN_PAUSE, MAX_PAUSE = 0.25, 4.0  # seconds of computing between two rounds of trials
 MEMORY = 3.0  # seconds of computing after which a measurement's weight has fallen to a third
 CLEARLY = 0.9  # a different team size is chosen if its steps take less than this fraction of the time
@@ -34,7 +34,7 @@ class TeamSize:
     """Tries team sizes, keeps the fastest, and tries its neighbours again after pauses.
 
     A trial lasts for `SECONDS_OF_TRIAL` of computing, and pauses double while the result stays the same. Steps between
-    trials count as well: on a busy machine single steps take from 1 to 100 times as long as the others.
+    trials count as well: on a busy machine, single steps take between 1 and 100 times as long as others.
     """
 
     def __init__(self, sizes: Sequence[int], *, is_busy: bool) -> None:

@@ -8,7 +8,8 @@ from weakref import finalize
 
 
 class ShortWaits:
-    """While on, a waiting OpenMP thread gives up its CPU after about 1 us, otherwise after `GOMP_SPINCOUNT` polls.
+    """While this is on, a waiting OpenMP thread gives up its CPU after about 1 us; otherwise after `GOMP_SPINCOUNT`
+    polls.
 
     libgomp reads that count only once, when it is loaded. But a thread polls only 100 times while a process has more
     OpenMP threads than CPUs (GCC's libgomp manual, "GOMP_SPINCOUNT"). So we keep a team of idle threads, one more than

@@ -42,7 +42,7 @@ class ClientAnswer:
 
     @property
     def tpot(self) -> float:
-        """Mean seconds per token after the first; 0 for an answer of one token."""
+        """Mean seconds per token after the first; 0 for a one-token answer."""
         return (self.e2el - self.ttft) / (self.num_output_tokens - 1) if self.num_output_tokens > 1 else 0.0
 
     @property

@@ -34,7 +34,7 @@ class ServingPlan:
 
 
 def server_cases(plan: ServingPlan, facts: dict[str, Any], on_progress: progress.ProgressReport) -> Iterator[Case]:
-    """Start every server, yield the results, and end the servers.
+    """Start every server, yield the results, and stop the servers.
 
     Raises `PeerError` if our own server cannot be measured.
 

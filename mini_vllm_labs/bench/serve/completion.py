@@ -23,7 +23,7 @@ TIMEOUT = 600.0
 class HttpExchange(asyncio.Protocol):
     """One HTTP/1.1 request with as little Python per chunk as possible, because the server shares the cores.
 
-    It sends `request` once it is connected; if the answer's status is 200, it calls `on_body` with every part of the
+    It sends `request` once it is connected; if the answer's status is 200, it calls `on_body` with each part of the
     body.
 
     The body of any other answer is stored in `refusal`. `finished` is set when the answer is complete; it raises
@@ -96,10 +96,11 @@ class HttpExchange(asyncio.Protocol):
 
 
 async def complete(endpoint: Endpoint, request: TextRequest, start: float, timeout: float = TIMEOUT) -> ClientAnswer:
-    """Send a request now and read its answer to the end. `start` is the `time.perf_counter()` of the round.
+    """Send a request now and read its answer to the end. `start` is the `time.perf_counter()` reading when the round
+    began.
 
-    A server never makes it raise an error: `ClientAnswer.error` contains the reason, such as `HTTP 429: the queue is
-    full`.
+    It never raises because of a server's answer: `ClientAnswer.error` contains the reason, such as `HTTP 429: the queue
+    is full`.
     """
     answer = ClientAnswer(planned=request.arrival_time, sent=time.perf_counter() - start)
     events = EventStream(answer, start)
@@ -165,7 +166,7 @@ def run_round(
     on_progress: OnProgress = lambda done: None,
 ) -> Round:
     """Send every request at its planned time, and read all answers. `on_progress` receives the number of requests that
-    have ended.
+    have finished.
 
     If `max_concurrency` is set, at most that many requests are in progress at once. Then the loop is no longer open,
     and latencies are measured from the moment a request may be sent.

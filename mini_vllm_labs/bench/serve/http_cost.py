@@ -23,7 +23,7 @@ from mini_vllm_labs.pictures.terminal import progress
 if TYPE_CHECKING:
     from mini_vllm.llm import LLM
 
-NUM_STREAMS = 64  # how many requests are computed at once, offline and through HTTP: the engine's `max_num_seqs`
+NUM_STREAMS = 64  # how many requests are computed at once, offline and over HTTP: the engine's `max_num_seqs`
 MIN_REQUESTS, MAX_REQUESTS, ROUND_SECONDS = 4 * NUM_STREAMS, 12 * NUM_STREAMS, 10.0
 """The size of a round. All its requests are sent at once, so that a queue keeps `NUM_STREAMS` running even if the
 client is late. In a long round the client's own time counts little; more requests would be too many open files."""

@@ -17,7 +17,7 @@ NUM_WARM_UPS = 8
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """The outcome of one rate: the 99th percentile of the time to first token, in seconds, and the failed requests.
+    """The outcome at one rate: the 99th percentile of the time to first token, in seconds, and the failed requests.
 
     `left_over` is the share of the requests that piled up, as in a `RoundReport`.
     """
@@ -50,7 +50,7 @@ class RateSearch:
         return min((probed.rate for probed in self.probed if not probed.holds), default=None)
 
     def next_rate(self) -> float:
-        """Return the next rate: double or half until one has passed and one has failed, then their midpoint.
+        """Return the next rate: double or halve until one has passed and one has failed, then try their midpoint.
 
         So no rate is tried above a failed one, or below a sustained one.
         """
@@ -91,7 +91,7 @@ class ServeLoad:
         return {**asdict(self), "request_rate": "inf" if self.request_rate == math.inf else self.request_rate}
 
     def requests(self, round_number: int) -> list[TextRequest]:
-        """Return the requests of a round. Every round has the same lengths and different words, so no cache helps."""
+        """Return the requests of a round. Every round has the same lengths but different words, so no cache helps."""
         return text_requests(
             self.workload, self.num_requests, self.request_rate, self.burstiness, self.scale, self.seed, round_number
         )
@@ -111,9 +111,9 @@ class ServeLoad:
         return figures
 
     def warm_up(self, name: str, endpoint: Endpoint, on_progress: progress.ProgressReport) -> None:
-        """Send a few requests whose figures do not count, because a server may load its model at the first request.
+        """Send a few requests whose figures do not count, because a server may load its model on the first request.
 
-        Raises `ValueError` if none of them is answered, because there is nothing to measure.
+        Raises `ValueError` if none of them is answered, because then there is nothing to measure.
         """
         first = replace(self, num_requests=1, request_rate=math.inf, objective=None)
         more = replace(first, num_requests=NUM_WARM_UPS)
@@ -155,7 +155,7 @@ def measure(
 ) -> tuple[dict[str, RoundReport], dict[str, RateSearch]]:
     """Send the load to every server, then search for the highest rate of each, starting from its throughput.
 
-    Servers take turns, round by round, so that other work on the machine and its temperature affect all of them
+    Servers take turns, round by round, so that the machine's temperature and other work on it affect all of them
     equally. They are warmed up first. Returns the reports, and the searches of the servers that answered.
     """
     reports, searches = dict[str, RoundReport](), dict[str, RateSearch]()

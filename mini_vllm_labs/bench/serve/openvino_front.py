@@ -21,7 +21,7 @@ Tokens = asyncio.Queue[list[int] | None]  # new tokens of one request; None mark
 
 
 class Stepper:
-    """A thread that runs the pipeline's steps and puts every request's new tokens into its queue."""
+    """A thread that runs the pipeline's steps and puts each request's new tokens into that request's queue."""
 
     def __init__(self, pipeline: Any, tokenizer: Any) -> None:
         self.pipeline, self.tokenizer = pipeline, tokenizer
@@ -31,7 +31,7 @@ class Stepper:
         threading.Thread(target=self._run, daemon=True).start()
 
     def add(self, prompt: str, max_tokens: int, ignore_eos: bool) -> tuple[int, Tokens]:
-        """Add a greedy request; return the number of its prompt tokens, and the queue of its output."""
+        """Add a greedy request; return its number of prompt tokens and its output queue."""
         prompt_ids, tokens = self.tokenizer.encode(prompt).ids, Tokens()
         handle = add_request(self.pipeline, next(self._ids), prompt_ids, max_tokens, ignore_eos=ignore_eos)
         with self._lock:

@@ -49,7 +49,7 @@ class RoundReport:
     """Figures of the completed requests; times are seconds. `failed` counts the other requests by reason.
 
     `request_goodput` is None without an objective. `left_over` is the share of the arriving requests that pile up (see
-    `left_over`). `cpu_share` is the share of one core that the client used, and `lag` is how late it sent.
+    `left_over`). `cpu_share` is the share of one core that the client used, and `lag` is how late it sent requests.
     """
 
     completed: int

@@ -47,7 +47,7 @@ def why_missing(name: str) -> str | None:
     if name == OPENVINO:
         return peer_process.why_missing(OPENVINO)
     if name not in SERVERS:
-        raise ValueError(f"a server must be one of {', '.join(SERVERS)}, got {name!r}")
+        raise ValueError(f"server must be one of {', '.join(SERVERS)}, got {name!r}")
     wanted = ["fastapi", "uvicorn", *(["openai", "accelerate"] if name == TRANSFORMERS else [])]
     missing = [module for module in wanted if find_spec(module) is None]
     return f"it needs `{pip_install(*missing)}`" if missing else None
@@ -118,7 +118,7 @@ def openvino_arguments(settings: BackendSettings, port: int) -> list[str]:
 class MeasuredServer:
     """A running server.
 
-    Its output is kept for the error message if it fails. Raises `PeerError` if it never answers.
+    The server's output is kept, for the error message if the server fails. Raises `PeerError` if it never answers.
     """
 
     def __init__(self, command: ServerCommand, start_timeout: float = START_TIMEOUT) -> None:
@@ -150,7 +150,7 @@ class MeasuredServer:
         return text
 
     def stop(self) -> None:
-        """End the process, by force if it does not exit by itself."""
+        """End the process, by force if it does not exit on its own."""
         self.process.terminate()
         try:
             self.process.wait(STOP_TIMEOUT)
@@ -181,7 +181,7 @@ class MeasuredServer:
 
 
 def free_port() -> int:
-    """Return a port of this machine on which no process listens."""
+    """Return a port on this machine on which no process is listening."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

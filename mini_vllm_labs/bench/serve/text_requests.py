@@ -69,8 +69,8 @@ def text_requests(
 ) -> list[TextRequest]:
     """Return `count` requests of a workload in order of arrival; the same arguments give the same requests.
 
-    A word has about one token. `scale` multiplies all lengths. A higher rate sends the same requests at shorter
-    intervals; a different round has the same lengths and different words. Raises `ValueError` for an unknown workload,
+    A word is about one token. `scale` multiplies all lengths. A higher rate sends the same requests at shorter
+    intervals; a different round has the same lengths but different words. Raises `ValueError` for an unknown workload,
     and whenever `arrival_times` does.
     """
     times = arrival_times(count, rate, burstiness, seed)
@@ -97,7 +97,7 @@ def sharegpt_requests(times: Sequence[float], scale: float, seed: int, text_seed
 
 
 def prompt_text(request: TimedRequest, text_seed: str) -> str:
-    """Return a synthetic prompt as text; two such texts share a prefix of the same length as their prompts do."""
+    """Return a synthetic prompt as text; two of these texts share a prefix as long as their prompts' shared prefix."""
     prompt = prompt_of(request)
     num_shared = min(prompt.num_shared_tokens, prompt.num_tokens)
     shared = words(num_shared, f"{text_seed} shared {prompt.shared_prefix}")
@@ -112,7 +112,7 @@ def words(count: int, seed: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An OpenAI endpoint: `base_url` with or without `/v1`; `extra_body` is added to every request.
+    """An OpenAI endpoint: `base_url` may or may not end in `/v1`; `extra_body` is added to every request.
 
     `is_chat` sends the prompt as a single user message to `/v1/chat/completions`. Raises `ValueError` for a URL that is
     not http or https.

@@ -1,1 +1,1 @@
-"""Shows where the learners of a class stop, based on the histories that they hand in."""
+"""Shows where the learners in a class stop, based on the histories that they hand in."""

@@ -1,4 +1,5 @@
-"""Reads the histories in a class's folder, and summarises what each learner did. Their content is untrusted."""
+"""Reads the histories in a class's folder, and summarises what each learner did. The histories' contents are
+untrusted."""
 
 import json
 import zipfile
@@ -18,7 +19,7 @@ PAUSE = 20 * 60  # a longer gap between two events counts as this long, because 
 
 @dataclass
 class TaskHistory:
-    """A learner's tries up to the first pass, minutes and hints, and the first rules that the tries broke."""
+    """A learner's tries until the first pass, minutes and hints, and the first rules that the tries broke."""
 
     tries: int = 0
     minutes: float = 0.0
@@ -48,7 +49,7 @@ def read_class(folder: Path) -> list[Learner]:
 
 
 def events_in(entry: Path, tasks: set[str]) -> Iterator[dict[str, Any]]:
-    """Yield the events in a folder, zip or file in chronological order, without events that the course did not
+    """Yield the events in a folder, zip or file in chronological order, skipping events that the course did not
     write."""
     events = []
     for line in text_of(entry).splitlines():

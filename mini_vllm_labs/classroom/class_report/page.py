@@ -19,7 +19,7 @@ STYLE = (
 
 
 def by_task(learners: Iterable[Learner]) -> dict[str, list[TaskHistory]]:
-    """Return what the learners did in each task, in the order of the tasks."""
+    """Return what the learners did in each task, in task order."""
     found: dict[str, list[TaskHistory]] = {}
     for learner in learners:
         for task, history in learner.tasks.items():
@@ -32,7 +32,7 @@ def pictures(learners: Sequence[Learner]) -> list[Picture]:
     tasks = by_task(learners)
     tries = {task: median(one.tries for one in found) for task, found in tasks.items()}
     minutes = {task: round(median(one.minutes for one in found), 1) for task, found in tasks.items()}
-    # The rule is a test's case, which the test's name has in brackets.
+    # The rule is a test's case, which appears in brackets in the test's name.
     broken = [(task, rule) for task, found in tasks.items() for one in found for rule in one.rules]
     rules = Counter(f"{task}: {rule.partition('[')[2].rstrip(']') or rule}" for task, rule in broken)
     missed = Counter(question for learner in learners for question in learner.missed)
@@ -61,7 +61,7 @@ def stops(learners: Iterable[Learner]) -> Counter[str]:
 
 
 def to_improve(learners: Sequence[Learner]) -> list[str]:
-    """Return a sentence for each of the three tasks where most learners stopped; ties go to the most tries."""
+    """Return a sentence on each of the three tasks where most learners stopped; more tries break ties."""
     stopped, tasks = stops(learners), by_task(learners)
     tries = {task: median(one.tries for one in found) for task, found in tasks.items()}
     first = sorted(tasks, key=lambda task: (-stopped[task], -tries[task]))[:3]

@@ -3,7 +3,8 @@
 Canvas puts all files in one folder: `lovelaceada_LATE_123_4567_phase1.py`, or `LATE_anon_kX3fa_4567_phase1.py` if
 graders do not see names. (Its source, `lib/content_zipper.rb`, removes `_digits_` from display names.) Moodle writes
 `Ada Lovelace_123_assignsubmission_file/...`, or appends the file's name if folders are switched off. Learners choose
-display names and file names. So an ambiguous name never takes the place of a clear one, and no name stops the sorting.
+display names and file names. So an ambiguous name never takes the place of a clear one, and no name can stop the
+sorting.
 """
 
 import csv
@@ -88,7 +89,7 @@ class Collected:
         return self._names[learner, number]
 
     def is_handed_in(self, reading: Reading) -> bool:
-        """Return whether a learner already has a file of the same phase, or whether either file may contain any
+        """Return whether a learner already has a file for the same phase, or whether either file may contain any
         phase."""
         return phase_or_archive(reading.file) & self._phases[reading.id] != set()
 
@@ -124,7 +125,7 @@ def collect(download: Path, folder: Path) -> Collected:
     with zipfile.ZipFile(download) as archive:
         entries = list(files_in(archive))
         collected, num_bytes = Collected(platform_of([entry.filename for entry in entries], download)), 0
-        # Unambiguous names come first, so that ambiguous ones cannot take their slots.
+        # Unambiguous names come first, so that ambiguous ones cannot take their places.
         for entry in sorted(entries, key=lambda entry: num_learners(entry.filename, collected.platform)):
             if num_bytes > MAX_BYTES:
                 raise SubmissionError(f"{one_line(download.name)} unpacks to more than {MAX_BYTES >> 30} GiB")
@@ -151,7 +152,7 @@ def collect(download: Path, folder: Path) -> Collected:
 def platform_of(names: Sequence[str], download: Path) -> str:
     """Return the platform whose format most of the file names follow.
 
-    Raises `SubmissionError` if there is no such platform, or a tie.
+    Raises `SubmissionError` if there is no such platform, or if there is a tie.
     """
     # A file's name may contain Canvas's `_11_29_`, which display names never contain and Moodle's form never needs.
     counts = {
@@ -166,7 +167,7 @@ def platform_of(names: Sequence[str], download: Path) -> str:
     if not counts[most]:
         raise SubmissionError(f"{one_line(download.name)} contains no file named like a Canvas or Moodle download")
     if any(counts[other] == counts[most] for other in others):
-        raise SubmissionError(f"the file names in {one_line(download.name)} fit both Canvas and Moodle")
+        raise SubmissionError(f"the file names in {one_line(download.name)} match both Canvas and Moodle downloads")
     return most
 
 
@@ -192,14 +193,14 @@ def first_reading(name: str, collected: Collected) -> Reading:
     """Return the first possible reading of a path, because a file's name may contain a platform's separators.
 
     Raises `SubmissionError` if there is no reading, or if the path is ambiguous and that learner has already handed in
-    this file. A display name can imitate a different learner's.
+    this file. A display name can imitate that of a different learner.
     """
     require_inside(name)
     found = [reading for reading in readings(name, collected.platform) if reading.file.name]
     if not found:
-        raise SubmissionError(f"not a {collected.platform} file name")
+        raise SubmissionError(f"not the name of a {collected.platform} file")
     if len({reading.id for reading in found}) > 1 and collected.is_handed_in(found[0]):
-        raise SubmissionError("its name can be read in two ways: put it into its learner's folder by hand")
+        raise SubmissionError("its name can be read in two ways: put it into the right learner's folder by hand")
     return found[0]
 
 
@@ -223,7 +224,7 @@ def files_in(archive: zipfile.ZipFile) -> Iterator[zipfile.ZipInfo]:
 
 
 def content_of(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """Return the content of a file. Raises `SubmissionError` if it is too large or cannot be read."""
+    """Return a file's content. Raises `SubmissionError` if it is too large or cannot be read."""
     if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
         raise SubmissionError("it is a link, not a file: ask the learner for the file itself")
     if entry.compress_type not in METHODS:
@@ -241,7 +242,7 @@ def content_of(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
 
 
 def folded(name: str) -> str:
-    """Return a key that is equal for names that a file system or a reader may confuse."""
+    """Return a key that is the same for names that a file system or a reader may confuse."""
     return unicodedata.normalize("NFKC", name).casefold()
 
 

@@ -21,7 +21,7 @@ HOW = f"two columns: {FIRST_COLUMN!r}, and the id under its name in the gradeboo
 
 @dataclass(frozen=True)
 class Roster:
-    """Student ids by submission name; `id_name` is the heading of their column."""
+    """Student ids by submission name; `id_name` is their column's heading."""
 
     id_name: str
     ids: dict[str, str]
@@ -50,7 +50,7 @@ def read_roster(path: Path) -> Roster:
             raise ValueError(f"--roster {path}, entry {number}: it must be a name and an id")
         name, student = row
         if name in ids or student in ids.values():
-            raise ValueError(f"--roster {path}, entry {number}: {name!r} or {student!r} occurs twice")
+            raise ValueError(f"--roster {path}, entry {number}: {name!r} or {student!r} appears twice")
         if student.startswith(FORMULA) or not student.isprintable():
             raise ValueError(
                 f"--roster {path}, entry {number}: a spreadsheet would read the id {student!r} as a formula"
@@ -125,7 +125,7 @@ def assignments(results: ClassResults) -> list[str]:
 
 
 def graded(results: ClassResults, roster: Roster) -> list[tuple[str, list[str]]]:
-    """Return the id, and the points by phase, of each submission in the roster that could be read."""
+    """Return the id, and the points by phase, of each readable submission in the roster."""
     return [
         (
             roster.ids[one["name"]],

@@ -41,7 +41,7 @@ RUN = Path(__file__).with_name("run_autograder.sh").read_text(encoding="utf-8")
 def compose(
     settings: JudgeSettings, visibility: Visibility, vivas: Vivas | None = None, checkout: Path = CHECKOUT
 ) -> dict[str, bytes]:
-    """Return the files of the autograder as a mapping from path to content. They include the seed and the solutions."""
+    """Return the autograder's files as a mapping from path to content. They include the seed and the solutions."""
     kept = {"settings": asdict(settings), "visibility": visibility, "vivas": vivas.by_digests() if vivas else []}
     scripts = {"setup.sh": SETUP, "run_autograder": RUN, SETTINGS_FILE: json.dumps(kept, indent=1) + "\n"}
     taken = (*TAKEN, *(f"{name}/" for name in top_level(checkout) if name != "tests"))
@@ -64,7 +64,7 @@ def as_gradescope(
 ) -> dict[str, Any]:
     """Return the results for Gradescope: a test per group, and the judge's feedback as a final test without points.
 
-    The viva about exactly these files is also a test, if it exists.
+    If there is a viva about exactly these files, it is also a test.
     """
     summary = result["summary"]
     tests = [test for phase in summary["phases"] for test in tests_of(phase)]

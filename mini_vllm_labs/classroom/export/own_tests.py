@@ -17,7 +17,7 @@ class OwnTests:
 
     @classmethod
     def read(cls, folder: Path) -> "OwnTests":
-        """Read all files. Raises `ValueError` if there is no file, or a file has the wrong format."""
+        """Read all files. Raises `ValueError` if there are no files, or if a file has the wrong format."""
         paths = sorted(folder.glob("*.json"))
         if not paths:
             raise ValueError(f"--tests {folder} has no results: name a folder with files such as alice.json")
@@ -25,7 +25,7 @@ class OwnTests:
         return cls({name: {phase: one["points"] for phase, one in phases.items()} for name, phases in found.items()})
 
     def added_to(self, results: ClassResults) -> tuple[ClassResults, list[str]]:
-        """Return the results with these points added, and a sentence for each file without a submission."""
+        """Return the results with these points added, and a sentence for each file that has no submission."""
         names = {file_name(one["name"]): one["name"] for one in results.submissions}
         points = {names[name]: sum(phases.values()) for name, phases in self.points.items() if name in names}
         notes = [f"{name}: tests, but no submission" for name in self.points if name not in names]

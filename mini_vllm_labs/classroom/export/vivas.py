@@ -12,13 +12,13 @@ from mini_vllm_labs.viva.sheet import Sheet
 
 @dataclass(frozen=True)
 class Vivas:
-    """The sheets of a folder, keyed by file name without extension."""
+    """The sheets in a folder, keyed by file name without extension."""
 
     sheets: Mapping[str, Sheet]
 
     @classmethod
     def read(cls, folder: Path) -> "Vivas":
-        """Read all sheets. Raises `ValueError` if there is no sheet, or a file has the wrong format."""
+        """Read all sheets. Raises `ValueError` if there are no sheets, or if a file has the wrong format."""
         found = dict[str, Sheet]()
         for path in sorted(folder.glob("*.json")):
             try:
@@ -49,7 +49,7 @@ class Vivas:
         return replace(results, vivas=points), notes
 
     def by_digests(self) -> list[dict[str, Any]]:
-        """Return the points of each answered sheet with the digests of its files, for a system without names."""
+        """Return the points of each answered sheet with the digests of its files, for a system that has no names."""
         return [{"digests": one.digests, "points": one.points} for one in self.sheets.values() if one.given]
 
 

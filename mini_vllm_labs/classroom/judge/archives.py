@@ -82,7 +82,7 @@ def phase_of_content(content: bytes) -> int:
 
 
 def one_per_phase(found: Iterable[Starter]) -> tuple[dict[int, bytes], list[str]]:
-    """Return the content by phase, and notes on file names; stop at a phase's second file.
+    """Return each phase's content, and notes on file names; stop at a second file for the same phase.
 
     Raises `SubmissionError` if there is no starter, or a phase has two.
     """
@@ -132,7 +132,7 @@ END_OF_DIRECTORY, NUM_END_BYTES, MAX_COMMENT_BYTES = b"PK\x05\x06", 22, 2**16
 
 
 def files_of_archive(path: Path) -> Iterator[Starter]:
-    """Yield the starters in a zip or a gzipped tar; the first bytes distinguish them."""
+    """Yield the starters in a zip or a gzipped tar; the first bytes show which it is."""
     if not path.is_file():
         raise SubmissionError(f"{one_line(str(path))} is neither a folder nor a zip, a .tar.gz or a starter")
     if path.stat().st_size > MAX_ARCHIVE_BYTES:
@@ -174,7 +174,9 @@ def require_short_directory(path: Path) -> None:
     if at < 0 and is_zip_begun(path):
         raise SubmissionError("the zip is truncated: hand it in again")
     if at < 0 or len(tail) < at + NUM_END_BYTES:
-        raise SubmissionError("it cannot be read: it is not a zip or .tar.gz, and its name is not that of a starter")
+        raise SubmissionError(
+            "it cannot be read: it is not a zip or .tar.gz, and it does not have the name of a starter"
+        )
     num_entries, num_bytes = struct.unpack("<HL", tail[at + 10 : at + 16])
     if tail[max(0, at - NUM_LOCATOR_BYTES) : at].startswith(LOCATOR_64):
         # some programs write this record for small zips too
@@ -224,7 +226,7 @@ def files_of_tar(path: Path) -> Iterator[Starter]:
 
 
 class Unpacked(io.RawIOBase):
-    """Reads the content of a gzip file up to a limited size."""
+    """Reads a gzip file's content, up to a size limit."""
 
     def __init__(self, packed: IO[bytes]) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """Grades a class with several processes at once; if one dies or hangs, only its current submission is lost.
 
-The record of a run has a line per submission, written as soon as it is graded, so an interruption loses no results.
+A run's record has a line per submission, written as soon as it is graded, so an interruption loses no results.
 """
 
 import base64
@@ -39,7 +39,7 @@ class RecordedResult(TypedDict):
 
 
 class RecordError(ValueError):
-    """The file is not the record of a run."""
+    """The file is not a run's record."""
 
 
 class Record:
@@ -79,14 +79,14 @@ class Record:
                 entry = json.loads(line)
                 self.results[entry["name"]] = entry["result"]
             except (ValueError, KeyError, TypeError) as error:
-                raise RecordError(f"{path}, line {number}, is not a result: {error}") from None
+                raise RecordError(f"{path}, line {number}: not a result: {error}") from None
         if cut_short:
             with path.open("r+b") as file:
                 file.truncate(path.stat().st_size - len(cut_short))
 
 
 def recorded_settings(path: Path) -> JudgeSettings:
-    """Return the settings of a record. Raises `RecordError` if the file is not a record."""
+    """Return a record's settings. Raises `RecordError` if the file is not a record."""
     if not path.is_file():
         raise RecordError(f"{path} is a folder, a device or a pipe: name a regular file")
     try:
@@ -96,7 +96,7 @@ def recorded_settings(path: Path) -> JudgeSettings:
             raise RecordError(f"{path} was written by a different version of the judge")
         return JudgeSettings.from_json(head["settings"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"{path} is not a record of the judge: {error}") from None
+        raise RecordError(f"{path} is not a judge record: {error}") from None
 
 
 GRACE_SECONDS = 300.0  # added to a submission's budget for reading it, drawing situations and writing feedback
@@ -202,7 +202,7 @@ class ClassRun:
             self._idle.put(grader)
 
     def results(self, handed_in: Iterable[HandedIn]) -> Iterator[tuple[str, RecordedResult]]:
-        """Yield (name, result) in order of completion. End all graders when the caller stops."""
+        """Yield (name, result) in order of completion. Stop all graders when the caller stops."""
         pool = ThreadPoolExecutor(len(self._graders))
         try:
             pending = {pool.submit(self._result, one): one.name for one in handed_in}

@@ -37,15 +37,15 @@ class ClusterGrader:
         self._course = course_digest()
         self._refused: dict[str, str] = {}
         self._lock = threading.Lock()
-        # The last reader is used first, so that no more readers start than are busy at the same time. They never load a
-        # learner's code.
+        # The reader that was freed last is used first, so that no more readers start than are busy at the same time.
+        # They never load a learner's code.
         self._readers = [GradingProcess(replace(settings, jailed=False)) for _ in range(os.cpu_count() or 1)]
         self._idle: LifoQueue[GradingProcess] = LifoQueue()
         for reader in self._readers:
             self._idle.put(reader)
 
     def num_at_once(self) -> int:
-        """Return how many submissions to send at once: two for each thread of the cluster."""
+        """Return how many submissions to send at once: two for each thread in the cluster."""
         threads: dict[str, int] = self._client.nthreads()
         return max(LEAST_AT_ONCE, 2 * sum(threads.values()))
 
@@ -122,7 +122,8 @@ def call_on_worker() -> Callable[[dict[str, Any], str, Message], dict[str, Any]]
 
     Because it is local, it is pickled by value; its arguments are plain.
 
-    So a worker without the course can refuse. Dask would close a worker that cannot unpickle what it receives.
+    So even a worker without the course can receive it, and refuse. Dask would close a worker that cannot unpickle what
+    it receives.
     """
 
     def grade(settings: dict[str, Any], course: str, task: Message) -> dict[str, Any]:

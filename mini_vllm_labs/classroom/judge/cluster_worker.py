@@ -35,9 +35,9 @@ def desk_for(settings: JudgeSettings, course: str) -> "Desk":
 
 
 class Desk:
-    """The grading processes of one run on this machine. A process ends after a minute without work.
+    """The grading processes of one run on this machine. A process exits after a minute without work.
 
-    So no process remains here after the judge ends, however it ends.
+    So no process remains on this machine after the judge ends, however it ends.
     """
 
     def __init__(self, settings: JudgeSettings, course: str) -> None:
@@ -63,7 +63,7 @@ class Desk:
             return ""
 
     def answer(self, task: Message) -> Any:
-        """Return the answer of an idle or new grading process to a task. Raises `GraderError`."""
+        """Give a task to an idle or new grading process, and return the answer. Raises `GraderError`."""
         with self._lock:
             process, timer = self._idle.popitem() if self._idle else (GradingProcess(self._settings), None)
         if timer is not None:
@@ -81,7 +81,7 @@ class Desk:
         with self._lock:
             is_idle = (
                 self._idle.get(process) is threading.current_thread()
-            )  # otherwise, the process has just been taken
+            )  # otherwise, the process has just been put to use again
             if is_idle:
                 del self._idle[process]
         if is_idle:

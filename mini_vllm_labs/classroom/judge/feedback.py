@@ -58,7 +58,7 @@ def show_phase(page: Console, phase: PhaseResult, failures: Mapping[tuple[int, s
 
 def show_together(page: Console, grade: SubmissionGrade) -> None:
     """Print whether the phases work together in one engine; this gives no points, because mistakes have already cost
-    some."""
+    points."""
     if not grade.together:
         return
     page.print()

@@ -26,7 +26,7 @@ from mini_vllm_labs.runs.sandbox.imports import refused_import
 from mini_vllm_labs.runs.sandbox.limits import Limits, limit_resources
 
 LIMITS = Limits(memory_bytes=6 * 2**30)
-READ_SECONDS = (30.0, 120.0)  # the limits of two tries: the machine may have been busy during the first
+READ_SECONDS = (30.0, 120.0)  # the limits for two tries: the machine may have been busy during the first
 FEEDBACK_SECONDS = 30.0
 MAX_FEEDBACK = 500_000
 
@@ -47,8 +47,8 @@ def main() -> None:
 def result_of(judge: Judge, task: dict[str, Any]) -> dict[str, Any] | None:
     """Read and grade the submission of a task; return None if its digests are unchanged.
 
-    A task either names a path or contains a submission that was read on another machine. With `only_read`, the result
-    is the task for that other machine.
+    A task either names a path or contains a submission that was read on another machine. With `only_read`, return the
+    task for that other machine.
     """
     submission = read_in_time(lambda: submission_of(task), task["name"])
     digests = digests_of(submission)

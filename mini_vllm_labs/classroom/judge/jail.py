@@ -104,7 +104,7 @@ class Jail:
 
 
 def find_jail() -> Jail:
-    """Return the jail of this system. Raises `JailError` if bubblewrap is missing."""
+    """Return this system's jail. Raises `JailError` if bubblewrap is missing."""
     program = shutil.which("bwrap")
     if program is None:
         raise JailError(f"no jail is available: bubblewrap (bwrap) is not installed; {HOW_TO_INSTALL}. {WITHOUT}")

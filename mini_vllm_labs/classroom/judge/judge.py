@@ -27,7 +27,7 @@ from mini_vllm_labs.runs.sandbox.channel import ChannelError
 
 LOAD_SECONDS = 60.0
 PHASE_SECONDS = 300.0
-MORE_TIME = 4  # multiplies the time for a late situation's second try, because the machine may have been busy
+MORE_TIME = 4  # multiplies the time limit when a late situation is tried again, because the machine may have been busy
 NEARLY_ALL = 0.8
 MAX_TIMEOUTS = 2
 LAST_WITHOUT_MODEL = 5
@@ -81,7 +81,7 @@ class Judge:
         grade.phases.append(phase_result(number, groups, digest, session.error))
 
     def grade_group(self, group: TestGroup, session: "PhaseSession", grade: SubmissionGrade) -> GroupResult:
-        """Play the situations of a group, unless the file cannot be loaded or time is up."""
+        """Play a group's situations, unless the file cannot be loaded or time is up."""
         outcomes = list[Outcome]()
         for number in range(self.settings.situations):
             done = self.groups.index(group) * self.settings.situations + number
@@ -114,13 +114,13 @@ class Judge:
         return with_second_chance(play_in, workers, self.settings.seconds, self._deadline)
 
     def draw(self, phases: Container[int]) -> None:
-        """Draw the situations of some phases, unless they exist already."""
+        """Draw the situations for some phases, unless they already exist."""
         for group in (group for group in self.groups if group.phase in phases):
             for number in range(self.settings.situations):
                 self.situation(group, number)
 
     def situation(self, group: TestGroup, number: int) -> JudgeQuestion:
-        """Return a situation of a group, which is the same for every submission."""
+        """Return a group's situation, which is the same for every submission."""
         return self._draw((group.phase, group.title, number), group.draw)
 
     def _draw(self, key: tuple[int, str, int], draw: Draw) -> JudgeQuestion:
@@ -148,7 +148,7 @@ class PhaseSession:
         worker = self.workers.fresh(self.phase, with_torch=self.phase in PHASES_WITH_TENSORS, until=self.deadline)
         if failed := load(worker, self.phase):
             if failed.status == "late" and seconds <= self.judge.settings.seconds:
-                return failed  # the caller tries it again
+                return failed  # the caller will try it again
             self.error = f"The file cannot be loaded. {failed.message}"
             return Outcome("not played", self.error)
         return play(situation, worker, seconds)
@@ -159,8 +159,8 @@ def with_second_chance(
 ) -> Outcome:
     """Return the outcome of `play_in` under a time limit; if it is late, call it again with more time.
 
-    A worker that had a processor for nearly all of its time gets no second try, because more time helps only if the
-    machine was busy. If the overall deadline ends the first try, the outcome is `NO_TIME`.
+    A worker that had a processor for nearly all of its time gets no second try: more time helps only if the machine was
+    busy. If the overall deadline ends the first try, the outcome is `NO_TIME`.
     """
     outcome = play_in(seconds)
     is_late = outcome.status == "late" and workers.last_cpu_seconds < NEARLY_ALL * seconds
@@ -170,7 +170,7 @@ def with_second_chance(
 
 
 def load(worker: JailedWorker, phase: int) -> Outcome | None:
-    """Import the file of a phase in the worker; return the failure, or None on success."""
+    """Import a phase's file in the worker; return the failure, or None on success."""
     worker.set_deadline(LOAD_SECONDS)
     try:
         worker.load(phase)
@@ -182,6 +182,6 @@ def load(worker: JailedWorker, phase: int) -> Outcome | None:
 
 
 def last_in_a_row(written: list[int]) -> int:
-    """Return the last phase before the first unwritten one, 5 at most, because phase 6 needs a model."""
+    """Return the last phase before the first unwritten one, but at most 5, because phase 6 needs a model."""
     row = range(1, LAST_WITHOUT_MODEL + 1)
     return next((number - 1 for number in row if number not in written), LAST_WITHOUT_MODEL)

@@ -11,9 +11,9 @@ COUNTED = ("VmRSS:", "VmPTE:")
 
 
 class MemoryWatch:
-    """Calls `end` once when a process and its descendants use more than `MAX_HELD_BYTES`.
+    """Calls `end`, once only, when a process and its descendants use more than `MAX_HELD_BYTES`.
 
-    The limits inside a worker count mapped memory, but not its page tables or the pages of files.
+    The limits inside a worker count mapped memory, but not page tables or the pages of files.
     """
 
     def __init__(self, pid: int, end: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Finds the files in the jail of a phase: what the worker, the starters and the phase's plays import."""
+"""Finds the files for a phase's jail: those that the worker, the starters and the phase's plays import."""
 
 import ast
 import json
@@ -31,7 +31,7 @@ ALWAYS = (  # what learners may use, and what the worker imports by name
 
 
 def copy_course(phase: int, target: Path) -> None:
-    """Copy the files that the workers of a phase need, with their compiled forms."""
+    """Copy the files that a phase's workers need, with their compiled forms."""
     for name in needed_files(phase):
         for source in (CHECKOUT / name, Path(cache_from_source(str(CHECKOUT / name)))):
             if source.exists():
@@ -81,7 +81,7 @@ def reference_path(phase: int) -> Path:
 
 
 def imported(path: Path, *, is_engine: bool) -> Iterator[str]:
-    """Yield the files of the course that a file imports; in the engine, only at the top level."""
+    """Yield the course files that a file imports; in the engine, only at the top level."""
     tree = ast.parse(path.read_bytes())
     for node in tree.body if is_engine else ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:

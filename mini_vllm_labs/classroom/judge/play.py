@@ -99,7 +99,7 @@ def bounded(value: Any) -> Any:
 
 
 def outcome_of_error(error: ChannelError, seconds: float, worker: JailedWorker, asked: JudgeQuestion | None) -> Outcome:
-    """End the worker and return the outcome of a broken channel."""
+    """End the worker and return the outcome for a broken channel."""
     worker.close()
     scenario = asked.scenario if asked else None
     if error.reason == "timeout":

@@ -107,7 +107,7 @@ def require_writable(files: Iterable[Path | None], folder: Path | None = None) -
     """Raise `ValueError` if a file cannot be written, so that the error comes before hours of work instead of after."""
     named = list(filter(None, files))
     if len({file.resolve() for file in named}) < len(named):
-        raise ValueError("several results need several files: name a file for each")
+        raise ValueError("several results need several files: name one file for each")
     for file in named:
         if file.is_dir():
             raise ValueError(f"{file} is a folder: name a file")
@@ -164,4 +164,4 @@ def write_whole(path: Path, text: str) -> None:
     except OSError as error:
         with suppress(OSError):
             partial.unlink()
-        raise ValueError(f"{path} cannot be written: {error.strerror}. Its earlier content is unchanged") from None
+        raise ValueError(f"{path} cannot be written: {error.strerror}. Its earlier contents are unchanged") from None

@@ -38,7 +38,8 @@ class GroupResult(TypedDict):
 
 
 class PhaseResult(TypedDict):
-    """The result of one phase alone. `sha256` is None without a file; `error` states why no situation was played."""
+    """The result of one phase on its own. `sha256` is None if there is no file; `error` states why no situation was
+    played."""
 
     phase: int
     sha256: str | None
@@ -56,7 +57,7 @@ class Together(TypedDict):
 
 
 class SubmissionResult(TypedDict):
-    """One submission, without times, so that equal runs give equal results."""
+    """One submission, without times, so that identical runs give identical results."""
 
     name: str
     error: str | None
@@ -83,7 +84,7 @@ class ClassResults:
 
     @property
     def extras(self) -> list[tuple[str, int, dict[str, int]]]:
-        """The name, maximum and points of each column other than the phases' columns."""
+        """The name, maximum and points of each column that does not belong to a phase."""
         columns = (("viva", MAX_VIVA, self.vivas), ("tests", self.max_tests, self.tests))
         return [(name, most, points) for name, most, points in columns if points is not None]
 
@@ -129,7 +130,7 @@ class SubmissionGrade:
 
 
 def group_result(group: "TestGroup", outcomes: list[Outcome]) -> GroupResult:
-    """Return the result of a group, with points in proportion to the right situations."""
+    """Return a group's result, with points in proportion to the situations that were right."""
     found: GroupResult = {
         "title": group.title,
         "points": 0.0,
@@ -151,7 +152,7 @@ def phase_result(number: int, groups: list[GroupResult], sha256: str | None, err
 
 
 def points_of(group: GroupResult) -> float:
-    """Return the unrounded points of a group, for use in sums."""
+    """Return a group's unrounded points, for use in sums."""
     return group["max"] * group["situations"].count("right") / len(group["situations"])
 
 

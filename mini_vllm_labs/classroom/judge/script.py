@@ -85,7 +85,7 @@ class TensorWriter(pickle.Pickler):
 
 
 class ArgumentWriter(TensorWriter):
-    """Pickles arguments for a worker. Raises `TypeError` for objects of the reference or of the tests."""
+    """Pickles arguments for a worker. Raises `TypeError` for objects that belong to the reference or the tests."""
 
     def __init__(self, file: io.BytesIO, script: Script) -> None:
         super().__init__(file)

@@ -1,4 +1,4 @@
-"""The settings of a judge's run, in a module that does not load graded tests."""
+"""The settings of a judge run, in a module that does not load graded tests."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -37,16 +37,16 @@ class Submission:
 
 @dataclass(frozen=True)
 class HandedIn:
-    """A file, folder or archive that has not been read yet, with the learner's name in all tables."""
+    """A file, folder or archive that has not been read yet, with the learner's name as shown in all tables."""
 
     name: str
     path: Path
 
 
 def name_submissions(paths: Iterable[Path]) -> list[HandedIn]:
-    """Name submissions after their files or folders; prefix equal names with the names of their folders.
+    """Name submissions after their files or folders; where names clash, prefix them with the names of their folders.
 
-    Raises `SubmissionError` if two names are still equal.
+    Raises `SubmissionError` if two names still clash.
     """
     paths = list(paths)
     stems = [ENDINGS.sub("", path.name or path.resolve().name) for path in paths]

@@ -1,4 +1,4 @@
-"""System call filters: they allow one process with threads, no sockets, and no uncounted memory.
+"""System call filters: they allow one process with threads, but no sockets and no uncounted memory.
 
 libseccomp makes the filters. Bubblewrap installs the first just before Python starts, and a worker installs the second
 before it loads a learner's file. A denied call fails with EPERM.
@@ -14,7 +14,7 @@ NO_MORE_PROCESSES = ("fork", "vfork")
 NEW_NAMESPACES = ("unshare", "setns", "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "fsopen")
 KEYS = ("keyctl", "add_key", "request_key")
 OTHER_PROCESSES = ("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd", "pidfd_open")
-# Calls that use kernel memory or pages that are not counted by any process limit.
+# Calls that use kernel memory or pages not counted by any process limit.
 SHARED_MEMORY = ("memfd_create", "memfd_secret", "shmget", "shmat", "msgget", "semget", "mq_open")
 SOCKETS = ("socket", "socketpair")
 PINNED_PAGES = ("splice", "vmsplice", "tee", "sendfile", "io_setup", "mlock", "mlock2", "mlockall")
@@ -37,7 +37,7 @@ class NoFilterError(ValueError):
 
 
 def filter_programs() -> tuple[bytes, bytes]:
-    """Return two BPF programs: one denies dangerous calls, one denies more processes.
+    """Return two BPF programs: one denies dangerous calls, the other denies further processes.
 
     Raises `NoFilterError` if libseccomp is missing.
     """

@@ -23,7 +23,7 @@ UNWINDER = "libgcc_s.so.1"  # glibc loads this library when a thread exits
 
 @cache
 def file_options() -> list[str]:
-    """Return the bubblewrap options that show only these files. Raises `OSError` without `ldd`."""
+    """Return the bubblewrap options that show only these files. Raises `OSError` if `ldd` is missing."""
     options: list[str] = []
     for path in SYSTEM_LINKS:
         if os.path.islink(path):
@@ -62,7 +62,7 @@ def outer(paths: Iterable[str]) -> list[str]:
 
 
 def folders_above(path: str) -> list[str]:
-    """Return options that create the folders above a path, which every user can search."""
+    """Return options that create the folders above a path so that every user can search them."""
     options = []
     for folder in list(Path(path).parents)[-2::-1]:
         options += ["--perms", "0755", "--dir", str(folder)]

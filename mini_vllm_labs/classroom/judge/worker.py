@@ -59,7 +59,7 @@ class SubmissionDir:
 
 
 def loadable(content: bytes) -> bytes:
-    """Return a learner's file, or code that raises an error with the reason why it must not be loaded."""
+    """Return a learner's file, or code that raises an error stating why the file must not be loaded."""
     if complaint := complaint_about_content(content):
         sentence = complaint[0].upper() + complaint[1:]
         return (
@@ -78,7 +78,7 @@ class JailedWorker:
 
     No deadline is later than `until` (on `time.monotonic`).
 
-    In a jail, when its first process exits, all processes that it started are killed.
+    In a jail, when a worker's first process exits, all processes that it started are killed.
     """
 
     def __init__(self, submission: SubmissionDir, jail: Jail, phase: int, *, with_torch: bool = False) -> None:
@@ -100,14 +100,14 @@ class JailedWorker:
         self.close()
 
     def load(self, phase: int) -> None:
-        """Import the file of a phase. Raises the same errors as `ask`."""
+        """Import a phase's file. Raises the same errors as `ask`."""
         self.ask({"load": phase, "folder": lab_folder(phase)})
 
     def start_afresh(self) -> bool:
         """Replace the process with a fresh process that has loaded no files; return whether that worked.
 
-        A file could answer in place of its successor. In a jail, therefore, the process must be a different one from
-        the last.
+        Otherwise a file could answer in place of its successor. In a jail, therefore, the process must be a different
+        one from the last.
         """
         self.set_deadline(FRESH_SECONDS)
         word = secrets.token_hex(8)  # rules out an answer that the old process left in the pipe
@@ -144,7 +144,8 @@ class JailedWorker:
         self._cpu_at_start = cpu_seconds(self.process.pid)
 
     def close(self) -> None:
-        """Kill the worker, and record in `cpu_seconds` how much it has used since its last deadline was set."""
+        """Kill the worker, and record in `cpu_seconds` how much CPU time it has used since its last deadline was
+        set."""
         self.cpu_seconds = max(self.cpu_seconds, cpu_seconds(self.process.pid) - self._cpu_at_start)
         self._watch.stop()
         self.process.close()
@@ -185,5 +186,5 @@ class Workers:
 
 
 def first_user() -> int:
-    """Return the first of this process's thousand user ids for workers."""
+    """Return the first of the thousand user ids that this process uses for workers."""
     return FIRST_USER + os.getpid() % 10_000 * 1000

@@ -46,7 +46,7 @@ def leaks(edition: Mapping[str, bytes], secret: Iterable[str]) -> list[str]:
 
 
 def long_lines(text: str) -> Iterator[str]:
-    """Yield the lines that are long enough to be distinctive, without indentation, comments and diff marks."""
+    """Yield the lines that are long enough to be distinctive, without indentation, comments or diff marks."""
     for line in text.splitlines():
         normal = " ".join(line.lstrip("+-# \t").split())
         if len(normal) >= MIN_SECRET_CHARACTERS:
@@ -120,7 +120,7 @@ def require_untouched_starters(checkout: Path) -> None:
         touched += [] if unwritten_task(path.read_text(encoding="utf-8")) else [path.name]
     if touched:
         raise ReleaseError(
-            f"some starters are not empty: {', '.join(touched)}. A body must contain only its docstring and our "
+            f"some starters are not empty: {', '.join(touched)}. Each body must contain only its docstring and our "
             "NotImplementedError (in C, our #error); `git checkout -- labs/*/starter*` restores them"
         )
 

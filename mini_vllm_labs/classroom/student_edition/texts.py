@@ -9,7 +9,7 @@ from typing import Any
 
 EDITS_FILE = Path(__file__).with_name("edits.toml")
 EDITS: Mapping[str, Sequence[tuple[str, str]]] = tomllib.loads(EDITS_FILE.read_text(encoding="utf-8"))
-# Marks the handout paragraphs to remove. The checks of their numbers are also removed, because they need the solutions.
+# Marks the handout paragraphs to remove. The checks on their numbers are also removed, because they need the solutions.
 WITH_SOLUTIONS_TAG = "with-solutions"
 LAUNCH_LINKS = re.compile(r'(<!-- launch links -->\\n",\n).*?( *"<!-- end of launch links -->)', re.DOTALL)
 ADDRESS = re.compile(r'REPOSITORY = \\"[^"\\]*\\"')
@@ -21,7 +21,7 @@ CHECKS_IN_LINES = re.compile(rf"(?:(?<=\S)[ ]*{CHECK}|{CHECK}[ ]*)", re.DOTALL)
 
 
 class ReleaseError(ValueError):
-    """A student edition cannot be made, or would contain a solution."""
+    """A student edition cannot be created, or would contain a solution."""
 
 
 def adapted(path: str, content: bytes) -> bytes:
@@ -40,14 +40,14 @@ def adapted(path: str, content: bytes) -> bytes:
     if path.endswith(".md"):
         text = WITH_SOLUTIONS.sub("", text)
         if "<!-- with solutions -->" in text or "<!-- end -->" in text:
-            raise ReleaseError(f"{path} has '<!-- with solutions -->' without '<!-- end -->', or the reverse")
+            raise ReleaseError(f"{path} has '<!-- with solutions -->' without '<!-- end -->', or vice versa")
         text = CHECKS_IN_LINES.sub("", LINES_OF_CHECKS.sub("", text))
         text = re.sub(r"(?:solutions/)?(phase\d+_[a-z_]+)\.py", r"labs/\1/starter.py", text)
     return text.encode() if text else content
 
 
 def student_notebook(content: bytes) -> bytes:
-    """Return a notebook without outputs, execution counts, cells tagged `with-solutions`, and launch links."""
+    """Return a notebook without outputs, execution counts, cells tagged `with-solutions`, or launch links."""
     notebook = json.loads(ADDRESS.sub('REPOSITORY = \\\\"\\\\"', LAUNCH_LINKS.sub(r"\1\2", content.decode())))
     notebook["cells"] = [cell for cell in notebook["cells"] if WITH_SOLUTIONS_TAG not in tags_of(cell)]
     for cell in notebook["cells"]:

@@ -1,1 +1,1 @@
-"""Runs in a worker together with the learner's code; the only part of the judge that a jail can see."""
+"""Runs in a worker together with the learner's code; the only part of the judge visible in a jail."""

@@ -23,10 +23,10 @@ NUM_IN_BETWEEN = 4
 def rejection_sample(
     files: Mapping[int, Any], cases: list[tuple[Sequence[int], list[Any], list[Any], list[float], int, int]]
 ) -> list[Json]:
-    """Count how often each case returns each list of tokens, over evenly spaced numbers for the last token.
+    """Count how often each case returns each list of tokens, over a grid of numbers for the last token.
 
     A grid is needed because tokens may divide the interval from 0 to 1 in any order. Only the row of the last token
-    receives the grid's numbers. The smallest and the largest number may return any token that the grid returns.
+    receives the grid's numbers. For the smallest and the largest number, any result that the grid produces is allowed.
     """
     import torch
 
@@ -54,9 +54,9 @@ def rejection_sample(
 
 
 def table(files: Mapping[int, Any], phase: int, cases: list[tuple[str, Sequence[Any]]]) -> list[Json]:
-    """Return the observations of each case, (play, its arguments), as in the graded tests of a phase.
+    """Return the observations of each case (a play and its arguments), as in a phase's graded tests.
 
-    Some cases are then played again, each with another case between two of its calls.
+    Some cases are then played again, each with a different case run between two of its calls.
     """
     # Imported here, because phase 9's plays load numpy, which takes a third of a worker's start, and few workers need
     # it.
@@ -73,14 +73,14 @@ def table(files: Mapping[int, Any], phase: int, cases: list[tuple[str, Sequence[
 
 
 def play_together(files: Mapping[int, Any], *arguments: Any) -> list[Json]:
-    """Run a scenario on a whole engine, which only one jail has (`judge/needed_files.py`)."""
+    """Run a scenario on a whole engine, which only one jail contains (`judge/needed_files.py`)."""
     from mini_vllm_labs.classroom.worker.scenario import play_together
 
     return play_together(files, *arguments)
 
 
 def described(played: Json | Iterator[str | dict[str, Json]]) -> Json:
-    """Return the observations of a play; with several calls, they are keyed by the number of the call."""
+    """Return a play's observations; if it makes several calls, they are keyed by call number."""
     if not isinstance(played, Iterator):
         return played
     steps = filter(lambda step: isinstance(step, dict), played)
@@ -88,7 +88,7 @@ def described(played: Json | Iterator[str | dict[str, Json]]) -> Json:
 
 
 def watching(driver: Callable[..., list[Json]]) -> Callable[..., list[Json]]:
-    """Wrap a driver to append one answer: the first answer that is not its caller's own, or None."""
+    """Wrap a driver to append one item: the first answer that does not belong to its caller, or None."""
 
     @wraps(driver)
     def watched(files: Mapping[int, Any], *arguments: Any) -> list[Json]:

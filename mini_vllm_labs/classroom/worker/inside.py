@@ -89,7 +89,7 @@ def answer_all(channel: Channel, *, stays: bool) -> NoReturn:
 
 
 def send(channel: Channel, message: Message) -> None:
-    """Send an answer, or the reason why it is too long."""
+    """Send an answer or, if it is too long, the reason for refusing it."""
     try:
         channel.send(message)
     except ValueError as error:
@@ -97,7 +97,7 @@ def send(channel: Channel, message: Message) -> None:
 
 
 def end_like(status: int) -> None:
-    """Exit with the status of a child, unless a fresh process replaces it."""
+    """Exit with a child's status, unless a fresh process replaces it."""
     if os.WIFSIGNALED(status):
         os.kill(os.getpid(), os.WTERMSIG(status))
     if (code := os.waitstatus_to_exitcode(status)) != FRESH:

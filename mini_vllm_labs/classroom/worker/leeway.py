@@ -9,8 +9,8 @@ from mini_vllm_labs.classroom.worker.device import on_a_device
 def tokens_drawn(sample: Callable[..., Any], logits: Any, params: Sequence[Any], draws: Sequence[float]) -> Any:
     """Return a sampler's tokens; in rows with top-k or top-p, tied tokens are mapped to the order of their ids.
 
-    A file may order tied tokens in any way. Rows with equal logits and settings reveal its order by the token that
-    comes first.
+    A file may order tied tokens in any way. In rows with equal logits and settings, the token that comes first reveals
+    the file's order.
     """
     found = on_a_device(sample, logits, params, draws)
     if not isinstance(found, list) or not all(type(one) is int and 0 <= one < logits.shape[1] for one in found):

@@ -36,7 +36,7 @@ class ScenarioRequest:
 
 @dataclass(frozen=True)
 class EngineScenario:
-    """The input of an engine run. `aborts` contains (step, request id); each abort happens before its step."""
+    """The input to an engine run. `aborts` contains (step, request id); each abort happens before its step."""
 
     config: EngineConfig
     arrivals: tuple[ScenarioRequest, ...]

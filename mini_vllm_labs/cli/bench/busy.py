@@ -45,8 +45,8 @@ def bench_busy(
 ) -> None:
     """Decode alongside busy processes: with an adapted or a fixed number of threads, and in peers.
 
-    Each side has its own process, and they take turns. A table at the end compares the default with the best fixed
-    thread setting.
+    Each side runs in its own process, and the sides take turns. A table at the end compares the default with the best
+    fixed thread setting.
     """
     team = lineup_to_run(lineup, make_console(stderr=as_json))
     if team.runner == "absent":

@@ -1,4 +1,4 @@
-"""`mini-vllm bench prefix | chunked | preemption | speculative | async | sampling`: the gains of features."""
+"""`mini-vllm bench prefix | chunked | preemption | speculative | async | sampling`: the gains from features."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

@@ -72,7 +72,7 @@ def bench_int8(
 
 
 def memory_table(weights: dict[str, int], resident: dict[str, int]) -> Table:
-    """Return one row per side: MiB of its weights and of its whole process, and its weights' share of float32's."""
+    """Return one row per side: MiB of its weights and whole process, and its weights' size relative to float32."""
     table = Table("Memory", "weights", "of float32's", "whole process", box=None)
     whole = next(iter(weights.values()))
     for name, size in resident.items():

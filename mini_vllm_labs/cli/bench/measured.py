@@ -1,4 +1,4 @@
-"""Runs a benchmark: announces its length, shows each case as soon as it is ready, then the machine's load."""
+"""Runs a benchmark: announces its length, shows each case as soon as it is ready, and then the machine's load."""
 
 import json
 import os

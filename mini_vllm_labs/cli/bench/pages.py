@@ -21,8 +21,8 @@ def bench_pages(
 ) -> None:
     """Measure the delay from moving a slider or a knob to its picture.
 
-    A headless Chromium draws the pictures. Final pictures follow when a knob stops moving. Bytes are the code, style
-    and state of a widget, and what a browser loads for the live page.
+    A headless Chromium draws the pictures. Final pictures follow when a knob stops moving. The bytes are a widget's
+    code, style and state, or whatever a browser loads for the live page.
     """
     from mini_vllm_labs.bench.pages import measure_pages
 

@@ -47,11 +47,11 @@ def bench_throughput(
 ) -> None:
     """Serve chats and documents on mini-vLLM and its peers.
 
-    Many short chats and a few long documents arrive at once, then as a stream. One round of questions about one
+    Many short chats and a few long documents arrive all at once, and then as a stream. One round of questions about one
     document follows, then batches of equal lengths, which are the best case for transformers' `generate`. A table at
     the end shows where we are slower.
 
-    Each backend has its own process, and all have the same requests, threads and KV cache size. They take turns, round
+    Each backend has its own process, and all get the same requests, threads and KV cache size. They take turns, round
     by round.
     """
     names = (OURS, *chosen_peers(peers, BACKENDS[1:]))
@@ -99,7 +99,7 @@ def bench_throughput(
 
 
 def numbers(option: str, text: str, minimum: int, *, is_whole: bool) -> list[float]:
-    """Return the distinct numbers of an option, or an empty tuple for 'none'. Raises `ValueError`."""
+    """Return the distinct numbers in an option's value, or an empty tuple for 'none'. Raises `ValueError`."""
     try:
         found = [float(part) for part in text.split(",")] if text != "none" else []
     except ValueError:
@@ -121,7 +121,7 @@ def expected_seconds(
 
 
 def closing_of(cases: Sequence[Case], facts: dict[str, Any]) -> Iterator[str | Table]:
-    """Yield the seconds by operator, a table of where our engine is slower, and the missing backends."""
+    """Yield the seconds that each operator takes, a table of where our engine is slower, and the missing backends."""
     yield f"A round with every operator timed: {shares(facts['seconds_by_operator'])}."
     peers = [name for name in cases[0].sides if name != OURS]
     if peers:

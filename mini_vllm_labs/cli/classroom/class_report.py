@@ -1,4 +1,4 @@
-"""`mini-vllm class-report`: shows where the learners of a class stop."""
+"""`mini-vllm class-report`: shows where the learners in a class stop."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,7 @@ def class_report(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the page with pictures.")] = None,
     names: Annotated[bool, typer.Option("--names", help="Add a table of the learners to the page.")] = False,
 ) -> None:
-    """Show where the learners of a class stop.
+    """Show where the learners in a class stop.
 
     Each history.jsonl gives tries, minutes, broken rules, missed predictions and texts to improve.
     """

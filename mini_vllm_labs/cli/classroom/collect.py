@@ -1,4 +1,4 @@
-"""`mini-vllm collect`: sorts the bulk download of Canvas or Moodle for the judge."""
+"""`mini-vllm collect`: sorts a bulk download from Canvas or Moodle for the judge."""
 
 import shutil
 from pathlib import Path

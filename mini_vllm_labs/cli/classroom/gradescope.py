@@ -16,7 +16,7 @@ from mini_vllm_labs.pictures.terminal.option_groups import with_option_groups
 
 @dataclass(frozen=True)
 class GradescopeOptions(JudgeOptions):
-    """The settings of the judge, with limits for Gradescope's slower machines."""
+    """The judge's settings, with limits for Gradescope's slower machines."""
 
     seconds: Seconds = 20.0
     minutes: Annotated[

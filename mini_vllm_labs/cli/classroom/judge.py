@@ -108,7 +108,7 @@ class ResultFiles:
     reveal: Annotated[bool, typer.Option("--reveal", help="Include the seed in the feedback.")] = False
 
     def extras(self) -> list[Vivas | OwnTests]:
-        """Read the points that come from other commands. Raises `ValueError` for a folder that contains none."""
+        """Read the points that come from other commands. Raises `ValueError` for a folder that contains no points."""
         vivas = [] if self.viva is None else [Vivas.read(self.viva)]
         return [*vivas, *([] if self.tests is None else [OwnTests.read(self.tests)])]
 
@@ -222,13 +222,12 @@ def run(
     return results, unwritten
 
 
-# Options that affect the points, and their settings. `--no-jail` is compared in every case.
+# Options that affect the points, and their settings. `--no-jail` is always compared.
 OPTIONS = {"seed": "seed", "situations": "situations", "seconds": "seconds", "minutes": "minutes", "phase": "phases"}
 
 
 def continued(path: Path, asked: JudgeSettings, given: Collection[str]) -> JudgeSettings:
-    """Return the settings of a record. Raises `ValueError` if the given options or the jail differ from the
-    record's."""
+    """Return a record's settings. Raises `ValueError` if the given options or the jail differ from the record's."""
     settings = recorded_settings(path)
     differ = [
         f"with a different --{name}"
@@ -238,7 +237,7 @@ def continued(path: Path, asked: JudgeSettings, given: Collection[str]) -> Judge
     if asked.jailed != settings.jailed:
         differ.append(f"{'without' if settings.jailed else 'with'} --no-jail")
     if differ:
-        raise ValueError(f"{path} contains a run {differ[0]}: give the same options, or name a different file")
+        raise ValueError(f"{path} contains a run {differ[0]}: use the same options, or name a different file")
     return settings
 
 

@@ -35,7 +35,7 @@ class JudgeOptions:
     )
 
     def settings(self) -> JudgeSettings:
-        """Return the settings of a run. Raises `ValueError` in a student edition, and for unknown phases."""
+        """Return a run's settings. Raises `ValueError` in a student edition, and for unknown phases."""
         if not solutions_exist():
             raise ValueError("the judge needs solutions/: this is a student edition")
         chosen = chosen_phases(self.phase, len(LABS if self.phase else PHASE_NAMES))

@@ -25,7 +25,7 @@ def release(
 ) -> None:
     """Write the student edition.
 
-    It omits the solutions, their tests, and the history.
+    The edition omits the solutions, their tests, and the history.
 
     Starters are copied unchanged, and must not be filled in.
     """

@@ -1,4 +1,4 @@
-"""Reports calls into a learner's code that never return in a server, with the line and its variables."""
+"""In a server, reports calls into a learner's code that never return, with the line and its variables."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The recipe of an engine, which can be sent to another process."""
+"""The recipe for an engine, which can be sent to another process."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class EngineSpec:
     def open(self) -> LLMEngine:
         """Build and return the engine.
 
-        Raises the errors of `build_engine`, and `EngineDeadError` if a learner's part never returns.
+        Raises the same errors as `build_engine`, and `EngineDeadError` if a learner's part never returns.
         """
         try:
             with limited_calls():

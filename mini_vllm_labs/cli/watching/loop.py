@@ -25,7 +25,7 @@ NEXT = {"scheduler": "mini-vllm watch --finish engine", "engine": "mini-vllm ben
 
 
 class Watch(Watched):
-    """A session of some phases. `name` is the name of its finish, or `run` if the phases were chosen in another way."""
+    """A session of some phases. `name` is the name of its finish, or `run` if the phases were chosen some other way."""
 
     keys = "h hint  n next task  l list  o engine step  a other ways  s share  q quit"
     at_the_end = "This is your engine"
@@ -70,7 +70,7 @@ class Watch(Watched):
         self.grade_next()
 
     def grade_next(self, *, after_a_pass: bool = False) -> None:
-        """Grade the current task, but only name it if its file is untouched or it is unwritten after a pass."""
+        """Grade the current task; only name it if its file is untouched, or it is unwritten after a pass."""
         if (tasks := self.session.to_grade()) and not (after_a_pass and self.session.is_unwritten(tasks[0])):
             self.grade(tasks)
         elif (task := self.session.current) is not None:
@@ -117,7 +117,7 @@ class Watch(Watched):
             self.show_keys()
 
     def check_stack(self, phase: int) -> None:
-        """Run the learner's phases up to this one in one engine; end if nothing else is left."""
+        """Run the learner's phases up to this one in one engine; show the end if nothing else is left."""
 
         def show(check: EngineCheck, seconds: float) -> None:
             is_in_engines = bool(phases_of_stack(phase))

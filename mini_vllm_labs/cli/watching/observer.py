@@ -1,4 +1,4 @@
-"""The observer's finish, which consists of answering the questions of the tour and the claims in two notebooks."""
+"""The observer's finish, which consists of answering the questions in the tour and the claims in two notebooks."""
 
 import json
 import tomllib

@@ -1,4 +1,4 @@
-"""The terminal of `mini-vllm watch`: reads single keys, and prints verdict, task, ticks, a step, and the keys."""
+"""The terminal of `mini-vllm watch`: reads single keys, and prints the verdict, task, ticks, a step, and the keys."""
 
 import os
 import re
@@ -145,7 +145,7 @@ def tick_line(console: Console, session: WatchSession) -> str:
 
 
 def show_stack(console: Console, phase: int, check: EngineCheck, seconds: float) -> None:
-    """Print the verdict on a phase in one engine together with the learner's phases before it."""
+    """Print the verdict on a phase that ran in one engine with the learner's earlier phases."""
     known = {"passed": ("runs", "green"), "failed": ("fails", "red")}
     words, style = known.get(check.status, ("is not tried yet", "dim"))
     with_others = "in an engine" if phase == 1 else "in one engine with your phases before it"

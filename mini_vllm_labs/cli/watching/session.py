@@ -32,7 +32,7 @@ def keep(**settings: object) -> None:
 
 
 class TaskNumber(NamedTuple):
-    """The number of a phase and of a task in it, such as `1.2`."""
+    """A phase's number and the number of a task in it, such as `1.2`."""
 
     phase: int
     number: int
@@ -100,7 +100,7 @@ class WatchSession:
     def take(self, grade: PhaseGrade) -> list[TaskNumber]:
         """Record the result of a task.
 
-        Return tasks of the same file that passed before it was changed, because they are graded next.
+        Return the tasks in the same file that passed before it changed; they are graded next.
 
         The first task that fails becomes the current one; if none fails, the next one that has not passed does.
         """

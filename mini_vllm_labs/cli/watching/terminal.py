@@ -28,11 +28,11 @@ class Job(NamedTuple):
 
     work: Callable[[Event], Any]
     show: Callable[[Any, float], None]
-    is_verdict: bool  # describes one version of a file, so it becomes useless with a new version
+    is_verdict: bool  # describes one version of a file, so it is useless once there is a new version
 
 
 class Jobs:
-    """A queue of jobs. The only thread that prints calls `poll` repeatedly."""
+    """A queue of jobs. `poll` is called repeatedly by the only thread that prints."""
 
     def __init__(self) -> None:
         self._pool, self._waiting, self._stop = ThreadPoolExecutor(1), list[Job](), Event()
@@ -48,7 +48,7 @@ class Jobs:
             self._stop.set()
 
     def poll(self) -> None:
-        """Show finished work and start the next job. Raises the error of the work, unless it was stopped."""
+        """Show finished work and start the next job. Raises the work's error, unless the work was stopped."""
         if self._running is not None and self._running[1].done():
             (job, future), self._running = self._running, None
             if not self._stop.is_set():
@@ -58,7 +58,7 @@ class Jobs:
             self._running = job, self._pool.submit(timed, job.work, self._stop)
 
     def close(self) -> None:
-        """Stop all work, and wait until the running work has ended."""
+        """Stop all work, and wait until the running work has finished."""
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
 
@@ -79,7 +79,7 @@ def stamp(path: Path) -> Stamp:
 
 
 class Saves:
-    """Watches some files: their times, sizes and inodes. Moments are in seconds of any clock.
+    """Watches some files: their times, sizes and inodes. Moments are in seconds, by any clock.
 
     While an editor saves, the file may be missing or half written. So a change counts only after the file has been
     quiet for a while.
@@ -128,7 +128,7 @@ class Watched:
         raise NotImplementedError
 
     def actions(self) -> dict[str, Callable[[], None]]:
-        """Return the action of each key."""
+        """Return each key's action."""
         return {"o": self.show_step, "s": lambda: self.ask(self.write, real=True)}
 
     def go(self) -> None:
@@ -150,7 +150,7 @@ class Watched:
             self.close()
 
     def close(self) -> None:
-        """Stop all work, and wait until the running work has ended."""
+        """Stop all work, and wait until the running work has finished."""
         self.jobs.close()
 
     def say(self, text: str, style: str | None = None) -> None:
@@ -198,7 +198,7 @@ class Watched:
         self.show_keys()
 
     def write(self, run: ShownRun) -> None:
-        """Write the page of a run under an unused name."""
+        """Write a run's page under an unused name."""
         file = free_name(page_name(self.name))
         try:
             write_page(file, page_of(run).encode())

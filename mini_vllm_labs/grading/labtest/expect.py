@@ -14,14 +14,14 @@ MAX_LINES = 12
 MAX_COLUMNS = 120
 MAX_ENTRIES = 60
 MAX_CHARACTERS = 600
-MAX_CALL, ENDING = 400, 40  # maximum number of characters for one call: its beginning and its answer
+MAX_CALL, ENDING = 400, 40  # maximum number of characters shown for one call: its beginning and its answer
 MAX_CALLS, LAST_CALLS = 40, 10
 QUEUE = "StrictQueue"
 QUEUE_METHODS = "the methods of `RequestQueue` (mini_vllm/core/interfaces.py) and nothing else."
 
 
 class Told(TypedDict):
-    """The contents of a report besides the two values.
+    """A report's contents apart from the two values.
 
     `situation` describes the state before the call of the learner's code, and `calls` lists the calls that it made.
     Notebooks draw `shares`.
@@ -35,7 +35,7 @@ class Told(TypedDict):
 
 
 def expect_equal(yours: object, expected: object, **told: Unpack[Told]) -> None:
-    """Unless both values are equal, fail the test with the report of `difference_report`."""
+    """Fail the test with the report from `difference_report` unless both values are equal."""
     report = difference_report(yours, expected, **told)
     if report:
         raise Failed(report, report.parts)

@@ -1,4 +1,4 @@
-"""Stores a graded test's failure in parts, from which terminal and notebook make their reports."""
+"""Stores a graded test's failure in parts, from which the terminal and the notebook make their reports."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Report(str):
 
 
 class Failed(TestFailed):
-    """pytest's failure, extended by the parts of its text."""
+    """pytest's failure, extended with the parts of its text."""
 
     __module__ = "builtins"  # like pytest's own class, so that a summary names it `Failed`
 

@@ -53,7 +53,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give each graded test its time limit, unless the learner set one (`--timeout 60`, or 0 for none)."""
+    """Give each graded test its time limit, unless the learner has set one (`--timeout 60`, or 0 for none)."""
     leave_out_untouched_electives(config, items)
     asked = config.getoption("timeout", None) is not None or "PYTEST_TIMEOUT" in os.environ
     if asked or not config.pluginmanager.hasplugin("timeout"):
@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def leave_out_untouched_electives(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """If `LAB_IMPL=starter`, deselect electives that the learner has not begun, unless the command names them."""
+    """If `LAB_IMPL=starter`, deselect electives that the learner has not started, unless the command names them."""
     words = " ".join(config.invocation_params.args)
     quiet = {
         phase
@@ -79,7 +79,7 @@ def leave_out_untouched_electives(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip the rest of a task if its tests do not end."""
+    """Skip the rest of a task if its tests never finish."""
     if phase_of(item.nodeid) and not late_tests(item).seconds(item.nodeid, GRADE_SECONDS.get()):
         pytest.skip(NOT_RUN)
 
@@ -114,7 +114,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_timeout_cancel_timer(item: pytest.Item) -> bool | None:
-    """Stop the time limit of a test if it has one."""
+    """Stop a test's time limit if it has one."""
     limit = item.stash.get(time_limit_key, None)
     if limit is None:
         return None
@@ -124,10 +124,10 @@ def pytest_timeout_cancel_timer(item: pytest.Item) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Run a graded test within its memory limit; explain its errors with the last answer of the learner's code.
+    """Run a graded test within its memory limit; explain its errors by the last value that the learner's code returned.
 
-    If an answer is not its caller's own, or the file has kept something from earlier tests, that is reported instead of
-    the consequences.
+    If an answer does not belong to its caller alone, or the file has kept something from earlier tests, that is
+    reported instead of the consequences.
     """
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     try:
@@ -160,7 +160,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-    """Count unwritten tasks, files that cannot be imported, and tests that were not run separately from failures."""
+    """Count unwritten tasks, files that cannot be imported, and tests that were not run, separately from failures."""
     if hasattr(report, "not_written"):
         return "not written", "-", ("NOT WRITTEN", {"yellow": True})
     if hasattr(report, "not_loaded"):

@@ -1,7 +1,7 @@
-"""Finds out whether a failure comes from state that the learner's file has kept from earlier tests.
+"""Finds out whether a failure is caused by state that the learner's file has kept from earlier tests.
 
-The test is run again: on a fresh copy of the file it passes, and on the file as it is now it fails once more. This is
-repeated, because an answer that depends on chance can look like that once.
+The test is run again: it passes on a fresh copy of the file, and fails once more on the file as it is now. This is
+repeated, because an answer that depends on chance can look like that on a single run.
 """
 
 from collections.abc import Callable, Mapping

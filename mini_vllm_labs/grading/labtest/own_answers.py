@@ -1,4 +1,4 @@
-"""Fails a graded test whose answers are not their caller's own."""
+"""Fails a graded test if one of its answers does not belong to its caller alone."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

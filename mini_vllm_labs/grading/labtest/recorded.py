@@ -44,7 +44,7 @@ def file_of(test: str) -> str:
 
 @cache
 def recorded(file: str) -> dict[str, list[Any] | str]:
-    """Return the answers in a file, keyed by test; long ones are packed."""
+    """Return the answers in a file, keyed by test; long ones are compressed."""
     path = FOLDER / file
     answers: dict[str, list[Any] | str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return answers

@@ -34,7 +34,7 @@ def phase_of(node_id: str) -> int:
 
 
 def rule_of(item: pytest.Item) -> str:
-    """Return the rule of a test: its name as a sentence, with its case."""
+    """Return a test's rule: its name as a sentence, with its case."""
     name, bracket, case = item.name.partition("[")
     words = name.removeprefix("test_").replace("_", " ")
     return f"{words[:1].upper()}{words[1:]}" + (f" ({case.removesuffix(']')})" if bracket else "") + "."
@@ -87,7 +87,7 @@ def unwritten(error: BaseException) -> dict[str, str]:
 
 
 def tell_what_is_missing(reporter: pytest.TerminalReporter) -> None:
-    """Print the tests of unwritten tasks, one line each, and the next step."""
+    """Print the tests of unwritten tasks, one per line, and the next step."""
     reports = reporter.getreports("not written")
     if reports:
         reporter.section("not written yet", sep="-", yellow=True)

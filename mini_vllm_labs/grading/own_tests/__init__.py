@@ -1,1 +1,1 @@
-"""Grades a learner's own test file: it must catch known mistakes of a phase, and accept right implementations."""
+"""Grades a learner's own test file: it must catch known mistakes in a phase, and accept correct implementations."""

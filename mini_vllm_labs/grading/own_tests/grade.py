@@ -26,7 +26,7 @@ READERS = ("inspect", "dis", "marshal", "subprocess", "multiprocessing", "socket
 
 @dataclass(frozen=True)
 class TestsGrade:
-    """The result of a test file: the caught mistakes of each rule, and why a fair solution was rejected."""
+    """The result for a test file: the caught mistakes for each rule, and why a fair solution was rejected."""
 
     __test__ = False  # pytest does not collect classes with this name
 
@@ -84,7 +84,7 @@ def graded(path: Path, phase: int) -> TestsGrade:
             found = receive(worker)
         except ChannelError as error:
             raise ValueError(
-                f"{path}: the process that ran the tests ended ({error}): {worker.output[-300:]}"
+                f"{path}: the process that ran the tests exited ({error}): {worker.output[-300:]}"
             ) from None
     if "problem" in found:
         raise ValueError(f"{path}: {found['problem']}")
@@ -97,7 +97,7 @@ def graded(path: Path, phase: int) -> TestsGrade:
 
 
 def complaint_about_imports(content: bytes, phase: int) -> str:
-    """Return a sentence about the first forbidden import of the tests, or an empty string."""
+    """Return a sentence about the tests' first forbidden import, or an empty string."""
     mine = f"labs.{lab_folder(phase)}.starter"
     for line, name in sorted(imported_names(content)):
         top = name.partition(".")[0]
@@ -124,7 +124,7 @@ def added_to(path: Path, grade: TestsGrade) -> None:
 
 
 def read_points(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the grades in a result file, keyed by phase. Raises `ValueError` if the file has a different format."""
+    """Return the grades in a result file, keyed by phase. Raises `ValueError` if the file is in a different format."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         phases: dict[str, dict[str, Any]] = found["own tests"]

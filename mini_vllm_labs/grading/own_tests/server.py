@@ -35,7 +35,7 @@ def serve() -> None:
 
 
 def judged(order: Mapping[str, Any]) -> Message:
-    """Run the tests of an order on all implementations. Raises `ValueError` if the tests reject a right
+    """Run the tests in an order on all implementations. Raises `ValueError` if the tests reject a correct
     implementation."""
     phase, at_once = int(order["phase"]), int(order["at_once"])
     known = opened(phase, str(order["module"]))
@@ -77,24 +77,24 @@ def key_from(phase: int, module: str) -> dict[str, str]:
 
 
 def require_right(ended: Ended, when: str = "") -> None:
-    """Raise `ValueError` unless the tests pass quickly on a right implementation."""
+    """Raise `ValueError` unless the tests pass quickly on a correct implementation."""
     found = ended.answer
     if ended.late:
-        raise ValueError(f"your tests did not end within {SECONDS:g} s on a right implementation{when}")
+        raise ValueError(f"your tests did not finish within {SECONDS:g} s on a correct implementation{when}")
     if found and found["failed"]:
-        raise ValueError(f"on a right implementation {found['failed']} fails{when}: {found['why']}")
+        raise ValueError(f"on a correct implementation, {found['failed']} fails{when}: {found['why']}")
     if found is None or found["code"] in ENDED_EARLY:
         raise ValueError(
-            f"your tests exit Python when they run on a right implementation{when}: remove the call that exits"
+            f"your tests exit Python when they run on a correct implementation{when}: remove the call that exits"
         )
     if not found["tests"]:
         raise ValueError("your file has no tests: pytest runs functions whose names begin with test_")
     if not found["passed"]:
-        raise ValueError(f"none of your tests passes on a right implementation{when}, although none fails either")
+        raise ValueError(f"none of your tests passes on a correct implementation{when}, although none fails either")
     if ended.cpu_seconds > MOST_CPU_SECONDS or ended.seconds > MOST_SECONDS:
         raise ValueError(
             f"your tests take {ended.cpu_seconds:.1f} s of CPU time and {ended.seconds:.1f} s in total, which exceeds "
-            f"{MOST_CPU_SECONDS:g} and {MOST_SECONDS:g} s: test fewer or smaller cases"
+            f"the limits of {MOST_CPU_SECONDS:g} and {MOST_SECONDS:g} s: test fewer or smaller cases"
         )
 
 

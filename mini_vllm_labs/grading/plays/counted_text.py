@@ -7,7 +7,7 @@ READS_PER_TOKEN = 100
 
 
 class TooMuchWorkError(BaseException):
-    """The work exceeds its limit.
+    """The work exceeded its limit.
 
     It is not an `Exception`, so that the code under test cannot catch it and continue.
     """

@@ -25,14 +25,14 @@ MESSAGE = "Expected all tensors to be on the same device, but found at least two
 
 
 class DeviceTensor(Tensor):
-    """A tensor on the device of the arguments."""
+    """A tensor on the arguments' device."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func == DEVICE_OF:
             return DEVICE
         with torch._C.DisableTorchFunctionSubclass():
-            # Scalars are skipped, because torch mixes them with tensors of any device.
+            # Scalars are skipped, because torch mixes them with tensors on any device.
             kinds = [isinstance(one, DeviceTensor) for one in _tensors([args, kwargs or {}]) if one.dim() > 0]
             if len(set(kinds)) > 1 and func not in MAY_MIX:
                 raise RuntimeError(MESSAGE)
@@ -55,7 +55,7 @@ class OnDevice(TorchFunctionMode):
 
 
 def marked(result: Any, is_on_device: bool) -> Any:
-    """Mark all tensors of a result as on the device or on the host."""
+    """Mark all tensors in a result as on the device or on the host."""
     if isinstance(result, Tensor):
         return result.as_subclass(DeviceTensor if is_on_device else Tensor)
     if isinstance(result, list | tuple):
@@ -72,7 +72,7 @@ def _tensors(found: Any) -> Iterator[Tensor]:
 
 
 def on_device(argument: Any) -> Any:
-    """Return a tensor or a batch of tensors as if on a GPU, sharing the memory of the argument."""
+    """Return a tensor or a batch of tensors as if on a GPU, sharing the argument's memory."""
     if isinstance(argument, FlatBatch):
         return replace(argument, **{part.name: on_device(getattr(argument, part.name)) for part in fields(argument)})
     return marked(argument, True) if isinstance(argument, Tensor) else argument

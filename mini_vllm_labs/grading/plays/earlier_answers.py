@@ -1,7 +1,7 @@
 """Detects calls that change an earlier answer or return it again, because an answer belongs to its caller.
 
-Graded tests and the judge both watch the public functions and methods of a phase's module. A change counts if it
-happens during a call that did not receive the answer as an argument; the caller itself may change it.
+Graded tests and the judge both watch the public functions and methods of a phase's module. A change counts only if it
+happens during a call that did not receive the answer as an argument; the caller itself may change the answer.
 `own_containers.py` also finds answers that other code holds.
 """
 
@@ -186,7 +186,7 @@ def plain(value: Any) -> Any:
 
 
 class CallListener(Protocol):
-    """Receives the calls to a module's public functions and methods, except from callers that it ignores."""
+    """Receives the calls to a module's public functions and methods, except those from callers that it ignores."""
 
     phase: Any
 

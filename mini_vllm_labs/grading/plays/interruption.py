@@ -1,4 +1,4 @@
-"""Plays a whole case between two calls of another one, which reveals state that objects share."""
+"""Plays a whole case between two calls of a different one, which reveals state that objects share."""
 
 import sys
 import tracemalloc
@@ -12,7 +12,7 @@ FIRST, LAST = 2, 7  # the first and last call before which the other case may be
 
 
 class Interruption:
-    """Calls `between` once, before call number `number` into the phase's code."""
+    """Calls `between` once, just before the `number`-th call into the phase's code."""
 
     def __init__(self, phase: Any, number: int, between: Callable[[], object]) -> None:
         self.phase = phase

@@ -1,4 +1,4 @@
-"""Varies requests between calls: objects that live from call to call, and fields that no rule mentions."""
+"""Varies requests between calls: objects that live on from call to call, and fields that no rule mentions."""
 
 import random
 from collections.abc import Callable, Collection
@@ -21,7 +21,7 @@ UNASKED = (  # the fields that `varied` changes
 
 
 def varied(request: Request, rng: random.Random, keep: Collection[str] = ()) -> Request:
-    """Set the fields that most rules do not mention to random values, except those in `keep`; return the request."""
+    """Set the fields that most rules do not mention, except those in `keep`, to random values; return the request."""
     num_left = rng.choice([1, 2, 30, 4096])
     fields: dict[str, object] = {
         "priority": rng.choice([0, -3, 7, 10**8]),
@@ -49,7 +49,7 @@ def varied(request: Request, rng: random.Random, keep: Collection[str] = ()) -> 
 
 
 class Living:
-    """Requests that live through a test: as in the engine, a changed request remains the same object.
+    """Requests that live throughout a test: as in the engine, a request that changes remains the same object.
 
     Occasionally a new object takes over a name, as if a client reused an id.
     """
@@ -59,7 +59,7 @@ class Living:
         self.known: dict[str, Request] = {}
 
     def now(self, moment: Request) -> Request:
-        """Copy all values of `moment` to the living request of that name; return it with the same list objects."""
+        """Copy all values from `moment` to the living request with that name; return it with the same list objects."""
         name = moment.request_id
         if name not in self.known or self.random.random() < 0.1:
             self.known[name] = moment
@@ -76,7 +76,7 @@ class Living:
 def told_of_memory(told: "Told", call: Callable[[], object], right: object, alone: str) -> "Told":
     """Report that state is kept between calls if `call` alone gives the right answer.
 
-    Otherwise the report does not change. `alone` describes the call, as in "a new policy, asked about a copy".
+    Otherwise the report stays the same. `alone` describes the call, as in "a new policy, asked about a copy".
     """
     with suppress(Exception):
         if call() == right:
@@ -106,7 +106,7 @@ def with_odd_fields(request: Request, past: str | None, keep: Collection[str] = 
 
 
 def told(kind: str, found: object, anew: object, usual: object) -> object:
-    """Return an answer; append the answer of a new object, or the answer without odd fields, if it differs."""
+    """Return an answer; if a new object, or a request without odd fields, gives a different answer, append that."""
     if anew != found:
         return f"{found}; of a new {kind}: {anew}"
     return found if usual == found else f"{found}; with usual fields: {usual}"

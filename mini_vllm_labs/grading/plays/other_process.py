@@ -1,4 +1,4 @@
-"""Calls a learner's function as a different process would, with a different `hash` seed."""
+"""Calls a learner's function as a different process would, with a different seed for `hash`."""
 
 import ctypes
 import importlib.util
@@ -74,9 +74,9 @@ def after_a_restart(phase: ModuleType) -> Iterator[None]:
 
 
 def from_another_process(key: Any) -> Any:
-    """Return an equal string or bytes object with the `hash` that a different process might compute.
+    """Return an equal string or bytes object with the `hash` that a different process might compute for it.
 
-    Python caches the hash in the object, after its header and length, on the first call of `hash`.
+    Python caches the hash in the object, after its header and length, on the first call to `hash`.
     """
     if not key or len(key) < 2:  # Python shares a single object for each of these
         return key

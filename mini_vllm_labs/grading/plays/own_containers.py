@@ -25,7 +25,7 @@ LISTS = ("spec_token_ids", "block_hashes", "all_token_ids")  # the lists of a re
 class Shared(NamedTuple):
     """A function, the other place where its container is used, and the container's kind and text.
 
-    `did` is what the function did with the container: `RETURNED`, or `GAVE` for a list of a request.
+    `did` is what the function did with the container: `RETURNED`, or `GAVE` for a list that belongs to a request.
     """
 
     function: str
@@ -49,7 +49,7 @@ class OwnContainers:
         self._kept.clear()
 
     def check(self, name: str, found: object, given: Sequence[object], before: Mapping[int, object]) -> Shared | None:
-        """Return the first container of an answer or a request that is also used elsewhere; remember the others.
+        """Return the first container in an answer or a request that is also used elsewhere; remember the others.
 
         `before` contains the requests' lists before the call.
         """

@@ -21,7 +21,7 @@ PREFIX = "req-"  # shared by all ids
 
 
 def hash_of(name: str) -> bytes:
-    """Return the hash of a block, as long as a real one; hashes differ only in the middle."""
+    """Return a block's hash, which is as long as a real one; hashes differ only in the middle."""
     return name.encode().center(32, b".")
 
 
@@ -135,7 +135,7 @@ def _in_short(transfers: Sequence[BlockTransfer]) -> object:
 def matches(phase10: ModuleType, block_size: int, stored: Sequence[str], asked: Calls) -> Seen:
     """Match requests, each (id, tokens, computed tokens), with a connector; report its answers.
 
-    A fourth value names blocks that the store has evicted before the call.
+    A fourth value names blocks that the store evicted before the call.
     """
     store = GivenStore(dict.fromkeys(expanded(stored), 1))
     connector, seen = phase10.BlockStoreConnector(store, block_size), dict[str, object]()
@@ -151,7 +151,7 @@ def matches(phase10: ModuleType, block_size: int, stored: Sequence[str], asked: 
 
 
 def loads(phase10: ModuleType, block_size: int, stored: Sequence[str], calls: Calls) -> Seen:
-    """Match requests, allocate their blocks and plan steps; report the loads of each step."""
+    """Match requests, allocate their blocks and plan steps; report each step's loads."""
     store = GivenStore(dict.fromkeys(expanded(stored), 1))
     connector, seen = phase10.BlockStoreConnector(store, block_size), dict[str, object]()
     told: dict[str, tuple[Request, int]] = {}
@@ -192,7 +192,7 @@ def ends(phase10: ModuleType, block_size: int, saves_ended: bool, stored: Sequen
 
 
 def leaves(phase10: ModuleType, num_requests: int) -> Seen:
-    """Match and end requests, without admitting every second one; report what remains of them."""
+    """Match and end requests, of which only every second one is admitted; report what remains of them."""
     from mini_vllm_labs.grading.plays.work import left_behind
 
     connector = phase10.BlockStoreConnector(GivenStore({}), 4)
@@ -215,8 +215,8 @@ def leaves(phase10: ModuleType, num_requests: int) -> Seen:
 def moves(phase10: ModuleType, stored: Sequence[str], forgets: Mapping[str, str], steps: Calls) -> Seen:
     """Run steps, each (loads, saves) followed by a forward pass that changes every block.
 
-    Block b of cache c holds the number 10 * b + c, and the stored block n the numbers 100 * n + c. The caches appear to
-    be on a GPU, and stored blocks are on the host.
+    Block b of cache c holds the number 10 * b + c, and stored block n holds the numbers 100 * n + c. The caches appear
+    to be on a GPU, and stored blocks are on the host.
     """
     import torch
 

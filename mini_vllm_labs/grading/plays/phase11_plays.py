@@ -89,7 +89,7 @@ def encodings(phase11: ModuleType, cache_size: int, calls: Sequence[tuple[str, s
 
 
 class RoomyCache:
-    """An encoder cache with some known contents and fixed room, which records its calls."""
+    """An encoder cache with some known contents and a fixed amount of room, which records its calls."""
 
     def __init__(self, known: Sequence[str], room: int) -> None:
         self.known, self.room = known, room
@@ -136,7 +136,7 @@ def chunk(
 
 
 def keys(phase11: ModuleType, salt: str, adapter: str, images: Sequence[Image], start: int, end: int) -> Seen:
-    """Report the extra keys of a block."""
+    """Report a block's extra keys."""
     request = request_of("r", images, cache_salt=key_of(salt), adapter_id=key_of(adapter))
     found = phase11.generate_block_hash_extra_keys(request, start, end)
     return {"extra keys": [*found], "type": "tuple" if isinstance(found, tuple) else type(found).__name__}
@@ -145,7 +145,8 @@ def keys(phase11: ModuleType, salt: str, adapter: str, images: Sequence[Image], 
 def products(
     phase11: ModuleType, num_inputs: int, num_outputs: int, rank: int, num_adapters: int, rows: Sequence[int], seed: int
 ) -> Seen:
-    """Add products of integers, exact in any order; report each row, and whether more rows need more operators.
+    """Add products of integers, which are exact in any order; report each row, and whether more rows need more
+    operators.
 
     The tensors are float64 and on a separate device, to detect tensors made without `dtype=` or `device=`.
     """
@@ -187,7 +188,7 @@ def products(
 
 
 def random_images(rng: Random, contents: Sequence[str] = ("a", "cat", "Cat", "cat2")) -> list[Image]:
-    """Draw images in order, some without a gap; sometimes draw many, all different."""
+    """Draw images in order, some with no gap between them; sometimes draw many, all different."""
     images, at = list[Image](), 0
     count = rng.choice((*range(5), *range(5), 60))
     for number in range(count):

@@ -86,14 +86,14 @@ def allocates(phase12: ModuleType, tables: Sequence[list[int]], num_blocks: int,
 
 
 def sliding_hit(phase12: ModuleType, cached: Ints, window: int, block_size: int) -> Seen:
-    """Find the hit of one group; -1 is an uncached block."""
+    """Find one group's hit; -1 stands for an uncached block."""
     given = [known(cached)]
     hit = phase12.find_sliding_hit(given[0], window, block_size)
     return {"table": list(map(int, hit))} | kept([hit], given, [cached])
 
 
 def common_hit(phase12: ModuleType, cached: Shares, windows: Ints, block_size: int) -> Seen:
-    """Find the hit across all groups; -1 is an uncached block, and window 0 is full attention."""
+    """Find the hit across all groups; -1 stands for an uncached block, and window 0 for full attention."""
     given = list(map(known, cached))
     tables = phase12.find_common_hit(given, [window or None for window in windows], block_size)
     seen = {f"table of group {group}": list(map(int, table)) for group, table in enumerate(tables)}
@@ -103,7 +103,7 @@ def common_hit(phase12: ModuleType, cached: Shares, windows: Ints, block_size: i
 def long_hit(
     phase12: ModuleType, num_blocks: int, missing: Ints, window: int, block_size: int, num_groups: int
 ) -> Seen:
-    """Find the hit of a window, alone or with full attention; all blocks except `missing` are cached."""
+    """Find a window's hit, alone or with full attention; all blocks except `missing` are cached."""
     cached = [None if place in missing else 1000 + place for place in range(num_blocks)]
     if num_groups == 1:
         tables = [phase12.find_sliding_hit(cached, window, block_size)]

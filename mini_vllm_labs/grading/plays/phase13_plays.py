@@ -1,4 +1,4 @@
-"""Plays phase 13's cases for the graded tests and the judge: in which order a small stand-in engine serves requests.
+"""Plays phase 13's cases for the graded tests and the judge: the order in which a stand-in engine serves requests.
 
 The engine has memory for all requests. Ranks are not compared, because they differ between correct files. The order of
 two tenants is also not compared if one's counter was raised to the other's; a third tenant's view is compared instead.
@@ -33,7 +33,7 @@ PREFIX = "a request called "  # shared by all ids
 class PlayedRun:
     """A run: the order of admission, the victims at one step, and the first violation of any policy's contract.
 
-    A step produces `num_at_once` output tokens, as with drafts. `slack` is called at the step of the victims.
+    A step produces `num_at_once` output tokens, as with drafts. `slack` is called at the step that has the victims.
     """
 
     def __init__(
@@ -106,7 +106,8 @@ class PlayedRun:
                 policy.sampled(request, num_new)
 
     def preempt_those_due(self) -> bool:
-        """Preempt the running requests that are due; return whether there were any. No request is admitted then."""
+        """Preempt the running requests that are due; return whether there were any. In that case, no request is
+        admitted."""
         due = [one for one in self.running if self.again.get(name_of(one), one.num_tokens) <= one.num_output_tokens]
         for request in due:
             del self.again[name_of(request)]
@@ -200,10 +201,10 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def random_shares(rng: Random) -> tuple[Any, ...]:
-    """Draw tenants that all arrive together, or of which some return after b has received the most service.
+    """Draw tenants that all arrive together, or some of which return after b has received the most service.
 
-    In the second case, c was away, arrives when a's last request has left the queue, or always had a running request.
-    Alternatively, no request has waited for a while, and a, c and d return in any order.
+    In the second case, c was away, or arrives when a's last request has left the queue, or has always had a running
+    request. Alternatively, no request has waited for a while, and a, c and d return in any order.
     """
 
     def flood(tenant: str, numbers: Sequence[int], at: float = 0.0, longest: int = 2) -> list[Asked]:

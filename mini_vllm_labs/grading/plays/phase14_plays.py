@@ -40,7 +40,7 @@ def rooms(
 ) -> Seen:
     """Report the answer for each number of free blocks.
 
-    `blocks` contains three numbers of blocks: for the step, promised, and on the GPU. `sequence` is "no" if the whole
+    `blocks` contains three block counts: for the step, promised, and on the GPU. `sequence` is "no" if the whole
     sequence is not tested. `how` contains "running", "load" or both.
     """
     for_step, promised, of_gpu = blocks
@@ -71,7 +71,7 @@ def copied(text: str) -> str:
 
 
 def paces(phase14: ModuleType, interval: int, steps: Sequence[Step]) -> Seen:
-    """For each step, report whether prompts are held, given its decodes, tokens, prompts and queue.
+    """For each step, report whether prompts are held, given the step's decodes, tokens, prompts and queue.
 
     The last value is -1 for a step that did not look at the queue.
     """

@@ -29,7 +29,7 @@ from mini_vllm_labs.grading.plays.work import LONG, ROOM, SHORT, left_behind, wo
 
 Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # lines that describe a call, followed by observations
-Told = Mapping[str, Any]  # the settings of a case by name; all others have defaults
+Told = Mapping[str, Any]  # a case's settings, keyed by name; all others have defaults
 TOLD = re.compile(r"(\S+) (?:(\d+)/)?(\d+)(?:\+(\d+))?( preempted)?(?: max (\d+))?(?: stop ([\d ]+))?( ignores EOS)?")
 NUM_RANDOM = 200
 EOS = 2
@@ -95,8 +95,8 @@ def schedule(phase1: ModuleType, told: Told) -> Steps:
     """Run a step, then one more in the same scene for each entry of `then`, which overrides settings.
 
     Settings: running, waiting; budget, seats; blocks, block_size, held by waiting requests; hits, and hits_after once a
-    request has its slots. Also at_most and all_or_none tokens; not_admitted; victims, by the request that needs room.
-    `past` seeds the fields that requests carry over from earlier steps.
+    request has its slots. Other settings: at_most and all_or_none tokens; not_admitted; victims, keyed by the request
+    that needs room. `past` seeds the fields that requests carry over from earlier steps.
     """
     scene = Scene(told)
     for now in ({}, *told.get("then", ())):
@@ -167,7 +167,7 @@ class Scene:
                 request.all_token_ids.append(7)
 
     def lines(self, told: Told) -> Iterator[str]:
-        """Yield the situation before a step and the decisions of the stand-ins."""
+        """Yield the situation before a step and the stand-ins' decisions."""
         kv, running, waiting = self.kv, with_victims_named(self.running), with_victims_named(self.waiting)
         yield f"RUNNING {running}   WAITING {waiting}   (A 5/8: 5 of its 8 tokens are computed)"
         yield f"budget {told.get('budget', 1000)}, max_num_seqs {told.get('seats', 100)}, free memory " + (
@@ -189,7 +189,7 @@ class Scene:
         plan: SchedulerOutput,
         fields: Mapping[str, Mapping[str, object]],
     ) -> list[str]:
-        """Return violations that are wrong in every case: those seen by the stand-ins, and other changes."""
+        """Return violations that are wrong in every case: those that the stand-ins saw, and other changes."""
         num_uses, places = self.waiting.cost, {name: place for place, name in enumerate(ran)}
         found = [*dict.fromkeys(self.log.amiss)]
         if self.kv.refused and admitted:
@@ -240,7 +240,7 @@ def bringing_along(requests: Iterable[Request], told: Told) -> Iterator[Request]
 
 
 def update(phase1: ModuleType, told: Told) -> Steps:
-    """Update from the results of a step; report the state of each request.
+    """Update from a step's results; report each request's state.
 
     Settings: running; waiting (preempted since then); planned, in order, and which of them are gone; sampled tokens;
     max_model_len.
@@ -295,7 +295,7 @@ def facts_of(request: Request) -> str:
 
 
 def work(phase1: ModuleType, num_sampled: int) -> Steps:
-    """End a request while few and then many others wait; report whether the update does more work.
+    """End a request while few and then many others wait; report whether the update then does more work.
 
     The better of two large sizes counts, because a growing dict or list may occasionally copy itself.
     """
@@ -344,7 +344,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def random_situation(rng: Random, many: int, long: int, *, with_waiting: bool) -> dict[str, Any]:
-    """Draw a situation with new, half computed and resumed requests, and scarce memory."""
+    """Draw a situation with new, half-computed and resumed requests, and scarce memory."""
     names = some_ids(rng, rng.randint(1, 7) if many == 1 else 7 * many)
     num_running = rng.randint(0, len(names)) if with_waiting else len(names)
     block_size, sizes, num_held = rng.choice((1, 2, 4)), dict[str, int](), 0

@@ -34,8 +34,8 @@ def outcome(call: Callable[[], object], *, is_legal: bool) -> object:
 def queue(phase2: ModuleType, free: Ints | int, calls: Sequence[str]) -> Steps:
     """Make calls to a free queue; report each answer and the remaining blocks.
 
-    `free` is either the list of the blocks or their number, with the last block first. Calls such as "append 5" and
-    "remove 5" name a block. The call "put back" appends the block that was popped or removed first.
+    `free` is a list of blocks, or a number of blocks, which are then queued from the last to the first. Calls such as
+    "append 5" and "remove 5" name a block. The call "put back" appends the block that was popped or removed first.
     """
     free = range(free, 0, -1) if isinstance(free, int) else free
     blocks = {number: KVCacheBlock(number) for number in free}
@@ -128,12 +128,12 @@ def pool(phase2: ModuleType, num_gpu_blocks: int, calls: Sequence[str]) -> Steps
 def allocations(
     phase2: ModuleType, num_usable: int, block_size: int, tokens: Mapping[str, int], calls: Sequence[str], past: int = 0
 ) -> Steps:
-    """Make calls of task 2.3 to a KV cache manager; report the answer, all tables, and the prefix cache's calls.
+    """Make task 2.3's calls to a KV cache manager; report the answer, all tables, and the prefix cache's calls.
 
-    The call "A 13 hits 2 3 lookahead 1" allocates slots for 13 tokens of A, with hits if A has no table so far. A final
-    "keeps 4" then counts only 4 of them as computed. The call "A 1 x99" makes 99 calls and reports the last. "look A 5
-    2" looks for a hit if the prefix cache has these blocks. `past` seeds the fields that requests carry over from
-    earlier steps.
+    The call "A 13 hits 2 3 lookahead 1" allocates slots for 13 tokens of A, with hits if A has no table so far. If it
+    ends with "keeps 4", only 4 of them then count as computed. The call "A 1 x99" makes 99 calls and reports the last.
+    "look A 5 2" looks for a hit if the prefix cache has these blocks. `past` seeds the fields that requests carry over
+    from earlier steps.
     """
     yield from Serving(phase2, num_usable, block_size, tokens, past, with_free=False).play(calls)
 

@@ -54,7 +54,7 @@ def ranked(request: Request, priority: str | None, arrival_time: str | None) -> 
 
 
 class Queued:
-    """A priority queue and all requests that were ever in it."""
+    """A priority queue and all requests that have ever been in it."""
 
     def __init__(self, phase3: ModuleType) -> None:
         self.queue: Any = phase3.PriorityRequestQueue()
@@ -62,7 +62,7 @@ class Queued:
         self.popped: list[object] = []
 
     def name(self, request: object) -> object:
-        """Return the name of a queued request; other objects are described."""
+        """Return the name of a queued request; describe any other object."""
         if not isinstance(request, Request):
             return f"a {type(request).__name__}"
         name = request.request_id
@@ -227,7 +227,7 @@ def also_changed(request: Request, before: Mapping[str, object]) -> list[str]:
 
 
 def has_other_drafts(request: Request, before: Mapping[str, object]) -> bool:
-    """Return whether a victim still has drafts, or the drafts of a different request changed."""
+    """Return whether a victim still has drafts, or a different request's drafts have changed."""
     is_victim = request.status is RequestStatus.PREEMPTED and before["status"] is RequestStatus.RUNNING
     return request.spec_token_ids != ([] if is_victim else before["spec_token_ids"])
 
@@ -332,7 +332,7 @@ class Room:
         return request.request_id if own is request else f"copy of {request.request_id}"
 
     def step(self, budget: int) -> Steps:
-        """Allocate slots for the running requests of a step, make room if that fails, and admit a request."""
+        """Allocate slots for a step's running requests, make room if that fails, and admit a request."""
         self.plan = SchedulerOutput(budget)
         for request in tuple(self.running):
             amount = min(request.num_tokens - request.num_computed_tokens, 39)

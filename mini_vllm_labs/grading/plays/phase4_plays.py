@@ -33,7 +33,7 @@ BINARY = [list(tokens) for tokens in product(range(2), repeat=6)]
 
 
 def digest_of(phase4: ModuleType, block: Block) -> bytes:
-    """Return the hash of a block. Code may reject invalid Unicode, which also distinguishes the block."""
+    """Return a block's hash. Code may reject invalid Unicode; that also tells the block apart from others."""
     try:
         found: bytes = phase4.hash_block(*block)
     except UnicodeEncodeError:
@@ -146,7 +146,7 @@ def strength(phase4: ModuleType) -> Steps:
 
 
 def restarts(phase4: ModuleType) -> Steps:
-    """Hash blocks here and as a different process would; report how many hashes are equal."""
+    """Hash blocks here and as a different process would; report how many hashes match."""
     keys: list[Keys] = [("salt", None), (None, "adapter"), *((f"salt {n}", f"adapter {n}") for n in range(9))]
     blocks: list[Block] = [(bytes(32), [1, 2, 3], ()), *((bytes(range(32)), [70_000, 2], pair) for pair in keys)]
     yield f"hash_block, for {len(blocks)} blocks, here and in another process"
@@ -188,7 +188,7 @@ def request_of(name: str, given: Text, rng: Random | None = None) -> Request:
 def updates(
     phase4: ModuleType, block_size: int, texts: Mapping[str, Text], calls: Sequence[str], past: int = 0
 ) -> Steps:
-    """Make calls of task 4.2 as in `caching`; report the hashes of the request.
+    """Make task 4.2's calls as in `caching`; report the request's hashes.
 
     "mark A x" gives A a hash that belongs to no block.
     """
@@ -256,7 +256,7 @@ class Caching:
                 yield from getattr(self, what)(name, request, given)
 
     def state(self, name: str = "") -> Seen:
-        """Return the cached blocks with the names of their hashes, or the hashes of a request."""
+        """Return the cached blocks with the names of their hashes, or a request's hashes."""
         for one, request in self.requests.items():
             for index, block_hash in enumerate(request.block_hashes):
                 if block_hash not in self.names:

@@ -19,7 +19,9 @@ from mini_vllm_labs.grading.plays.work import left_behind
 Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # a call, then the observations after it
 Settings = Mapping[str, int]  # of the policy: threshold, max_model_len, chunking, guard
-Choices = Mapping[tuple[bool, ...], int]  # maps the results of comparing `clamp`'s numbers to the index of its result
+Choices = Mapping[
+    tuple[bool, ...], int
+]  # maps the outcomes of comparisons between `clamp`'s numbers to the index of its result
 STATUSES = "WAITING", "RUNNING", "PREEMPTED"
 TOKENS = r"(\d+)(?:\+(\d+))?"  # prompt tokens and generated tokens
 ASKED = re.compile(rf"(\S+) ({'|'.join(STATUSES)}) {TOKENS} at (\d+) (budget|counter|chunks of) (\d+)(?: past (\d+))?")
@@ -52,7 +54,8 @@ def choosing(choices: Choices) -> Clamp:
 
 
 def policy_of(phase5: ModuleType, settings: Settings, choices: Choices | None) -> ChunkPolicy:
-    """Make a policy, and one with different settings before and after it. Default settings are not passed."""
+    """Make a policy, and make another one with different settings both before and after it. Default settings are not
+    passed."""
     threshold, max_model_len = settings.get("threshold", 0), settings.get("max_model_len", 10**6)
     chunking, guard = bool(settings.get("chunking", True)), bool(settings.get("guard", False))
     switches = ({} if chunking else {"enable_chunked_prefill": False}) | ({"admission_guard": True} if guard else {})
@@ -69,7 +72,7 @@ def policy_of(phase5: ModuleType, settings: Settings, choices: Choices | None) -
 
 
 def grants_nothing(num_new: int, budget: int, threshold: int) -> int:
-    """Stand in for the `clamp` of another policy."""
+    """Stand in for a different policy's `clamp`."""
     return 0
 
 
@@ -138,9 +141,9 @@ class Chunking:
 def asked(phase5: ModuleType, settings: Settings, calls: Sequence[str], choices: Choices | None = None) -> Steps:
     """Call a policy with requests that live on, and a new policy with copies, with and without odd fields.
 
-    "A PREEMPTED 10+7 at 12 budget 100": by the argument, 12 of A's tokens (10 prompt and 7 generated) are computed.
-    With "counter 3" (the request's counter) instead of the budget, `should_sample` is called. A call with "chunks of
-    16" plays all steps with a budget of 16. A final "past 7" seeds the fields that no rule mentions.
+    "A PREEMPTED 10+7 at 12 budget 100": according to the argument, 12 of A's tokens (10 prompt and 7 generated) are
+    computed. With "counter 3" (the request's counter) instead of the budget, `should_sample` is called. A call with
+    "chunks of 16" plays all steps with a budget of 16. A final "past 7" seeds the fields that no rule mentions.
     """
     yield made(settings)
     chunking = Chunking(phase5, settings, choices)
@@ -212,10 +215,10 @@ def tokens_of(request: Request) -> str:
 def admissions(
     phase5: ModuleType, settings: Settings, block_size: int, calls: Sequence[str], choices: Choices | None = None
 ) -> Steps:
-    """Find how many free blocks admit a request: alone, then with the running requests.
+    """Find how many free blocks are needed to admit a request: alone, then with the running requests.
 
     With "W WAITING 17 hits 4 1 beside A 8 at 7 on 1 2, B 11+5 at 4 on 3", W has 17 tokens. A has computed 7 of its 8
-    and holds blocks 1 and 2. With "600 times R 16 at 15 on 1", R0 to R599 hold one block each, from block 1 on.
+    tokens and holds blocks 1 and 2. With "600 times R 16 at 15 on 1", R0 to R599 hold one block each, from block 1 on.
     """
     yield made(settings)
     living, kv = Living(Random(0)), FrozenKV(1, {}, [])

@@ -52,7 +52,7 @@ def row_of(
 ) -> ScheduledRequest:
     """Make one request's share of a step; `num_more` of its tokens are left for later steps.
 
-    The last `num_outputs` tokens are generated. Request A has tokens from 100 on, B from 200 on.
+    The last `num_outputs` tokens are generated. Request A's tokens start at 100, and B's at 200.
     """
     num_prompt = num_computed + num_scheduled + num_more - num_outputs
     first_token = first_token or 100 * number_of(name)

@@ -82,7 +82,8 @@ def speculation(
 
     "A schedule [7 0 9] at 17 with 1": 17 computed tokens and 1 placeholder; "A roll back 4 2 at 18" (0 for a victim).
     The call "A plan 3 budget 2" plans a step with 3 drafts, as many as fit. The call "A arrive 1" brings the results of
-    the oldest step with 1 right draft; `in_flight` uses placeholders. Also "A slots RUNNING 2", "hits [3 8]", "A anew".
+    the oldest step with 1 right draft; `in_flight` uses placeholders. There are also "A slots RUNNING 2", "hits [3 8]"
+    and "A anew".
     """
     yield from Speculating(phase7, num_drafts, has_kv_cache, in_flight, past).play(calls)
 
@@ -183,7 +184,7 @@ class Speculating:
         yield seen
 
     def arrive(self, request: Request, num_right: int) -> Steps:
-        """Apply the results of the oldest step in flight."""
+        """Apply the results of the oldest in-flight step."""
         num_drafts = self.steps[request.request_id].popleft()
         num_sampled = 1 + min(num_right, num_drafts)
         if num_drafts:
@@ -359,7 +360,7 @@ def _random_share(rng: Random, place: int) -> tuple[Any, ...]:
 
 
 def _random_pair(rng: Random) -> tuple[list[int], list[int]]:
-    """Draw drafts and sampled tokens, most of them equal."""
+    """Draw drafts and sampled tokens, most of which match."""
     kinds = rng.choice(((0, 1, 2), (300, 151_643, 2**31 + 1), (2**31 + 1, 1, 0), (*ALIKE, 5 + 2**31)))
     size = rng.choice((rng.randint(0, 6), 20))
     drafts = [rng.choice((*kinds, -1)) if rng.random() < 0.1 else rng.choice(kinds) for _ in range(size)]

@@ -30,7 +30,7 @@ BLOCKS, OTHER_TABLE = [7, 3, 9], [0, 4, 9]  # the second table belongs to a diff
 
 
 def scheduling_of(phase8: ModuleType, num_speculative_tokens: int) -> AsyncScheduling:
-    """Make an object for this number of drafts, then a second one for more."""
+    """Make an object for this number of drafts, then a second one for more drafts."""
     scheduling: AsyncScheduling = phase8.PlaceholderScheduling(num_speculative_tokens)
     phase8.PlaceholderScheduling(num_speculative_tokens + 3)  # reveals state kept on the class
     return scheduling
@@ -40,8 +40,8 @@ def placeholders(phase8: ModuleType, num_speculative_tokens: int, calls: Sequenc
     """Call the methods for requests that live on, and a new object's methods for copies; report the changes.
 
     The call "take 2: A 3+1 of 9 at 10 with 4 past 7" plans a step with 2 drafts for A. Request A has 3 prompt tokens, 1
-    of 9 generated ones, 10 computed and 4 placeholders. Its "past 7" seeds the fields that no rule mentions. The call
-    "fill 2: ..." applies arrived tokens, and "over: ..." calls `is_surely_over`. The call "change A" sets A's
+    of 9 generated tokens, 10 computed tokens and 4 placeholders. Its "past 7" seeds the fields that no rule mentions.
+    The call "fill 2: ..." applies arrived tokens, and "over: ..." calls `is_surely_over`. The call "change A" sets A's
     placeholder drafts to [17].
     """
     yield f"PlaceholderScheduling({num_speculative_tokens})"
@@ -107,7 +107,7 @@ def drafts_of(living: Living, but: str = "") -> Seen:
 def shares(phase8: ModuleType, calls: Sequence[Share], past: int = 0) -> Steps:
     """Correct shares, both among others and alone; report the new share, and changes to the old share.
 
-    A call is (start, known tokens, stand-ins, rejected drafts, present drafts, whether it needs a token). `past` seeds
+    A call is (start, known tokens, stand-ins, rejected drafts, current drafts, whether it needs a token). `past` seeds
     the fields that requests carry over from earlier steps.
     """
     living = Living(Random(past))
@@ -131,7 +131,7 @@ def shares(phase8: ModuleType, calls: Sequence[Share], past: int = 0) -> Steps:
 
 
 def corrected(phase8: ModuleType, call: Share, drafts: Sequence[int], request: Request) -> Seen:
-    """Correct the share of a request; return the new share's contents and all changes to the arguments."""
+    """Correct a request's share; return the new share's contents and all changes to the arguments."""
     start, num_known, num_stand_ins, num_rejected, _, needs_token = call
     tables, given = [BLOCKS[:], OTHER_TABLE[:]], drafts[:]
     share = ScheduledRequest(
@@ -190,7 +190,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def _random_step(rng: Random, most: int) -> str:
-    """Draw a call about a planned step: a chunk, a decode, or one with drafts, perhaps of a victim."""
+    """Draw a call about a planned step: a chunk, a decode, or one with drafts, possibly a victim's."""
     num_prompt = rng.choice((rng.randint(1, 40), rng.randint(1, 40), 2_000))
     num_outputs, num_drafts = rng.choice((0, rng.randint(1, 40))), rng.randint(0, most)
     places = rng.choice((0, 1, 1 + most))

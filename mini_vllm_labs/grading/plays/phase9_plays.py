@@ -29,7 +29,7 @@ def steps(phase9: ModuleType, regex: str, text: str) -> Seen:
 
 
 def walks(phase9: ModuleType, regex: str, alphabet: str, texts: Sequence[Any]) -> Seen:
-    """Walk through the DFA with texts; report how far each gets and whether it may end there, or a `ValueError`.
+    """Walk each text through the DFA; report how far it gets and whether it may end there, or a `ValueError`.
 
     A long text is given as its start, how often the start is repeated, and its end.
     """
@@ -74,7 +74,7 @@ class CountedRows(list[dict[int, int]]):
 def masks(
     phase9: ModuleType, rows: Sequence[dict[str, int]], accepting: Sequence[int], ends: Sequence[int], size: int
 ) -> Seen:
-    """Get the tokens of each state twice, for the vocabulary `WORDS` with `size` logits per row."""
+    """Get each state's tokens twice, for the vocabulary `WORDS` with `size` logits per row."""
     counted = CountedRows({ord(char): after for char, after in row.items()} for row in rows)
     dfa, seen, kept = Dfa(counted, frozenset(accepting)), dict[str, object](), dict[int, Any]()
     found = phase9.RegexTokenMasks(dfa, build_trie(WORDS), size, frozenset(ends))
@@ -144,7 +144,7 @@ def large_logits(phase9: ModuleType, vocab_size: int, seed: int) -> Seen:
 
 
 def lines_run(phase9: ModuleType, num_tokens: Sequence[int]) -> Seen:
-    """Apply bits to rows of few and of many logits; report whether many logits run more lines of the file."""
+    """Apply bits to rows of few and of many logits; report whether many logits execute more lines of the file."""
     import torch
 
     from mini_vllm_labs.grading.plays.work import ROOM, work_of

@@ -12,7 +12,7 @@ def number(answer: object) -> object:
 
 
 def numbers(answer: Any) -> object:
-    """Return a copy of the numbers of a list, or describe the answer if it is something else."""
+    """Return a copy of the numbers in a list, or describe the answer if it is something else."""
     return [*map(number, answer)] if is_list(answer) else number(answer)
 
 

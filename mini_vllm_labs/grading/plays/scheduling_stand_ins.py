@@ -1,6 +1,6 @@
 """Provides stand-ins for phases 2, 3 and 5 around one scheduler step. They follow a script and record each call.
 
-The case contains their decisions, so that none of them reveals the solution of its phase.
+The case contains their decisions, so that no stand-in reveals its phase's solution.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ NO_END = "this step never ends: your code has made {most:,} calls in it, the las
 
 
 class CallLog(list[str]):
-    """The calls of the code under test, in order. `amiss` collects violations, which are wrong in every case.
+    """The calls of the code under test, in order. `amiss` collects violations, which are errors in every case.
 
     Raises `RuntimeError` in the code under test after `max_calls` calls.
     """
@@ -39,7 +39,7 @@ class CallLog(list[str]):
 class CountingMemory:
     """Replaces phase 2 and counts blocks. `hits` are the blocks that the prefix cache would find now.
 
-    `hits_after` maps a request to the other requests' new hits once it has received its slots.
+    `hits_after` maps a request to the new hits that other requests have once it has received its slots.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class ScriptedPreemption:
     """Replaces phase 3: the script names the victims for each request that gets no slots.
 
     Victims that are no longer running are skipped. `make_room` returns False if no victim is left or the request is one
-    of them. Otherwise the request holds its slots.
+    of them. Otherwise the request then holds its slots.
     """
 
     def __init__(self, log: CallLog, victims: Mapping[str, Sequence[str]], running: object, waiting: object) -> None:

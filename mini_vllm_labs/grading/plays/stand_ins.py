@@ -104,7 +104,7 @@ class RecordingPrefixCache:
 
 
 class FrozenKV:
-    """A read-only KV cache manager. It returns its own lists like the real one, to reveal code that changes them."""
+    """A read-only KV cache manager. Like the real one, it returns its own lists, to reveal code that changes them."""
 
     def __init__(self, block_size: int, tables: Mapping[str, Sequence[int]], free_queue: Sequence[int]) -> None:
         self.block_size = block_size
@@ -154,7 +154,7 @@ class SharedBlocksKV:
     """A KV cache manager with given block tables; a shared block is free once all its tables are freed.
 
     With `is_reserved`, it is full until a request is freed; after that, every allocation succeeds without new blocks.
-    `freed` lists the calls of `free`, except a first call for a request without blocks.
+    `freed` lists the calls to `free`, except a first call for a request without blocks.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class SharedBlocksKV:
     def _count(self) -> None:
         self.num_calls += 1
         if self.num_calls > MAX_CALLS:  # an endless loop would fill memory before the time limit
-            raise RuntimeError(f"make_room does not end: it has called the memory {MAX_CALLS} times")
+            raise RuntimeError(f"make_room never returns: it has called the memory's methods {MAX_CALLS} times")
 
 
 class RecordingPool:

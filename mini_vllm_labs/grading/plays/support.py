@@ -70,7 +70,7 @@ def numbers(told: str) -> list[int]:
 
 
 def yes_or_no(answer: object) -> object:
-    """Convert a truth value of any library to a plain bool; describe any other answer."""
+    """Convert a truth value from any library to a plain bool; describe any other answer."""
     return bool(answer) if answer in (True, False) else f"{answer!r}, a {type(answer).__name__}"
 
 

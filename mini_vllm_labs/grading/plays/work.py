@@ -45,7 +45,7 @@ def work_of(act: Callable[[], object], file: str) -> int:
 
 
 def numbers_made(act: Callable[[], object]) -> int:
-    """Call `act`; return the total size of the tensors that torch makes in it. Views count as empty."""
+    """Call `act`; return the total size of the tensors that torch makes during the call. Views count as empty."""
     from torch import Tensor
     from torch.overrides import TorchFunctionMode
 
@@ -78,7 +78,7 @@ def left_behind(
 
 
 def num_references(requests: list[Request]) -> int:
-    """Count the references to requests outside this list."""
+    """Count the references to requests that are held outside this list."""
 
     def count() -> int:
         return sum(map(sys.getrefcount, requests)) - sum(map(sys.getrefcount, [object() for _ in requests]))

@@ -11,7 +11,7 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 
 class ClaimSetup(NamedTuple):
-    """The input of a run: the requests, with arrival times in steps, and the engine's settings."""
+    """The input to a run: the requests, with arrival times in steps, and the engine's settings."""
 
     arrivals: Sequence[TimedRequest]
     config: EngineConfig

@@ -35,7 +35,7 @@ Played = Sequence[WorkloadRun] | str
 
 @cache
 def all_claims(file: str = CARDS) -> Sequence[Claim]:
-    """Return the claims of a file in this folder, in order."""
+    """Return the claims from a file in this folder, in order."""
     cards = tomllib.loads(Path(__file__).with_name(file).read_text(encoding="utf-8"))
     engine, named = EngineConfig(**cards.pop("engine")), cards.pop("requests")
     shared = {"options": cards.pop("options", ("true", "false"))}
@@ -61,7 +61,7 @@ def claim_of(subject: str, card: Mapping[str, Any], engine: EngineConfig, named:
 
 
 def request_of(id: str, prompt: str, max_tokens: int, step: int = 0, priority: int = 0) -> TimedRequest:
-    """Build a request of a card. In `prompt`, `0-3` means the token ids 0 1 2 3, and `7x3` means 7 7 7."""
+    """Build one of a card's requests. In `prompt`, `0-3` means the token ids 0 1 2 3, and `7x3` means 7 7 7."""
     token_ids = list[int]()
     for part in prompt.split():
         first, dash, last = part.partition("-")
@@ -74,7 +74,7 @@ def setup_of(title: str) -> ClaimSetup:
     """Return the requests and the config of a claim's first run. Raises `ValueError` for a title without a run."""
     setups = {claim.title: setup for claim in all_claims() for setup in [*claim.setups.values()][:1]}
     if title not in setups:
-        raise ValueError(f"no card {title!r} has a run of requests; choose from {', '.join(setups)}")
+        raise ValueError(f"{title!r} is not a card with a run of requests; choose from {', '.join(setups)}")
     return setups[title]
 
 
@@ -137,7 +137,7 @@ def play_seats(lineup: Lineup) -> dict[str, Played]:
 def play_claim(claim: Claim, lineup: Lineup) -> Played:
     try:
         return [play_workload(setup.arrivals, setup.config, lineup) for setup in claim.setups.values()]
-    except Exception as error:  # a claim that fails leaves the others in the deck
+    except Exception as error:  # a claim that fails does not remove the others from the deck
         return describe(error)
 
 

@@ -146,8 +146,8 @@ def shortest_first_time(jobs: Jobs) -> float:
 
 
 def shared_time(jobs: Jobs) -> float:
-    """Return the sum of the times of jobs (arrival, length) on a server whose speed all present jobs share equally."""
-    total = clock = served = 0.0  # `served`: the service received by a job that has been there since the beginning
+    """Return the total time of jobs (arrival, length) on a server whose speed the jobs on it share equally."""
+    total = clock = served = 0.0  # `served`: the service received by a job that has been there from the start
     there: list[tuple[float, float]] = []
     for arrival, length in (*jobs, (inf, 0.0)):
         while there and clock + (there[0][0] - served) * len(there) <= arrival:

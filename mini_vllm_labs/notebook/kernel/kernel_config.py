@@ -1,7 +1,7 @@
 """Configures IPython for the kernel "mini-vLLM Labs": the folder around the notebook is the course that runs.
 
 It is installed next to `kernel.json`, in the environment's `share/jupyter/kernels/mini-vllm-labs/`, so only this kernel
-reads it. Outside a folder of the course, it changes nothing.
+reads it. Outside a course folder, it changes nothing.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Runs the server's process, which serves the lineup that its parent names, and ends together with its parent.
+"""Runs the server's process, which serves the lineup that its parent names, and exits together with its parent.
 
 In addition to OpenAI's API, it has routes for the notebook: the run so far, a pause, and the exchanges so far.
 """
@@ -88,7 +88,7 @@ def phases(metrics: RequestMetrics) -> list[float]:
 
 
 class Noted:
-    """An ASGI middleware that adds each exchange to a list, in order of their start."""
+    """An ASGI middleware that adds each exchange to a list, in the order in which they started."""
 
     def __init__(self, app: ASGIApp, exchanges: list[Exchange]) -> None:
         self.app, self.exchanges = app, exchanges
@@ -141,7 +141,7 @@ def notebook_router(llm: AsyncLLM, watched: RequestWatcher) -> APIRouter:
 
     @router.get("/settled")
     async def settled() -> bool:
-        """Wait until every request has ended, including requests whose client has disconnected."""
+        """Wait until every request has finished, including requests whose client has disconnected."""
         end = asyncio.get_running_loop().time() + SETTLE_SECONDS
         while llm.num_unfinished_requests and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(0.005)
@@ -163,7 +163,7 @@ def notebook_router(llm: AsyncLLM, watched: RequestWatcher) -> APIRouter:
 
 
 def open_server(config: EngineConfig, lineup: Lineup) -> tuple[Server, socket.socket]:
-    """Return the server of a lineup with the routes of the notebook, and its socket."""
+    """Return a lineup's server, with the notebook's routes, and its socket."""
     engine = LLM(config=config, lineup=lineup, record=True).engine
     keep_recent_steps(engine)
     watched = RequestWatcher(engine)
@@ -177,7 +177,7 @@ def open_server(config: EngineConfig, lineup: Lineup) -> tuple[Server, socket.so
 
 
 def end_with_parent(channel: Channel, server: Server) -> None:
-    """Wait until the channel closes, then end the server."""
+    """Wait until the channel closes, then stop the server."""
     try:
         while True:
             channel.receive()

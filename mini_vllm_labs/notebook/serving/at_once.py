@@ -33,7 +33,8 @@ class Refused:
 
 @dataclass(frozen=True)
 class Heard:
-    """The clients' answers, and the order in which their pieces arrived, which no recorded conversation contains."""
+    """The clients' answers, and the order in which their pieces arrived, which is missing from recorded
+    conversations."""
 
     answers: Mapping[str, str | Refused]
     order: Sequence[str] = ()
@@ -77,8 +78,8 @@ def ask_at_once(
 ) -> tuple[dict[str, str | Refused], list[str]]:
     """Call each function with a client while the engine is paused, then resume the engine.
 
-    A client starts only after the previous request has arrived or been refused. Returns the answers and the order of
-    their pieces. Raises the error that an engine's failure causes in a client.
+    A client starts only after the previous client's request has arrived or been refused. Returns the answers and the
+    order of their pieces. Raises the error that an engine's failure causes in a client.
     """
     order = list[str]()
     with ThreadPoolExecutor(max(1, len(talks)), "client") as threads:  # the class rejects 0 threads

@@ -1,4 +1,4 @@
-"""Computes the bill of a request from a server's run so far: steps, tokens, blocks and time."""
+"""Computes a request's bill from a server's run so far: steps, tokens, blocks and time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +18,8 @@ PHASES = ("queued", "prefill", "decode")
 class ServedRun(WorkloadRun):
     """A run from the server's first step on.
 
-    `times` contains each request's seconds in the phases `PHASES` that are known; it is empty in a recorded run.
-    `unfinished` are the requests that have not ended.
+    `times` contains each request's seconds in those phases of `PHASES` that are known; it is empty in a recorded run.
+    `unfinished` are the requests that have not finished.
     """
 
     times: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -45,7 +45,8 @@ class Item:
 class Bill:
     """The costs of a request. `num_cached_blocks` were in the cache when it was admitted.
 
-    `times` are the seconds of its phases `PHASES`, or empty if unknown. `end` is the reason why it ended, or empty.
+    `times` contains the seconds of its phases `PHASES`, and is empty if they are unknown. `end` is the reason why it
+    ended, or empty.
     """
 
     label: str
@@ -113,7 +114,7 @@ def bill_in(run: ServedRun, label: str) -> Bill:
 
 
 def its_steps(run: ServedRun, request_id: str) -> tuple[list[StepRecord], str]:
-    """Return the steps from a request's arrival to its end, and the reason for its end."""
+    """Return the steps from a request's arrival to its end, and the reason why it ended."""
     found = list[StepRecord]()
     for record in run.recording.steps:
         if request_id in record["aborted"]:

@@ -1,4 +1,4 @@
-"""Draws the bills of some requests to a common scale: tokens and blocks per step, and the time per phase."""
+"""Draws some requests' bills to a common scale: tokens and blocks per step, and the time per phase."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -39,7 +39,7 @@ COMMAND = (
 
 
 class LabServerProcess:
-    """A server in a new process, which therefore runs the files as last saved. It ends together with its owner.
+    """A server in a new process, which therefore runs the files as last saved. It exits together with its owner.
 
     Raises `FreshError` with a message for the learner if it does not start.
     """
@@ -76,7 +76,7 @@ class LabServerProcess:
 class LabServer:
     """Serves the lab's lineup from a separate process, with the files as last saved.
 
-    If a task is missing, the answers are recorded answers of the reference, marked as such. Without a server, every
+    If a task is missing, the answers are recorded answers from the reference, marked as such. Without a server, every
     method returns a `Notice` with the reason.
     """
 
@@ -156,7 +156,7 @@ class LabServer:
 
     def pause(self, after_steps: int = 0) -> None:
         """Pause the engine after `after_steps` more steps, until `resume` is called. Requests may still arrive and
-        end."""
+        finish."""
         self._control(f"/notebook/pause?after_steps={after_steps}", "POST")
 
     def resume(self) -> None:
@@ -164,7 +164,7 @@ class LabServer:
         self._control("/notebook/resume", "POST")
 
     def close(self) -> None:
-        """End the server. It also ends together with the notebook's kernel."""
+        """Stop the server. It also stops together with the notebook's kernel."""
         if self._server:
             self._server.close()
 

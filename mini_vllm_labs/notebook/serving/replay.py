@@ -37,7 +37,7 @@ class Exchange:
 
 
 def numbered(asked: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, str, int]]:
-    """Yield the method, path and body of each request, with the number of equal requests before it."""
+    """Yield the method, path and body of each request, with the number of identical requests before it."""
     seen = Counter[tuple[str, str, str]]()
     for method, path, body in asked:
         one = method, path, plain_body(body)
@@ -77,7 +77,8 @@ def to_record(exchange: Exchange, names: dict[str, str]) -> dict[str, Any]:
 
 
 def in_words(stream: str) -> str:
-    """Return server-sent events with one word of text each, because cuts in a live stream depend on its reader."""
+    """Return server-sent events with one word of text each, because where a live stream is cut depends on its
+    reader."""
     events = [line.removeprefix(EVENT) for line in stream.splitlines() if line.startswith(EVENT)]
     pieces = [piece_of(event) for event in events]
     places = [place for place, piece in enumerate(pieces) if piece]
@@ -101,9 +102,9 @@ def piece_of(event: str) -> str:
 
 
 class RecordedServer(ThreadingHTTPServer):
-    """Listens on a free port of this machine.
+    """Listens on a free port on this machine.
 
-    The nth of several equal requests gets the nth recorded answer, or the last one.
+    The nth of several identical requests gets the nth recorded answer, or the last one.
     """
 
     def __init__(self, config: EngineConfig, lineup: Lineup) -> None:

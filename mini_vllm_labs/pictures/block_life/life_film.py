@@ -27,9 +27,9 @@ def block_life(recording: Recording, blocks: Sequence[int] = ()) -> Film:
     info, num_steps = recording.info, len(recording.steps)
     for block in blocks:
         if not 1 <= block <= info.num_blocks:
-            raise ValueError(f"blocks contains {block}, but the blocks are 1 to {info.num_blocks}")
+            raise ValueError(f"blocks contains {block}, but block ids go from 1 to {info.num_blocks}")
     if len(set(blocks)) < len(blocks):
-        raise ValueError(f"blocks must not contain a block twice, got {list(blocks)}")
+        raise ValueError(f"blocks must not contain duplicates, got {list(blocks)}")
     every = lives_of(info, states(recording))
     lives, told = ([every[block] for block in blocks or busiest(every, most)] for most in (MAX_STRIPS, MAX_DESCRIBED))
     steps = all_moves(info, states(recording))
@@ -58,7 +58,7 @@ def pictures(
 
 
 def describe_moves(info: RunInfo, moves: Moves) -> str:
-    """Describe the moves of a step in the order in which they happen."""
+    """Describe a step's moves in the order in which they happen."""
     events = [
         ("Given back, last block of a table first", by_request(info, moves.lost, MAX_BLOCKS)),
         ("Found by a hit", by_request(info, moves.found, MAX_BLOCKS)),

@@ -18,7 +18,7 @@ MIN_ROW_HEIGHT, MAX_ROW_HEIGHT = 14, 26
 
 @dataclass
 class LifeSpan:
-    """Steps `first` to `last` with the same holders; without holders, the block may keep content of `owner`."""
+    """Steps `first` to `last` with the same holders; without holders, the block may keep `owner`'s content."""
 
     first: int
     last: int
@@ -91,7 +91,7 @@ SAMPLES = [
 
 
 class Strips:
-    """Draws the lines of some blocks, only once because only the cursor and the tooltips change."""
+    """Draws the lines of some blocks once only, because afterwards only the cursor and the tooltips change."""
 
     def __init__(self, info: RunInfo, lives: Sequence[Life], num_steps: int, width: float) -> None:
         self.info, self.lives, self.steps = info, lives, StepAxis.even(num_steps, span_of(width))

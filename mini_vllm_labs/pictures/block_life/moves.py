@@ -13,11 +13,11 @@ ByRequest = Sequence[tuple[str, Sequence[int]]]  # requests, each with some of i
 class Moves:
     """The moves of one step, each with the request that made it.
 
-    `before` and `after` are the free queue, head first. `found` are the blocks that an admitted request hit.
-    Victims gave `lost` back while the step was planned, so these blocks can be allocated immediately. `given_back` was
-    freed after the step. `in_use` are the holders while the step is computed. `parted` were shared and now have one
-    holder. After the step, `holders` maps a block to its requests, and `kept` maps a free block to the request whose
-    content it keeps.
+    `before` and `after` are the free queue, head first. `found` are the blocks that an admitted request hit. Victims
+    gave `lost` back while the step was planned, so these blocks can be allocated immediately. `given_back` are the
+    blocks that were freed after the step. `in_use` are the holders while the step is computed. `parted` are the blocks
+    that were shared and now have one holder. After the step, `holders` maps a block to its requests, and `kept` maps a
+    free block to the request whose content it keeps.
     """
 
     step: int
@@ -67,7 +67,7 @@ class Moves:
 def moves_of(state: RunState, before: Sequence[int], shared_before: set[int]) -> Moves:
     """Return the moves of the state's current step.
 
-    `before` is the free queue after the previous step, and `shared_before` the blocks that were shared then.
+    `before` is the free queue after the previous step, and `shared_before` are the blocks that were shared then.
     """
     record = record_of(state)
     size, after = state.info.block_size, list(state.pool.free_queue)

@@ -28,7 +28,7 @@ def open_widget(
 
 
 def answer_of(panel: Any, question: dict[str, Any], step: int | None) -> dict[str, Any]:
-    """Make a panel answer, and return its changes in the order in which the kernel would send them."""
+    """Make a panel respond, and return its changes in the order in which the kernel would send them."""
     if step is not None:
         panel.step = step
     film = getattr(panel, "film", None)

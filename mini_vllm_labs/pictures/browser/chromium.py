@@ -17,11 +17,11 @@ FLAGS = (
 
 
 class NoBrowserError(ValueError):
-    """Raised with the name of the component that is missing to start a browser."""
+    """Raised with the name of the missing component without which a browser cannot start."""
 
 
 def find_chromium() -> str | None:
-    """Return the path of Chromium: `$CHROMIUM`, or the executable on `PATH`."""
+    """Return the path to Chromium: `$CHROMIUM`, or the executable on `PATH`."""
     return CHROMIUM.get() or next((path for name in NAMES if (path := shutil.which(name))), None)
 
 

@@ -50,8 +50,8 @@ class StepWork:
 class Capacity:
     """The limits of a setup, in bytes, tokens and operations per second.
 
-    `problem` is the reason why the model does not fit, otherwise empty. `concurrency` is the number of requests whose K
-    and V fit at once; `batch_size` is `concurrency`, limited by `max_num_seqs`.
+    `problem` is the reason why the model does not fit, or empty if it fits. `concurrency` is the number of requests
+    whose K and V fit at once; `batch_size` is `concurrency`, limited by `max_num_seqs`.
     """
 
     setup: Setup
@@ -86,7 +86,7 @@ class Capacity:
 
     @property
     def ridge(self) -> float:
-        """The operations per byte above which arithmetic instead of bandwidth is the limit."""
+        """The operations per byte above which arithmetic, rather than bandwidth, is the limit."""
         return self.peak_flops / self.bandwidth
 
 

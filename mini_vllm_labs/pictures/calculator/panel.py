@@ -1,4 +1,4 @@
-"""Builds the calculator: knobs over a memory bar, a roofline and figures. The page computes and draws everything."""
+"""Builds the calculator: knobs above a memory bar, a roofline and figures. The page computes and draws everything."""
 
 import json
 from dataclasses import asdict
@@ -33,7 +33,7 @@ KNOBS = (
 
 
 def calculator() -> "Panel":
-    """Return knobs for model, GPU and engine over the resulting memory and top speed.
+    """Return knobs for the model, GPU and engine above the resulting memory and top speed.
 
     The page draws from the simulator's tables; without scripts, it shows the first picture.
     """

@@ -33,7 +33,7 @@ MAX_NAMED = 2  # number of knobs that a sentence names; more knobs are only coun
 
 
 def chunking_dial(gpu: str = "H100", model: str = "Llama-3.1-8B", num_requests: int = 2_000) -> "Panel":
-    """Return knobs over the latencies of a simulated deployment, with the previous setting's as a ghost.
+    """Return knobs above the latencies of a simulated deployment, with the previous setting's latencies as a ghost.
 
     Raises `ValueError` for a GPU or a model that is not in the simulator's tables, or for a model that does not fit.
     """

@@ -11,7 +11,7 @@ from mini_vllm_labs.runs.traces.run_state import RunInfo
 MAX_ROWS = 4
 MAX_SENTENCES = 2
 STAYS = "A block stays with its request until the request ends."
-END = "end"  # shown for a token without text, which ends an answer
+END = "end"  # shown for an end-of-answer token, which has no text
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,9 @@ def chains_of(
     if not prompts:
         raise ValueError("prompts is empty, but a chain needs at least one prompt")
     if unknown := set(salts) - set(prompts):
-        raise ValueError(f"salts has the names {', '.join(sorted(unknown))}, but the prompts are {', '.join(prompts)}")
+        raise ValueError(
+            f"salts contains the names {', '.join(sorted(unknown))}, but the prompts are {', '.join(prompts)}"
+        )
     seen: dict[object, tuple[int, int]] = {}
     chains = []
     for number, (name, token_ids) in enumerate(prompts.items()):

@@ -62,7 +62,7 @@ class RequestHistory:
         starts = [self.spans[0].first if self.spans else 0, *(step + 1 for step in self.tokens)]
         return [
             Wait(start, step, sum(num_tokens[start : step + 1]), is_first=step == self.first_token)
-            for start, step in zip(starts, self.tokens, strict=False)  # no token follows the last start yet
+            for start, step in zip(starts, self.tokens, strict=False)  # no token has followed the last start yet
         ]
 
     def text(self, state: RunState, request_id: str, blocks: str = "") -> str:

@@ -7,7 +7,7 @@ from mini_vllm.assembly.lineup import ALL_NAMES, Lineup
 from mini_vllm_labs.runs.parity.scenario import Scenario
 from mini_vllm_labs.runs.parity.verdict import ParityVerdict, judge
 
-ALWAYS = frozenset({1, 2})  # every recording has steps and block ids
+ALWAYS = frozenset({1, 2})  # every recording contains steps and block ids
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def drawn_line(name: str, seed: int, release: str, kind: str, needs: frozenset[s
         fits = found == needs if kind == "small" else found <= needs and len(found) > 1
         if fits and not may_show_a_defect(line):
             return line
-    raise ValueError(f"none of {MAX_TRIES} scenarios needs only {', '.join(sorted(needs))}")
+    raise ValueError(f"none of the {MAX_TRIES} scenarios needs only {', '.join(sorted(needs))}")
 
 
 def draw(random: Random, needs: frozenset[str]) -> Line:

@@ -231,7 +231,7 @@ def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
 
 def _comparable(field: str, recorded: Any) -> Any:
     """Normalise a recorded field by sorting lost blocks and an encoding's users, which have no order."""
-    if field == "preempted":  # a reset preempts requests although no other request is the cause
+    if field == "preempted":  # a reset preempts requests, although no other request causes it
         return [[victim, cause or "", num_tokens] for victim, cause, num_tokens in recorded]
     if field == "transfers":
         return {**recorded, "invalid": sorted(recorded["invalid"])}

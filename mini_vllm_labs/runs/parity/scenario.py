@@ -190,10 +190,10 @@ def read_scenarios(path: Path) -> Iterator[Scenario]:
                 missing = {"name", "kind", "config", "requests", "events", "max_steps", "trace"} - line.keys()
                 what = f"{', '.join(sorted(missing))} missing" if missing else unknown_field(line)
             except (json.JSONDecodeError, AttributeError, TypeError) as error:
-                raise ValueError(f"{path}, line {number} is not a trace: {error}") from error
+                raise ValueError(f"{path}, line {number}: not a valid trace: {error}") from error
             except KeyError as error:
                 what = f"{error} missing in {line['name']!r}"
             if what:
-                raise ValueError(f"{path}, line {number} is not a trace: {what}")
+                raise ValueError(f"{path}, line {number}: not a valid trace: {what}")
             line.setdefault("defects", [])
             yield Scenario(line)

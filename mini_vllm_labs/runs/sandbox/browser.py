@@ -99,7 +99,7 @@ class EventWatch:
 
     def _at_event(self, frame: FrameType) -> None:
         self._look(frame)
-        self._end_events()  # the late call has now ended
+        self._end_events()  # the late call has now finished
 
 
 def _monitoring() -> Any:

@@ -120,7 +120,7 @@ class TimeLimit:
         found = self._watched(frame)
         if found is not None and found[0] is self._key:
             raise self._error
-        self._key = None  # the call has just ended, or a debugger has stopped it, so its time starts again
+        self._key = None  # the call has just finished, or a debugger has stopped it, so its time starts again
 
 
 def in_main_thread() -> bool:

@@ -155,7 +155,7 @@ class LineRecorder:
         if PHASE_OF_STEP in file and name == "schedule_step":
             self._decision = None
         if PHASE_OF_BLOCKS in file and name in ("touch", "free_blocks"):
-            # copied right away, because the call may change its argument
+            # copied immediately, because the call may change its argument
             self._note(OF_BLOCKS[name], numbers_in(argument(frame)), frame.f_back)
         return self._on_line if file else None
 

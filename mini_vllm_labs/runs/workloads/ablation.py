@@ -159,7 +159,7 @@ def outputs_in_time(
         if not engine.has_unfinished_requests():
             return
         yield from engine.step()
-    raise StalledError(f"the workload did not end within {MAX_STEPS} steps")
+    raise StalledError(f"the workload did not finish within {MAX_STEPS} steps")
 
 
 def _read_trace(result: LineupResult, engine: LLMEngine) -> None:

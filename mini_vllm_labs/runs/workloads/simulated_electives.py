@@ -32,7 +32,7 @@ class MostlyRightDrafts:
         sampled_token_ids: Mapping[str, Sequence[int]],
         num_drafts: Mapping[str, int],
     ) -> dict[str, list[int]]:
-        """Return drafts by request id; see `Proposer`."""
+        """Return drafts keyed by request id; see `Proposer`."""
         drafts = {}
         for request in (scheduled.request for scheduled in batch if scheduled.request.request_id in num_drafts):
             text = [*request.all_token_ids, *sampled_token_ids[request.request_id]]

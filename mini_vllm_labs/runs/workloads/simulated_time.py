@@ -14,7 +14,7 @@ from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 
 SECONDS_PER_STEP = 5e-3  # reading all weights once: 3 GB at 600 GB/s
 SECONDS_PER_TOKEN = 50e-6  # computing one token: 3 GFLOP at 60 TFLOP/s
-SECONDS_PER_CONTEXT_TOKEN = 50e-9  # reading K and V of one attended token: 28 KB at 600 GB/s
+SECONDS_PER_CONTEXT_TOKEN = 50e-9  # reading the K and V of one attended token: 28 KB at 600 GB/s
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ def waits_of(reasons: Mapping[str, Found]) -> list[WaitGroup]:
     """Group a step's waiting requests by the mark of their reason, largest group first."""
     groups: dict[str, WaitGroup] = {}
     for name, found in reasons.items():
-        # A request behind a refused one waits for the same thing.
+        # A request that is queued after a refused one waits for the same thing.
         first = found["by"] if found["reason"] == "behind" and found["by"] in reasons else name
         reason = REASONS[reasons[first]["reason"]]
         if reason.label:

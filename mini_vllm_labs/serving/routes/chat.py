@@ -96,10 +96,10 @@ class ChatMessage(Fields):
         """Reject fields that belong to a different role."""
         if (self.tool_calls or self.function_call) and self.role != "assistant":
             raise ValueError(
-                f"has calls, but only the role assistant may have them; this message's role is {self.role}"
+                f"has calls, but only the assistant role may have them; this message's role is {self.role}"
             )
         if (self.role == "tool") != (self.tool_call_id is not None):
-            raise ValueError(f"must have tool_call_id if its role is tool, and only then; its role is {self.role}")
+            raise ValueError(f"must have tool_call_id if and only if its role is tool; its role is {self.role}")
         return self
 
     def for_template(self) -> Message:

@@ -65,7 +65,7 @@ def require_few_logprobs(choices: Sequence[TextChoice], max_model_len: int) -> N
     shown = choices[0].sampling_params.logprobs
     if shown is not None and (count := sum(rows) * (shown + 1)) > MAX_REPORTED:
         raise invalid(
-            f"the answer could contain {count:,} logprobs (texts x tokens x logprobs of each), but at most "
+            f"the answer could contain {count:,} logprobs (texts x tokens x logprobs per token), but at most "
             f"{MAX_REPORTED:,} may be returned: request fewer texts, a smaller max_tokens, or fewer logprobs",
             "logprobs",
         )
@@ -79,8 +79,8 @@ def require_little_to_send(choices: Sequence[TextChoice]) -> None:
     settings = len(pickle.dumps(choices[0].sampling_params)) * len(choices)
     if (count := settings + sum(3 * len(one.prompt_token_ids) + len(one.echo) for one in choices)) > MAX_SENT:
         raise invalid(
-            f"the prompts and settings of {len(choices)} texts have {count:,} bytes in total, but at most {MAX_SENT:,} "
-            "are accepted: request fewer texts, or use shorter prompts, stop strings or grammars",
+            f"the prompts and settings of {len(choices)} texts take up {count:,} bytes in total, but at most "
+            f"{MAX_SENT:,} are accepted: request fewer texts, or use shorter prompts, stop strings or grammars",
             "n",
         )
 

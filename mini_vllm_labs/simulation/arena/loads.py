@@ -26,7 +26,7 @@ NORMAL = ServiceLevel("normal", ttft=3.0, tpot=0.1)
 LATER = ServiceLevel("batch", e2e=60.0)
 LONG_PROMPT = 1_000  # in tokens: a document, whose answer is not read while it is being generated
 MOONCAKE_BLOCK, BAILIAN_BLOCK = 512, 16  # tokens per prefix hash
-# A column's names in the four formats, most precise first. Mooncake counts in milliseconds, and the others in seconds.
+# A column's names in the four formats, most precise first. Mooncake counts in milliseconds, the others in seconds.
 ARRIVAL = ("timestamp", "Timestamp", "TIMESTAMP", "arrival_time")
 INPUT = ("input_length", "Request tokens", "ContextTokens")
 OUTPUT = ("output_length", "Response tokens", "GeneratedTokens")

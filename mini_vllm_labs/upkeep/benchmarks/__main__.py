@@ -44,7 +44,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "serve-on-embedded": ("bench", "serve"),
     "serve-on-random-150m": (
         *("bench", "serve", "--model", "random-150m"),
-        # At half a request per second, transformers needs 9 seconds for the first token of its longest prompts.
+        # At half a request per second, transformers needs 9 seconds until the first token of its longest prompts.
         *("--num-prompts", "20", "--probes", "4", "--rounds", "0", "--max-p99-ttft", "10000"),
     ),
     "scheduler": ("bench", "scheduler"),

@@ -159,7 +159,7 @@ def main() -> int:
     except NoPrometheusError as error:
         print(f"The alerts were not tried: {error}")
         return int("REQUIRE_PROMETHEUS" in os.environ)
-    logging.getLogger("mini_vllm.engine").setLevel(logging.CRITICAL)  # failures and preemptions are intended
+    logging.getLogger("mini_vllm.engine").setLevel(logging.CRITICAL)  # failures and preemptions are expected here
     with sites() as opened, prometheus({site.incident.alert: site.target for site in opened}) as running:
         fired = asyncio.run(watch(running, opened))
         panels = panel_queries()

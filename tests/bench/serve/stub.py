@@ -14,7 +14,7 @@ Write = Callable[[bytes], None]
 
 
 def event(text: str | None = "", reason: str | None = None, **more: object) -> bytes:
-    """Return an event of a completion; `text` None is an event without choices."""
+    """Return an event of a completion; if `text` is None, the event has no choices."""
     choices = [] if text is None else [{"index": 0, "text": text, "finish_reason": reason}]
     return b"data: " + json.dumps({"choices": choices, **more}).encode() + b"\n\n"
 

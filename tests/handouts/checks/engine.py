@@ -1,4 +1,4 @@
-"""Functions for the checks of the deck on the whole engine: figures of all handouts."""
+"""Functions for checking the deck about the whole engine, which has figures from all handouts."""
 
 from tests.handouts.checks.phase1 import steps_under
 from tests.handouts.checks.phase2 import admitted

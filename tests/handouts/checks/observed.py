@@ -1,4 +1,4 @@
-"""Functions for the checks of `labs/observed/README.md`: the recorded workload, played by the reference."""
+"""Functions for checking `labs/observed/README.md`: the recorded workload, played by the reference."""
 
 from functools import cache
 

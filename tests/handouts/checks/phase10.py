@@ -1,4 +1,4 @@
-"""Functions for the `<!-- check: ... -->` comments of the phase 10 handout."""
+"""Functions for the `<!-- check: ... -->` comments in the phase 10 handout."""
 
 from functools import cache
 
@@ -23,8 +23,8 @@ def bytes_of_a_block() -> int:
 
 
 def loaded(num_prompt_tokens: int, num_new_tokens: int, num_output_tokens: int = 1) -> int:
-    """Return how many tokens a prompt's second turn finds cached, with new tokens, after all blocks were
-    overwritten."""
+    """Return how many tokens a second turn finds cached after all blocks were overwritten; it adds `num_new_tokens`
+    tokens."""
     prompt = list(range(10, 10 + num_prompt_tokens))
     params = [SamplingParams(length, 0.0, ignore_eos=True) for length in (num_output_tokens, 1)]
     first = engine().generate([prompt], params[:1])[0]

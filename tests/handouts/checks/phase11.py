@@ -1,4 +1,4 @@
-"""Functions for the `<!-- check: ... -->` comments of the phase 11 handout: single calls of the reference."""
+"""Functions for the `<!-- check: ... -->` comments in the phase 11 handout: single calls of the reference."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ def steps(cache_size: int, *images: Image) -> list[int]:
 
 
 def adapter_size(rank: int) -> int:
-    """Return the number of weights of an adapter on all linear layers of the embedded model."""
+    """Return the number of weights in an adapter for all linear layers of the embedded model."""
     layers = [layer for name, layer in load_model()[0].model.named_modules() if name.endswith("_proj")]
     return sum(rank * (layer.in_features + layer.out_features) for layer in layers)
 

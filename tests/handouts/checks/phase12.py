@@ -1,4 +1,4 @@
-"""Functions for the `<!-- check: ... -->` comments of the phase 12 handout."""
+"""Functions for the `<!-- check: ... -->` comments in the phase 12 handout."""
 
 from mini_vllm import EngineConfig, SamplingParams
 from mini_vllm.assembly.build_scheduler import build_scheduler
@@ -34,7 +34,7 @@ def most_held(num_tokens: int, window: int) -> int:
 
 
 def hit(cached: str, window: int, size: int) -> list[int]:
-    """Return a sliding hit; `7 3 - 4` are cached blocks, and - is one that is not."""
+    """Return a sliding hit; `7 3 - 4` are cached blocks, and `-` stands for an uncached block."""
     return find_sliding_hit(blocks(cached), window, size)
 
 

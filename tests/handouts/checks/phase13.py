@@ -1,4 +1,4 @@
-"""Functions for the `<!-- check: ... -->` comments of the phase 13 handout."""
+"""Functions for the `<!-- check: ... -->` comments in the phase 13 handout."""
 
 from labs.phase13_scheduling_policies.runs import Run, asked
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy

@@ -1,4 +1,4 @@
-"""Functions for the `<!-- check: ... -->` comments of the phase 14 handout: small runs under two releases."""
+"""Functions for the `<!-- check: ... -->` comments in the phase 14 handout: small runs under two releases."""
 
 from functools import cache
 
@@ -33,7 +33,7 @@ SCENES: dict[str, tuple[list[TimedRequest], dict[str, object]]] = {
 
 @cache
 def facts(scene: str, vllm: str) -> RunFacts:
-    """Return the facts of a scene under the rules of a release."""
+    """Return facts about a scene under a release's rules."""
     requests, settings = SCENES[scene]
     return RunFacts(play_workload(requests, EngineConfig(**CONFIG | settings, vllm=vllm), LINEUP))  # type: ignore[arg-type]
 

@@ -72,7 +72,7 @@ def decodes_without_a_block(num_prompt: int, size: int = 16) -> int:
 
 
 def admitted(kv_kind: str, num_slots: int, num_prompt: int, max_tokens: int, size: int = 16) -> int:
-    """Return how many equal requests are admitted before one is refused: `reserved` (phase 2 absent) or `paged`."""
+    """Return how many identical requests are admitted before one is refused: `reserved` (phase 2 absent) or `paged`."""
     kv: KVCacheManager = PagedKVCacheManager(num_slots // size + 1, size, NoPrefixCache())
     if kv_kind == "reserved":
         kv = SlotReservation(num_slots, max_model_len=10_000)
@@ -90,7 +90,7 @@ def hit_before_computing(num_tokens: int, size: int = 16) -> list[int]:
 
 
 def refusal(num_prompt: int, max_tokens: int, usable: int, size: int = 4) -> list[int]:
-    """Return the numbers in the message with which an engine refuses a request; none if it accepts the request."""
+    """Return the numbers in the message with which an engine refuses a request; empty if it accepts the request."""
     kv = PagedKVCacheManager(usable + 1, size, NoPrefixCache())
     request = make_request("A", num_prompt, max_tokens=max_tokens)
     one_table = partial(cdiv, b=size)
@@ -127,7 +127,7 @@ def _freed_head_first() -> Iterator[None]:
 
 
 def hit_tokens(num_gpu_blocks: int, requests: int, *, head_first: bool = False) -> int:
-    """Return how many tokens phases 1 to 4 find in the cache, with blocks freed tail or head first."""
+    """Return how many tokens phases 1 to 4 find in the cache, if blocks are freed tail or head first."""
     if head_first:
         with _freed_head_first():
             return hit_tokens(num_gpu_blocks, requests)

@@ -96,7 +96,7 @@ def computed_before(num_prompt: int, num_outputs: int) -> int:
 
 
 def resumed(num_prompt: int, num_outputs: int, *, caching: bool = True, preempt_first: bool = False) -> tuple[int, int]:
-    """Return (tokens hit, tokens to compute) of a victim that is resumed before its blocks are handed out."""
+    """Return (tokens hit, tokens to compute) for a victim that is resumed before its blocks are handed out."""
     kv = PagedKVCacheManager(100, 16, HashPrefixCache(16) if caching else NoPrefixCache())
     request = make_request("A", num_prompt, num_output_tokens=num_outputs)
     kv.allocate_slots(request, request.num_tokens - 1)

@@ -15,7 +15,7 @@ from mini_vllm_labs.grading.labtest.case_table import groups
 
 @dataclass(frozen=True)
 class Cases:
-    """Draws the cases of a task, and also of a second task of the same group if `also` is set."""
+    """Draws the cases of a task, plus those of a second task in the same group if `also` is set."""
 
     phase: int
     task: int

@@ -1,4 +1,4 @@
-"""Draws random questions about the functions of phase 6, both singly and together in a small random model.
+"""Draws random questions about the functions of phase 6, both individually and together in a small random model.
 
 The model never leaves the judge, because in a worker it would reveal the tokens. Imports torch.
 """
@@ -54,7 +54,7 @@ def draw_generation(rng: Random) -> JudgeQuestion:
 
 
 class Generation:
-    """Records calls to the reference, and the smallest margin between the logit of a chosen token and the next best."""
+    """Records calls to the reference, and the smallest margin between a chosen token's logit and the next best."""
 
     def __init__(self) -> None:
         self.script = Script(6)
@@ -69,7 +69,7 @@ class Generation:
 
 
 def make_model(seed: int) -> Any:
-    """Make a model with two layers, 4 query heads and 2 K/V heads from a seed."""
+    """Make a model from a seed, with two layers, 4 query heads and 2 K/V heads."""
     config = LlamaConfig(
         vocab_size=300,
         hidden_size=32,
@@ -175,7 +175,7 @@ def fine_draws(script: Script, rng: Random) -> None:
     probabilities = [1 / (1 + math.exp(-logit / temperature)) for logit, _ in rows]
     draws = [float(torch.tensor(one, dtype=torch.float32)) for one in probabilities]
     below = [(*row, draw) for row, draw, one in zip(rows, draws, probabilities, strict=True) if one - draw > 1e-9]
-    for top_p in (0.9995, 1 - 2**-20):  # the likelier token crosses the limit
+    for top_p in (0.9995, 1 - 2**-20):  # the more likely token crosses the limit
         cut = SamplingParams(temperature=1.0, top_p=top_p)
         below += [(-math.log((1 + top_p) / (1 - top_p)), cut, draw) for draw in (0.0, largest)]
     for dtype in (torch.float32, torch.bfloat16):

@@ -1,1 +1,1 @@
-"""Runs the graded tests of a whole phase in an engine. This file contains no task."""
+"""Runs a whole phase's graded tests in an engine. This file contains no task."""

@@ -13,7 +13,8 @@ NUM_SHARES = 8
 
 
 class Guesses:
-    """A proposer that knows the fake model and errs at drawn positions. With `draws`, the drafts are random."""
+    """A proposer that knows the fake model and makes mistakes at drawn positions. With `draws`, the drafts are drawn at
+    random."""
 
     def __init__(self, *, draws: bool) -> None:
         self.draws = draws
@@ -83,7 +84,7 @@ class RowsRunner(FakeModelRunner):
         ends = range(len(one.request.all_token_ids) - len(drafts), len(one.request.all_token_ids) + 1)
         target = shares_of([one.request.all_token_ids[:end] for end in ends], 1)
         # With two letters, only one can have a surplus. The last row makes one letter certain, because the letters may
-        # come in any order.
+        # appear in any order.
         target[-1] = 0
         target[-1, LETTERS[len(drafts) % 2]] = 1
         draws = [(drawn(name, end, "keep") / 2**32, drawn(name, end, "choose") / 2**32) for end in ends]

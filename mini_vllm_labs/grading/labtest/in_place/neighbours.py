@@ -1,6 +1,6 @@
 """Provides phases 1 to 5 around yours in the tests' engine. This file contains no task.
 
-They follow the contracts of `mini_vllm/core/interfaces.py` but deliberately decide differently from vLLM: different
+They follow the contracts in `mini_vllm/core/interfaces.py` but deliberately decide differently from vLLM: different
 orders, blocks, victims and shares. Decisions depend only on names and numbers, so that they can be recorded.
 """
 
@@ -27,7 +27,7 @@ def drawn(*about: Any) -> int:
 
 
 class AnyStep:
-    """Replaces phase 1: schedules running requests and the front of the queue in a drawn order."""
+    """Replaces phase 1: schedules running requests and the front of the queue in a random order."""
 
     number = 0
 
@@ -185,7 +185,7 @@ class AnyVictim:
 
 
 class AnyCache:
-    """Replaces phase 4: finds at most three blocks of a prefix; of equal blocks it picks the one cached last."""
+    """Replaces phase 4: finds at most three blocks of a prefix; among identical blocks it picks the one cached last."""
 
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size

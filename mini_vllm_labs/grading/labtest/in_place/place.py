@@ -41,7 +41,7 @@ class ForwardPassError(Exception):
 
 
 class Place:
-    """Runs a scenario step by step on an engine with `yours` as its phase. An empty tape records the run."""
+    """Runs a scenario step by step on an engine that uses `yours` as its phase. An empty tape records the run."""
 
     def __init__(self, phase: int, yours: ModuleType, scenario: EngineInput, tape: Tape) -> None:
         self.phase, self.yours, self.scenario, self.tape = phase, yours, scenario, tape

@@ -1,7 +1,7 @@
 """Replays the recorded answers of phases 7 and 8 around the other phases. This file contains no task.
 
-Answers are recorded, because code that follows the contracts would reveal a solution. The key of an answer is the
-question: the request's counters and the arguments. A run with an unknown question has diverged from the recorded run.
+Answers are recorded, because code that follows the contracts would reveal a solution. An answer's key is the question:
+the request's counters and the arguments. A run with an unknown question has diverged from the recorded run.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,12 +30,12 @@ class OtherRunError(Exception):
 
 
 def counters_of(request: Request) -> tuple[str, int, int, int]:
-    """Return the id of a request and its numbers of known tokens, computed tokens and placeholders."""
+    """Return a request's id and its numbers of known tokens, computed tokens and placeholders."""
     return request.request_id, request.num_tokens, request.num_computed_tokens, request.num_output_placeholders
 
 
 def share_of(one: ScheduledRequest) -> list[Any]:
-    """Return the start, size and drafts of a share."""
+    """Return a share's start, size and drafts."""
     return [one.num_computed_tokens, one.num_scheduled_tokens, list(one.draft_token_ids)]
 
 

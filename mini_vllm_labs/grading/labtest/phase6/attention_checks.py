@@ -36,8 +36,8 @@ def expect_attention(
 ) -> None:
     """Pass if the outputs agree; otherwise show the first difference, and what the wrong vectors have in common.
 
-    `owners` are the request ids of the tokens in the row. If the last number of all expected vectors is 1, it is 1 in V
-    of all slots, so that a token's last number is the sum of its weights.
+    `owners` are the request ids of the tokens in the row. If the last number of all expected vectors is 1, V also ends
+    with 1 in every slot, so that a token's last number is the sum of its weights.
     """
     if not isinstance(yours, Tensor) or yours.shape != expected.shape:
         lab_failure(
@@ -174,8 +174,8 @@ def check_averages(
 ) -> None:
     """Check a step with K = 0, so that each token gets the plain average of its visible V.
 
-    `value_of(request_id, position, kv_head)` fills the V of the requests; `values_are` describes it. In all other
-    slots V is 1000. The last number of every V is 1: see `expect_attention`.
+    `value_of(request_id, position, kv_head)` fills the requests' V; `values_are` describes it. In all other slots, V is
+    1000. The last number of every V is 1: see `expect_attention`.
     """
     num_blocks = max(block_id for row in batch for block_id in row.block_ids) + 2
     key_cache = torch.zeros(num_blocks, block_size, num_kv_heads, 2, dtype=dtype)

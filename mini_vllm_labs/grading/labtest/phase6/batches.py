@@ -10,7 +10,7 @@ from mini_vllm.runner.steps import FlatBatch
 
 
 def naive_flat_batch(batch: Sequence[ScheduledRequest], block_size: int) -> FlatBatch:
-    """Return the tensors of a step, written down token by token."""
+    """Return a step's tensors, written down token by token."""
     input_ids: list[int] = []
     positions: list[int] = []
     slots: list[int] = []
@@ -42,5 +42,5 @@ def naive_flat_batch(batch: Sequence[ScheduledRequest], block_size: int) -> Flat
 
 
 def as_the_model_gives_it(tensor: Tensor) -> Tensor:
-    """Return an equal tensor [T, heads, head_dim] in the memory layout [heads, T, head_dim] of a transformers model."""
+    """Return the same tensor [T, heads, head_dim] in the memory layout [heads, T, head_dim] of a transformers model."""
     return tensor.transpose(0, 1).contiguous().transpose(0, 1)

@@ -1,4 +1,4 @@
-"""Triton without a GPU: its interpreter, which must be chosen before triton is imported for the first time."""
+"""Triton without a GPU: its interpreter, which must be selected before triton is imported for the first time."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Tests attention kernels other than torch functions, in one step over a paged cache."""
+"""Tests attention kernels that are not torch functions, in one step over a paged cache."""
 
 from dataclasses import replace
 from typing import Any
@@ -39,7 +39,7 @@ def expect_close(yours: Tensor, expected: Tensor, *, rule: str, situation: str, 
 def paged(
     queries: list[int], seq_lens: list[int], *, num_kv_heads: int, head_dim: int, block_size: int, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, FlatBatch]:
-    """Return the batch of the last tokens, and caches that contain NaN except where its requests may read.
+    """Return a batch of the last tokens, and caches that contain NaN except where its requests may read.
 
     A request computes the last `queries[i]` of its `seq_lens[i]` tokens. Its blocks are at random positions in the
     cache.
@@ -82,7 +82,7 @@ def expect_paged_attention(
     query_scale: float = 1.0,
     device: str = "cpu",
 ) -> None:
-    """Compare the attention of one step with that of the reference's slow loop, in float32."""
+    """Compare one step's attention with that of the reference's slow loop, in float32."""
     shape = {"num_kv_heads": num_kv_heads, "head_dim": head_dim, "block_size": block_size}
     key_cache, value_cache, batch = paged(queries, seq_lens, dtype=dtype, **shape)
     query = numbers(sum(queries), num_kv_heads * group, head_dim, dtype=dtype) * query_scale

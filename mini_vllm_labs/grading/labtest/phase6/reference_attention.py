@@ -1,6 +1,6 @@
 """Compares your attention in random steps on a paged cache with attention that uses neither blocks nor batches.
 
-The latter is slow but obviously right: each request stores its K and V in a list, and each token attends in a loop.
+The latter is slow but obviously correct: each request stores its K and V in a list, and each token attends in a loop.
 """
 
 import random
@@ -27,7 +27,7 @@ SHORT = (1, 4, 5, 8, 9, 17, 32)
 
 
 def naive_attention(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], scale: float) -> Tensor:
-    """Return the attention output of one token [heads, head_dim] over the K and V of all tokens up to itself."""
+    """Return one token's attention output [heads, head_dim] over the K and V of all tokens up to itself."""
     group = query.shape[0] // keys[0].shape[0]
     all_keys, all_values = torch.stack(list(keys)), torch.stack(list(values))
     attended = []

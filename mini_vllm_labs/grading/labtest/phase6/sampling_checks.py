@@ -75,7 +75,7 @@ def expect_tokens(
 
 
 def told_of_row(phase6: ModuleType, rows: Sequence[Row], wrong: int, right: int, told: Told) -> Told:
-    """Build the report on a wrong row, and mention whether the row alone or a repeated call is right."""
+    """Build the report on a wrong row, and mention whether the row is right when sampled alone or again."""
     copies = [
         [copy(row[1]) for row in rows] for _ in range(1000 // len(rows) + 1)
     ]  # the last copies have new addresses
@@ -99,7 +99,7 @@ def scaled(probabilities: Sequence[float]) -> list[float]:
 
 
 def naive_sample(logits: Sequence[float], params: SamplingParams, draw: float) -> int | None:
-    """Return the token, or None if the result depends on rounding, so that no test may expect a token."""
+    """Return the token, or None if the result depends on rounding, so that no test may expect one."""
     ranked = sorted(range(len(logits)), key=lambda token: -logits[token])
     if params.temperature == 0:
         return ranked[0]

@@ -65,7 +65,7 @@ class Sampler:
         self.token = cache(self._token)
 
     def _token(self, draft: int, keep: int, choose: int) -> int:
-        """Return the token in place of the draft, for random numbers in the middles of two parts."""
+        """Return the token that replaces the draft, for random numbers in the middles of two parts."""
         draws = [(0.4, 0.6)] * self.place
         draws.append(((keep + 0.5) / self.distributions.num_keep, (choose + 0.5) / self.distributions.num_choose))
         drafts = [*([2] * self.place), draft]
@@ -75,7 +75,7 @@ class Sampler:
 
 
 def exact_shares(sampler: Sampler) -> dict[int, Fraction]:
-    """Return the share of each token over all drafts and all numbers of the grid."""
+    """Return each token's share over all drafts and all numbers in the grid."""
     given = sampler.distributions
     shares: defaultdict[int, Fraction] = defaultdict(Fraction)
     for draft, keep, choose in product(range(len(given.drafter)), range(given.num_keep), range(given.num_choose)):
@@ -137,7 +137,7 @@ def check_chi_square(sampler: Sampler, seed: int, what: str) -> None:
 
 
 def check_last_shares(phase7: ModuleType, num_drafts: int) -> None:
-    """Keep all drafts; compare the shares of the token after them with the target's last row."""
+    """Keep all drafts; compare the shares of the token that follows them with the target's last row."""
     parts, total = (3, 0, 5, 2), 10
     equal = [[1 / len(parts)] * len(parts)] * num_drafts
     target = torch.tensor([*equal, [part / total for part in parts]], dtype=torch.float64)

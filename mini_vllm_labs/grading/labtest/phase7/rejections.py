@@ -1,4 +1,4 @@
-"""Checks single calls of `rejection_sample`. If several tokens may be drawn, each of them is right."""
+"""Checks single calls of `rejection_sample`. If several tokens may be drawn, any of them is right."""
 
 import random
 from collections import Counter
@@ -86,7 +86,7 @@ def called(phase7: ModuleType, case: Rejection, dtype: torch.dtype = torch.float
 def check_rejection(
     phase7: ModuleType, answers: Answers, case: Rejection, *, dtype: torch.dtype = torch.float64
 ) -> None:
-    """Compare the kept drafts, and check that the last token may follow them."""
+    """Compare the kept drafts, and check that the last token is allowed to follow them."""
     yours = called(phase7, case, dtype)
     *kept, _ = answers(yours)
     weights = case.target_probs[len(kept)]

@@ -39,7 +39,8 @@ class LiveInfo(RunInfo):
         self.titles[request_id] = request_id
         self.num_prompt_tokens[request_id] = num_prompt_tokens
         if request_id not in self.numbers:
-            # Used and returned numbers together are 0 to n - 1, so if none has been returned, the next number is n.
+            # Numbers in use and returned numbers together are 0 to n - 1, so if none has been returned, the next number
+            # is n.
             self.numbers[request_id] = heappop(self._returned) if self._returned else len(self._in_use)
             self._in_use.add(request_id)
 
