@@ -1,4 +1,4 @@
-"""Snapshots: text that a test makes, compared with a file in the folder `snapshots` next to the test.
+"""Snapshots: text that a test produces, compared with a file in the folder `snapshots` next to the test.
 
 `pytest --update-snapshots PATH` rewrites the files; then read the changes in the diff.
 """

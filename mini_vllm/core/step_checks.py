@@ -49,16 +49,16 @@ def check_batch(
             raise InvariantError(_difference(row, request_id, num_tokens, block_ids(request_id)))
 
 
-def check_hit(request: Request, block_ids: Sequence[int], cached: Mapping[int, bytes]) -> None:
-    """Check that each block of a hit is `cached` under the hash of the request's own prefix.
+def check_hit(request: Request, block_ids: Sequence[int], hash_of_block: Mapping[int, bytes]) -> None:
+    """Check that each block of a hit has the hash of the request's own prefix.
 
     Blocks that have left a window are null blocks, and hold nothing.
     """
     for block_id, block_hash in zip(block_ids, request.block_hashes, strict=False):
-        if block_id != NULL_BLOCK_ID and cached.get(block_id) != block_hash:
-            holds = "a different prefix" if block_id in cached else "no cached prefix"
+        if block_id != NULL_BLOCK_ID and hash_of_block.get(block_id) != block_hash:
+            holds = "a different prefix" if block_id in hash_of_block else "no cached prefix"
             raise InvariantError(
-                f"{request.request_id} was admitted with the hit {list(block_ids)}, but block {block_id} holds {holds}"
+                f"{request.request_id} is admitted with the hit {list(block_ids)}, but block {block_id} holds {holds}"
             )
 
 

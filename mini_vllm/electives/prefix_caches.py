@@ -84,17 +84,37 @@ class DelayedCommits(WrappedPrefixCache):
 class CheckedPrefixCache(WrappedPrefixCache):
     """Returns no hit for a request with `skip_reading_prefix_cache`, and checks every hit that is admitted.
 
-    (vLLM: `get_computed_blocks`, without the check.) Raises `InvariantError` if a hit block is not in the cache under
-    the hash of the request's own prefix, because the request would read another text's K and V.
+    (vLLM: `get_computed_blocks`, without the check.) It keeps its own record of the prefix in each block. Raises
+    `InvariantError` if a hit block has a different one, because the request would read another text's K and V.
     """
+
+    def __init__(self, inner: PrefixCache) -> None:
+        super().__init__(inner)
+        self.hash_of_block: dict[int, bytes] = {}
 
     def find_longest_cache_hit(self, request: Request) -> list[int]:
         is_skipped = request.sampling_params.skip_reading_prefix_cache
         return [] if is_skipped else self.inner.find_longest_cache_hit(request)
 
     def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
-        check_hit(request, block_ids, self.inner.cached_blocks())
+        check_hit(request, block_ids, self.hash_of_block)
         self.inner.pin(request, block_ids, pool)
+
+    def cache_full_blocks(
+        self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
+    ) -> None:
+        self.inner.cache_full_blocks(request, block_ids, num_cached_blocks, num_full_blocks)
+        new = slice(num_cached_blocks, num_full_blocks)
+        self.hash_of_block.update(zip(block_ids[new], request.block_hashes[new], strict=False))
+
+    def evict(self, block_id: int) -> bool:
+        self.hash_of_block.pop(block_id, None)
+        return self.inner.evict(block_id)
+
+    def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
+        self.inner.drop_uncomputed(block_ids)
+        for block_id in block_ids:
+            self.hash_of_block.pop(block_id, None)
 
 
 class ObservedPrefixCache(WrappedPrefixCache):

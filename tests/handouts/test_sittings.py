@@ -22,7 +22,7 @@ PHASES = load_whole_plan()
 
 
 def handout(phase: PlannedPhase) -> tuple[str, str]:
-    """Return the section of sittings, and the whole text."""
+    """Return the section about sittings, and the whole text."""
     text = starter_path(phase.number).with_name("README.md").read_text(encoding="utf-8")
     return text.partition("## Sittings\n")[2].partition("\n## ")[0], text
 
@@ -65,5 +65,5 @@ def selected_by(options: str, phase: PlannedPhase) -> set[str]:
 
 
 def graded(phase: PlannedPhase, tasks: list[str]) -> set[str]:
-    """Return the graded tests of some tasks, by default of all; an unknown task has none."""
+    """Return the graded tests of some tasks, or by default of all tasks; an unknown task has none."""
     return {test for one in phase.tasks if not tasks or f"{phase.number}.{one.number}" in tasks for test in one.tests}

@@ -1,4 +1,4 @@
-"""A jailed worker finds a course that is already compiled, because it cannot write, and no trace of earlier workers."""
+"""A jailed worker, which cannot write, finds a course that is already compiled, and no trace of earlier workers."""
 
 import math
 import re

@@ -57,7 +57,7 @@ def together(grade: SubmissionGrade) -> tuple[str, int]:
 
 
 def points_judged(phase: PlannedPhase) -> int:
-    """The last task is the whole phase in an engine, and all judge situations already are such runs."""
+    """The last task is the whole phase in an engine, and all judge situations are already such runs."""
     return sum(task.points for task in phase.tasks[:-1])
 
 

@@ -1,4 +1,4 @@
-"""Widgets without a kernel: in an exported page without network, and in a notebook that is reopened."""
+"""Widgets without a kernel: in an exported page without a network, and in a notebook that is reopened."""
 
 from pathlib import Path
 from typing import Any

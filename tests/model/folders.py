@@ -42,7 +42,7 @@ def make_folder(folder: Path) -> Path:
 
 
 def edit(name: str = "config.json", /, **changes: Any) -> Spoil:
-    """Change settings of a JSON file; None deletes one."""
+    """Change settings in a JSON file; None deletes a setting."""
 
     def spoil(folder: Path) -> None:
         file = folder / name
@@ -69,7 +69,7 @@ def cut(name: str, num_bytes: int) -> Spoil:
 
 
 def tensors(change: Callable[[Tensors], Tensors]) -> Spoil:
-    """Save tensors other than the model's."""
+    """Save changed tensors in place of the model's."""
 
     def spoil(folder: Path) -> None:
         found = {name: tensor.clone() for name, tensor in load_file(folder / WEIGHTS).items()}
@@ -115,7 +115,7 @@ def empty(folder: Path) -> None:
 
 
 def first(name: str, value: float) -> Spoil:
-    """Set one number of a tensor."""
+    """Set one number in a tensor."""
 
     def change(found: Tensors) -> Tensors:
         found[name].view(-1)[0] = value

@@ -1,4 +1,4 @@
-"""A pretended GPU: its tensors have numbers and a different device, and operations that wait are recorded.
+"""A pretend GPU: its tensors have numbers and a different device, and operations that wait are recorded.
 
 torch calls a mode for every operator, so no Python name needs to be listed. `bool(tensor)`, `tolist` and indexing with
 a list all end in one of a few operators that wait for a GPU.
@@ -17,7 +17,7 @@ INDEXED = {"aten::index", "aten::index_put_", "aten::index_put", "aten::_index_p
 
 
 class GpuTensor(Tensor):
-    """A tensor of the pretended GPU; `numbers` holds its values on the host."""
+    """A tensor on the pretend GPU; `numbers` holds its values on the host."""
 
     numbers: Tensor
 
@@ -37,7 +37,7 @@ class GpuTensor(Tensor):
 
 
 class PretendedGpu(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Runs operators on pretended tensors.
+    """Runs operators on pretend tensors.
 
     `waits` contains each operator for which a program waits until the GPU has caught up.
 

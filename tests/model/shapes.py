@@ -116,7 +116,7 @@ def random_llama() -> LoadedModel:
 
 
 def random_qwen3() -> LoadedModel:
-    """A Qwen3: norms on queries and keys, heads whose sizes do not add up to the hidden size."""
+    """A Qwen3: norms on queries and keys, and heads whose sizes do not add up to the hidden size."""
     torch.manual_seed(8)
     return described(Qwen3ForCausalLM, "qwen3")
 

@@ -122,7 +122,7 @@ def test_k_and_v_reach_their_slots(dtype: torch.dtype, layout: str) -> None:
 
 @needs_compiler
 def test_a_library_is_compiled_once_per_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next process finds it; here, a call that skips this process's own cache stands in for one."""
+    """The next process finds it; here, a call that skips this process's own cache stands in for that process."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     code, options = "int answer(void) { return ANSWER; }", ("-DANSWER=42",)
     load, compile_it = c_library._library.__wrapped__, c_library._compile

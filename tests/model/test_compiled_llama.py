@@ -1,4 +1,4 @@
-"""Layers in C equal the modules, and each row is the same in every batch, with any number of threads."""
+"""Layers in C match the modules, and each row is the same in every batch, with any number of threads."""
 
 from copy import deepcopy
 

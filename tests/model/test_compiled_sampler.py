@@ -40,7 +40,7 @@ def test_tokens_are_those_of_a_slow_sampler(width: int, dtype: torch.dtype) -> N
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_row_is_sampled_as_alone_and_as_in_torch(threads: int) -> None:
-    """24 rows of 151,936 logits: with cuts, without, and greedy."""
+    """24 rows of 151,936 logits: with cuts, without cuts, and greedy."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     logits = torch.randn(24, 151_936, generator=torch.Generator().manual_seed(7)) * 3

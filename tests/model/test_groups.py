@@ -13,7 +13,8 @@ DECODES = st.lists(st.tuples(st.just(1), st.integers(0, 2000)), min_size=1, max_
 
 
 def groups_of(requests: list[tuple[int, int]]) -> tuple[list[RequestGroup], torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return the groups of requests with (new, old) tokens, and by row: owner and position; and the block tables."""
+    """Return the groups for requests given as (new, old) tokens, each row's owner and position, and the block
+    tables."""
     seq_lens = [new + old for new, old in requests]
     longest = cdiv(max(seq_lens), BLOCK_SIZE)
     tables = torch.arange(1, len(requests) * longest + 1).view(len(requests), longest)

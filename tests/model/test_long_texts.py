@@ -1,4 +1,4 @@
-"""Values that a model derives from the longest text of a forward pass never affect another text."""
+"""Values that a model derives from the longest text in a forward pass never affect another text."""
 
 import logging
 import random

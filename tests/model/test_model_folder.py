@@ -62,7 +62,7 @@ def test_a_draft_model_is_refused_as_a_model_is(folder: Path) -> None:
 
 @pytest.mark.parametrize("part", ["w1", "w2"])
 def test_an_expert_that_lacks_a_tensor_is_refused(folder: Path, part: str) -> None:
-    """transformers 5.23 stacks the experts of a layer into one parameter, so no name of it is missing."""
+    """transformers 5.23 stacks a layer's experts into one parameter, whose name exists even if an expert is missing."""
     MixtralForCausalLM(MixtralConfig(**SIZES, num_local_experts=3)).save_pretrained(folder)
     load_model(str(folder))
     without(f"layers.1.block_sparse_moe.experts.2.{part}")(folder)

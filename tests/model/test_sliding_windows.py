@@ -1,4 +1,4 @@
-"""Models with sliding windows generate the same as transformers, and hold only the blocks of their windows."""
+"""Models with sliding windows generate the same text as transformers, and hold only the blocks of their windows."""
 
 import random
 from dataclasses import replace

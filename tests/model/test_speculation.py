@@ -1,4 +1,5 @@
-"""Drafts never change the real model's text: greedy text equals transformers', sampled text the text without drafts."""
+"""Drafts never change the real model's text: greedy text equals transformers', and sampled text equals the text without
+drafts."""
 
 import random
 from dataclasses import replace

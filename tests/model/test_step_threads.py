@@ -200,7 +200,7 @@ def test_only_an_engine_in_c_varies_its_threads_and_a_given_number_wins(
 
 @needs_compiler
 def test_tokens_and_logprobs_stay_equal_while_the_number_of_threads_changes(adapting: None) -> None:
-    """In the last run each step has a different number, and prompts are long enough for several threads."""
+    """In the last run each step has a different number of threads, and prompts are long enough for several."""
     prompts = ["Once upon a time " * 40, "Tom had a red ball.", "The cat " * 90]
     found = []
     for sizes in ([1], [2], [1, 2, 3]):

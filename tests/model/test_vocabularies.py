@@ -127,7 +127,7 @@ def test_forced_text_becomes_tokens_of_the_same_bytes(kind: str) -> None:
 
 
 class Words(ByteTokenizer):
-    """A tokenizer of a few tokens. The last of them ends a text."""
+    """A tokenizer with a few tokens. The last of them ends a text."""
 
     def __init__(self, *texts: bytes) -> None:
         self.texts = texts

@@ -32,7 +32,7 @@ class Subject:
 
 
 def module_name(phase: int) -> str:
-    """Return the name that a phase has as a lab folder and as a module of solutions."""
+    """Return a phase's name as a lab folder and as a module of solutions."""
     return lab_folder(phase)
 
 

@@ -6,9 +6,9 @@
 
 A line that begins with `#` starts a mutant and names its mistake; a line that begins with `?` below it is its hint, if
 there is one. Each of the following lines is removed from the reference (`-`), added to it (`+`), or context (a space).
-`@@` separates two places. The removed lines and the context must occur in the reference exactly once, as whole lines. A
-diff has no line numbers, so it survives changes elsewhere, but fails as soon as its own lines change. Comment lines are
-ignored in the reference and in the diffs.
+`@@` separates changes in two places. The removed lines and the context must occur in the reference exactly once, as
+whole lines. A diff has no line numbers, so it survives changes elsewhere, but fails as soon as its own lines change.
+Comment lines are ignored in the reference and in the diffs.
 """
 
 from dataclasses import dataclass

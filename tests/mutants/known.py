@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def sampled(subjects: list[Subject]) -> list[Subject]:
-    """Return some of the mutants, evenly from the whole catalogue."""
+    """Return some of the mutants, chosen evenly from the whole catalogue."""
     step = max(1, -(-len(subjects) // MOST_TRIED))
     return subjects[::step]
 
@@ -62,7 +62,7 @@ def known_of(phase: int, judged: list[tuple[Subject, str]]) -> KnownMistakes:
 
 
 def loaded(phase: int, text: str | None = None) -> ModuleType:
-    """Return a module of an implementation, by default the reference."""
+    """Return an implementation as a module, by default the reference."""
     module = ModuleType(f"phase{phase}")
     exec(reference(phase).text if text is None else text, vars(module))
     return module

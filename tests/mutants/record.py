@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def hints_of(judged: Iterable[tuple[Subject, Verdict]]) -> Hints:
-    """Return the hints by task and digest of the wrong answers; a digest that belongs to several hints has none."""
+    """Return the hints by task and digest of the wrong answers; a digest that belongs to several hints gets none."""
     found: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for subject, verdict in judged:
         for task, digest in digests_of(verdict).items():

@@ -70,6 +70,6 @@ def _refilled(function):
 
 
 def refilled(phase: int, text: str) -> dict[str, str]:
-    """Return name and text of the mistakes of a phase."""
+    """Return the name and the text of each mistake in a phase."""
     names = FUNCTIONS.get(phase, ())
     return {f"{name} fills one container again in each call": text + REFILLED.replace("{name}", name) for name in names}

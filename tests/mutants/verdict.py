@@ -12,9 +12,9 @@ Outcome = Literal["passed", "failed", "endless", "died", "not run"]
 class Verdict:
     """The outcome of one run of a phase's graded tests.
 
-    `endless`: a test used up its processor time. `died`: the process exited in the middle of a test.
-    `not run` means that there is no proof that the tests used the code under test.
-    `answers` and `reports`: for each failed test, the digest of its wrong answer, and its report, shortened.
+    `endless` means that a test used up its processor time. `died` means that the process exited in the middle of a
+    test. `not run` means that there is no proof that the tests used the code under test. For each failed test,
+    `answers` has the digest of its wrong answer, and `reports` has its shortened report.
     """
 
     outcome: Outcome

@@ -191,10 +191,10 @@ def _judge(events: list[tuple[str, Any]], status: int, solution: Path, mark: str
 
 
 class Witness:
-    """A pytest plugin that logs each event immediately, so that a killed run also leaves a log.
+    """A pytest plugin that logs each event immediately, so that even a killed run leaves a log.
 
-    One JSON line per event: the code that was loaded, each test as it starts, passes or fails. Also ends the process in
-    a test that takes more than `cpu_seconds`.
+    One JSON line per event: the code that was loaded, each test as it starts, passes or fails. Also ends the process if
+    a test takes more than `cpu_seconds`.
     """
 
     def __init__(self, path: Path, module_name: str, cpu_seconds: int) -> None:

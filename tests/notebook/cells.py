@@ -1,4 +1,4 @@
-"""Run the code cells of a committed notebook in this process."""
+"""Runs the code cells of a committed notebook in this process."""
 
 import ast
 import contextlib

@@ -1,4 +1,4 @@
-"""Charts of a cell: differences are drawn, equal runs are stated, missing or recorded runs are marked."""
+"""Charts in a cell: differences are drawn, equal runs are stated, and missing or recorded runs are marked."""
 
 from dataclasses import replace
 

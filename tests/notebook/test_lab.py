@@ -140,7 +140,7 @@ print("broken:", repr(lab.play(workload)))
 
 
 def test_an_edited_starter_runs_at_once(tmp_path: Path) -> None:
-    """The same `Lab` finds no code, then the code that was saved meanwhile, then a file that Python cannot read."""
+    """The same `Lab` finds no code, then the code saved in the meantime, then a file that Python cannot read."""
     for name in ("mini_vllm", "mini_vllm_labs", "labs", "solutions"):
         shutil.copytree(CHECKOUT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-c", EDITING]

@@ -1,4 +1,4 @@
-"""Tests what a notebook shows of a whole vLLM if the environment is missing, or if the scheduler fails."""
+"""Tests what a notebook shows about a whole vLLM if the environment is missing, or if the scheduler fails."""
 
 import json
 import subprocess

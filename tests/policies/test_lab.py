@@ -1,4 +1,5 @@
-"""The lab of policies: plausible mistakes fail a graded test, fair alternatives pass, the handout's numbers hold."""
+"""The lab of policies: plausible mistakes fail a graded test, fair alternatives pass, and the handout's numbers
+hold."""
 
 import math
 import re

@@ -93,7 +93,7 @@ def test_every_request_finishes_and_nothing_leaks(name: str) -> None:
 
 @cache
 def texts(name: str, lineup: str, seed: int) -> dict[str, str]:
-    """Return the texts of an engine on the fake model, some requests arriving in between and some aborted."""
+    """Return the texts of an engine on the fake model, with some requests arriving in between and some aborted."""
     rng = random.Random(seed)
     settings = {"async_scheduling": True, "speculative_config": SpeculativeConfig(prompt_lookup_min=1)}
     config = small_config(

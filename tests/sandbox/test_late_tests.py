@@ -6,7 +6,7 @@ TASKS = [f"labs/phase1_scheduler_step/test_task1_{task}_name.py::test" for task 
 
 
 def spent(late: LateTests, tests: list[str], seconds: float) -> float:
-    """Return what these tests cost if none of them ends."""
+    """Return what these tests cost if none of them finishes."""
     total = 0.0
     for test in tests:
         limit = late.seconds(test, seconds)

@@ -1,4 +1,4 @@
-"""The time limit stops only code that uses CPU time or waits for long, and leaves nothing behind."""
+"""The time limit stops only code that uses CPU time or waits for a long time, and leaves nothing behind."""
 
 import signal
 import time
@@ -71,7 +71,7 @@ def test_time_starts_anew_with_another_thing_to_limit() -> None:
 
 
 def test_what_a_debugger_holds_is_neither_stopped_nor_ended() -> None:
-    """A debugger is detected in the thread that it traces, and not in the watching one."""
+    """A debugger is detected in the thread that it traces, but not in the watching thread."""
     given_up: list[str] = []
     limit = TimeLimit(lambda frame: None if time_limit.in_main_thread() else (KEY, 0.05), given_up.append)
     run(limit, lambda: busy(0.8))

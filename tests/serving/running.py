@@ -70,7 +70,7 @@ class ServerUnderTest(RunningServer):
     """A server in a thread of the tests, with methods that query it and its engine."""
 
     def client_of(self, **options: Any) -> OpenAI:
-        """Return OpenAI's client of this server, which never retries."""
+        """Return OpenAI's client for this server, which never retries."""
         defaults: dict[str, Any] = {"api_key": "none", "max_retries": 0, "timeout": PATIENCE}
         return OpenAI(base_url=self.base_url, **(defaults | options))
 
@@ -86,7 +86,7 @@ class ServerUnderTest(RunningServer):
             return connection.read_status()
 
     def call(self, function: Callable[[LLMEngine], Result]) -> Result:
-        """Run a function on the engine's thread. The test's own thread may have a loop already: playwright's."""
+        """Run a function on the engine's thread. The test's own thread may already have a loop: playwright's."""
 
         async def run() -> Result:
             return await self.llm.call(function)
@@ -129,7 +129,7 @@ def num_used_blocks(engine: LLMEngine) -> int:
 
 
 class RawConnection:
-    """A connection on which a test may send any bytes."""
+    """A connection over which a test can send arbitrary bytes."""
 
     def __init__(self, server: RunningServer, receive_buffer: int | None = None) -> None:
         host, port = server.address.removeprefix("http://").split(":")
@@ -176,7 +176,7 @@ class RawConnection:
         return status, answer.get("error", {}).get("code")
 
     def is_closed(self) -> bool:
-        """Wait for the end of the connection; False if there is data instead."""
+        """Wait for the end of the connection; return False if data arrives instead."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:

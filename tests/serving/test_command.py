@@ -1,4 +1,4 @@
-"""`mini-vllm serve` as a command: its output before serving, what it refuses, how a learner's error is shown."""
+"""`mini-vllm serve` as a command: its output before serving, what it refuses, and how a learner's error is shown."""
 
 import socket
 import subprocess

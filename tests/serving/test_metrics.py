@@ -45,7 +45,7 @@ def server() -> Iterator[ServerUnderTest]:
 
 
 def scrape(server: ServerUnderTest) -> Samples:
-    """Return the samples by name without `vllm:`, and with the labels other than model and engine."""
+    """Return the samples, keyed by name without `vllm:` and by the labels other than model and engine."""
     page = httpx.get(f"{server.address}/metrics")
     assert page.status_code == 200, "no redirect"
     samples: Samples = {}

@@ -1,4 +1,4 @@
-"""Several engines as processes behind one address: routing, equal texts, a replica that dies, the shutdown."""
+"""Several engines as processes behind one address: routing, identical texts, a replica that dies, and the shutdown."""
 
 import os
 import signal
@@ -35,13 +35,13 @@ class Fleet:
         return answer.choices[0].message.content or ""
 
     def counts(self, name: str) -> dict[str, float]:
-        """Return a metric of each replica."""
+        """Return a metric from each replica."""
         page = httpx.get(f"{self.address}/metrics").text
         samples = (sample for family in text_string_to_metric_families(page) for sample in family.samples)
         return {sample.labels["engine"]: sample.value for sample in samples if sample.name == name}
 
     def engines(self) -> list[psutil.Process]:
-        """Return the processes of the replicas, in their order."""
+        """Return the replicas' processes, in order."""
         found = psutil.Process(self.process.pid).children(recursive=True)
         return sorted((one for one in found if "spawn_main" in " ".join(one.cmdline())), key=psutil.Process.create_time)
 

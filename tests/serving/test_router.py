@@ -97,7 +97,7 @@ def test_turns_continue_when_a_replica_ends_or_starts() -> None:
 
 
 class CountedKey(int):
-    """A key that counts how often a key is compared."""
+    """A key that counts how often keys are compared."""
 
     num_compared = 0
 

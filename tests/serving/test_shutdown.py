@@ -1,4 +1,4 @@
-"""The shutdown of a server: no new requests, running ones may finish, the rest get an error, and nothing hangs."""
+"""The shutdown of a server: no new requests, running ones may finish, the rest get an error, nothing hangs."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ def server() -> Iterator[ServerUnderTest]:
 
 
 def idle_connection(server: ServerUnderTest) -> RawConnection:
-    """Return a connection that has had one answer."""
+    """Return a connection that has received one answer."""
     connection = RawConnection(server)
     connection.post("/tokenize", b'{"prompt": "x"}')
     assert connection.read_answer()[0] == 200

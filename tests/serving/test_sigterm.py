@@ -1,4 +1,4 @@
-"""SIGTERM ends a server at most five seconds after the time that it grants its requests, in any state."""
+"""SIGTERM ends a server, in any state, at most five seconds after the grace period for its requests."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ Process = subprocess.Popen[str]
 
 @pytest.fixture
 def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
-    """While this file exists, the scheduler of every started server never ends its step, like an endless loop."""
+    """While this file exists, the scheduler of every started server never finishes its step, like an endless loop."""
     gate = tmp_path / "gate"
     program = LOOPS_WHILE_THERE_IS_A_FILE.format(
         gate=str(gate), starter=starter.__file__, limit=getattr(request, "param", 60.0)
@@ -66,7 +66,7 @@ def require_end(process: Process, granted: float = 0.0) -> None:
 
 
 def is_told(address: str) -> Callable[[], bool]:
-    """Return a condition that the server reports that its engine has stopped."""
+    """Return a condition that holds once the server reports that its engine has stopped."""
     return lambda: httpx.get(f"{address}/health", timeout=PATIENCE).status_code == 503
 
 

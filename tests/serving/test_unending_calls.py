@@ -90,7 +90,7 @@ def put_in(engine: LLMEngine, body: str, is_in_call: bool) -> None:
 
 
 def told(server: ServerUnderTest) -> list[str]:
-    """Request a text; return what is reported to its client, a later client, `/health`, an open and a new page."""
+    """Request a text; return what its client, a later client, `/health` and an open page are told."""
     with httpx.Client(base_url=server.address, timeout=PATIENCE) as http, watching(http) as stream:
         with RawConnection(server) as connection:
             connection.ask(COMPLETION)

@@ -1,4 +1,4 @@
-"""Experiments: settings as typed, named workloads, a sustainable rate, percentiles and goodput by hand."""
+"""Experiments: settings as typed, named workloads, a sustainable rate, and percentiles and goodput computed by hand."""
 
 from dataclasses import replace
 from itertools import pairwise

@@ -91,13 +91,13 @@ def test_a_token_costs_two_operations_per_parameter_and_its_attention() -> None:
 
 
 def decode_speed(batch: int, context_len: int, num_gpus: int = 1) -> float:
-    """Return the maximum output tokens per second of requests with `context_len` tokens each."""
+    """Return the maximum output tokens per second for requests with `context_len` tokens each."""
     counts = StepCounts(batch, batch, batch * context_len, batch * context_len, batch)
     return batch / roofline(H100, LLAMA_8B, num_gpus).step_seconds(*counts)
 
 
 def prefill_speed(length: int) -> float:
-    """Return the maximum prompt tokens per second of a prompt computed alone in one step."""
+    """Return the maximum prompt tokens per second for a prompt computed alone in one step."""
     return length / roofline(H100, LLAMA_8B).step_seconds(1, length, length, pairs(0, length), 1)
 
 

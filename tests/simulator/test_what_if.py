@@ -73,7 +73,7 @@ def test_what_if_equals_the_simulation(requests: list[TimedRequest], config: Eng
 def engine_times(
     requests: list[TimedRequest], config: EngineConfig, cost: CostModel
 ) -> tuple[list[float], list[float]]:
-    """Serve the requests with a whole `LLMEngine`; return the times of the first and of the last tokens."""
+    """Serve the requests with a whole `LLMEngine`; return the times of the first and last tokens."""
     clock = VirtualClock()
     engine = build_engine(config, LINEUP)
     engine.runner, engine.clock = TimedRunner(engine.runner, clock, cost), clock

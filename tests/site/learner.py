@@ -24,7 +24,7 @@ def missing(what: str) -> None:
 
 @cache
 def built_site(folder: Path) -> Path:
-    """Return the site of this checkout's student edition, only from the cache."""
+    """Return the site of this checkout's student edition, taken only from the cache."""
     if not (CACHE / "wheels").is_dir():
         missing("the site was never built here")
     try:

@@ -1,4 +1,4 @@
-"""Twenty chats in batches of eight with preemptions, prefix hits and chunks, native and in the tab.
+"""Twenty chats in batches of eight with preemptions, prefix hits and chunks, run natively and in the tab.
 
 In Pyodide this file runs as a script; only `answers` differs between the two.
 """
@@ -23,8 +23,8 @@ CONFIG = EngineConfig(
 
 
 def params_of(number: int) -> SamplingParams:
-    """Return greedy settings, but random ones for every fourth chat: from all tokens, the likeliest 20, a share, or
-    both."""
+    """Return greedy settings, but random ones for every fourth chat: all tokens, the likeliest 20, a probability share,
+    or both."""
     if number % 4:
         return SamplingParams(max_tokens=60)
     top_k, top_p = (20 if number % 12 == 0 else 0), (0.9 if number % 8 == 0 else 1.0)
@@ -32,7 +32,7 @@ def params_of(number: int) -> SamplingParams:
 
 
 def answers(lineup: str) -> dict[str, Any]:
-    """Return the tokens of all chats, and how often the tested events have happened."""
+    """Return the tokens of all chats, and how often the tested events happened."""
     llm = LLM(None, CONFIG, parse_lineup(lineup), record=True, dense=True)
     chats = [[{"role": "user", "content": SYSTEM + question}] for question in QUESTIONS]
     outputs = llm.chat(chats, [params_of(number) for number in range(len(chats))])

@@ -1,4 +1,4 @@
-"""The JavaScript model under the engine: the tokens of torch in float32, and errors for unsupported features."""
+"""The JavaScript model under the engine: the same tokens as torch in float32, and errors for unsupported features."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""The page's server in a tab, on the fake model: chats, pictures, controls, a step that raises."""
+"""The page's server in a tab, on the fake model: chats, pictures, controls, and a step that raises."""
 
 import asyncio
 import json
@@ -65,7 +65,7 @@ async def serve() -> None:
 
 
 async def a_step_that_raises(page: Page) -> None:
-    """The requests of the step end with its error; while paused, nothing moves; the next request is answered."""
+    """The requests in the step end with its error; while paused, nothing moves; the next request is answered."""
     await page.ended(page.ask("live/pace", {"steps_per_second": 0}))
     failing = page.chat("Hello", "failing", 40)
     await asyncio.sleep(0.05)

@@ -38,7 +38,7 @@ def record(*cases: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def throughput_record(tokens: float = 3.0, first_token: float = 3.0) -> dict[str, Any]:
-    """Return a record whose stream has this ratio of tokens per second, and of the time to the first token."""
+    """Return a record whose stream has these ratios of tokens per second and of the time to the first token."""
     cases = []
     for title, ratio in ((ALL_AT_ONCE, 3.0), (STREAM, tokens), (SHARED_PREFIX, 3.0)):
         sides = {OURS: [100.0 * ratio, 110.0 * ratio], "transformers-static": [100.0, 110.0]}
@@ -135,7 +135,7 @@ def beside_busy_processes() -> dict[str, Any]:
 
 
 def serving() -> dict[str, Any]:
-    """Servers with a rate, aims that are missed, not found and met, and three rounds of HTTP."""
+    """Servers with measured rates, three aims (missed, not found and met), and three rounds of HTTP."""
     rates = case("The highest rate", OURS, {OURS: [56.0], "always-held": [10.0]}, "requests/s", base_over_side=True)
     rates["notes"] = ["never-held: 10.00 requests/s, p99 TTFT 4000 ms: does not hold"]
     ways = {OFFLINE: [4000.0, 4400.0, 4200.0], STREAMED: [3000.0, 3900.0, 3800.0]}

@@ -1,4 +1,4 @@
-"""The page of commands equals the current `--help`."""
+"""The page of commands matches the current `--help`."""
 
 from mini_vllm_labs.upkeep.commands_page import PAGE, page
 

@@ -1,4 +1,4 @@
-"""The decks: one idea and question per slide, checked numbers, nothing from the network, no clipped text."""
+"""The decks: one idea and question per slide, checked numbers, nothing from the network, and no clipped text."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The embedded model can be reproduced: the text is reproducible and the training script runs."""
+"""The embedded model can be reproduced: its training text is the same every time, and the training script runs."""
 
 import os
 import random

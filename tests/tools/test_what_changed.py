@@ -1,4 +1,4 @@
-"""`docs/what-a-year-changed.md` and the boxes of the handouts are what their command writes."""
+"""`docs/what-a-year-changed.md` and the boxes in the handouts match what their command writes."""
 
 import pytest
 

@@ -56,7 +56,7 @@ def explained(seed: int = 1, num_requests: int = 8) -> Recording:
 
 @cache
 def large(num_requests: int = 12) -> Recording:
-    """Twelve requests of some hundred tokens, 200 blocks of 16 tokens."""
+    """Twelve requests of a few hundred tokens, 200 blocks of 16 tokens."""
     rng = random.Random(1)
     shared = [rng.randrange(256) for _ in range(160)]
     arrivals = []
@@ -85,7 +85,8 @@ def scenario(name: str) -> Recording:
 
 @cache
 def ahead(drafts: int = 4, asynchronous: bool = False, num_requests: int = 4) -> Recording:
-    """Requests whose drafts are right up to a text-dependent position, or wrong with 0; planned ahead or not."""
+    """Requests whose drafts are right up to a text-dependent position, or without drafts if `drafts` is 0; optionally
+    planned ahead."""
     speculative = SpeculativeConfig("ngram", drafts, adaptive=False) if drafts else None
     lineup = f"solution:1-5{',solution:7' * bool(drafts)}{',solution:8' * asynchronous}"
     config = replace(SMALL_POOL, speculative_config=speculative, async_scheduling=asynchronous)

@@ -1,4 +1,4 @@
-"""A saved or exported player without a kernel: a picture without scripts, a film with them, on white paper."""
+"""A saved or exported player without a kernel, on white paper: a picture without scripts, a film with them."""
 
 import base64
 import json

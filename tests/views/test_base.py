@@ -1,4 +1,4 @@
-"""The base of all views: well-formed SVG, films that store everything once, fallbacks that show a picture."""
+"""The base of all views: well-formed SVG, films that store everything once, and fallbacks that show a picture."""
 
 import base64
 import json

@@ -106,7 +106,7 @@ CHAINS: dict[str, Callable[[], Picture]] = {
 
 
 def dials() -> Iterator[Picture]:
-    """Every knob at both ends, with each setting after the previous one."""
+    """Every knob at both ends, each setting compared with the previous one."""
     few = Deployment(num_requests=200)
     ends = product(("mixed", "documents", "burst", "chat"), (50, 120), (256, 8192), (0, 128, 4096), (8, 256))
     trials = [try_setting(Setting(*values), few) for values in [*ends][::5]]
@@ -116,7 +116,7 @@ def dials() -> Iterator[Picture]:
 
 
 def crowds() -> Iterator[Picture]:
-    """Every workload, crowded and alone, with objectives that every request meets and that none meets."""
+    """Every workload, crowded and alone, with objectives that every request meets and objectives that none meets."""
     lineup = parse_lineup("solution:1-5")
     for workload, (load, blocks, sigma) in product(
         ("chat", "documents", "shared-prefix", "mixed", "burst"), ((50, 4000, 0.0), (200, 800, 2.0))

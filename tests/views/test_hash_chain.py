@@ -29,7 +29,7 @@ RECORDINGS = [small(), small(caching=False), small(5, 1), large(), large(1), obs
 
 
 def firsts(picture: Picture, number: int) -> list[str]:
-    """Return the number of the request whose colour each block of a chain has."""
+    """Return, for each block in a chain, the number of the request whose colour it has."""
     chain = layers(picture)[f"chain-{number}"]
     return [str(part.get("data-first")) for part in chain.iter(f"{SVG}g") if part.get("data-first")]
 

@@ -1,4 +1,5 @@
-"""Where a request's time went: every computed token belongs to one request, and counts as waiting for all others."""
+"""Where a request's time went: every computed token belongs to one request, and counts as waiting time for all
+others."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sizes on a screen: readable text, nothing cut or covered, no picture higher than a laptop's screen."""
+"""Sizes on a screen: readable text, nothing cut or covered, and no picture taller than a laptop's screen."""
 
 from itertools import combinations
 from typing import Any
@@ -22,7 +22,7 @@ FILMS = ("of a shipped trace", "compare", "block life of a shipped trace", "page
 
 
 def readable(page: Any, about: str = "") -> list[str]:
-    """Check that no text on the page is cut or covers a different text, and return the texts."""
+    """Check that no text on the page is cut off or covers other text, and return the texts."""
     boxes = measure(page, "boxes")
     covered = [
         (one[0], two[0])

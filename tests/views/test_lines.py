@@ -53,7 +53,7 @@ def lines() -> Lines:
 
 
 def line_above() -> tuple[str, int]:
-    """Return the innermost line of the reference on the stack, by Python's own traceback."""
+    """Return the innermost line of the reference on the stack, according to Python's own traceback."""
     frames = [frame for frame in traceback.extract_stack() if Path(frame.filename).parent.name == "solutions"]
     return Path(frames[-1].filename).relative_to(CHECKOUT).as_posix(), frames[-1].lineno or 0
 

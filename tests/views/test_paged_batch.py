@@ -1,4 +1,4 @@
-"""A step token by token: the handout's numbers, what each query reads, and wrong functions drawn as wrong."""
+"""A step token by token: the handout's numbers, what each query reads, and wrong functions that look wrong."""
 
 import random
 from pathlib import Path

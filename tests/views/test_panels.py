@@ -1,4 +1,5 @@
-"""Calculator, chunking dial and policy comparison show the simulator's figures and follow their knobs; their scales."""
+"""Calculator, chunking dial and policy comparison show the simulator's figures and follow their knobs; also tests their
+scales."""
 
 from dataclasses import replace
 from functools import cache

@@ -1,4 +1,5 @@
-"""The state rebuilt only from a trace equals the engine's, at every step of random workloads; its sentences."""
+"""The state rebuilt only from a trace matches the engine's, at every step of random workloads; also tests its
+sentences."""
 
 import copy
 import json
@@ -171,7 +172,7 @@ def test_without_a_trace_the_error_explains_how_to_record_one() -> None:
 
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
 def test_a_victim_waits_in_front_or_at_its_place(policy: Policy) -> None:
-    """FCFS puts a victim at the front; by priority a more urgent request may wait before it."""
+    """FCFS puts a victim at the front; under priority, a more urgent request may wait ahead of it."""
     config, places = replace(SMALL_POOL, policy=policy), set()
     for seed in range(40):
         records = run_workload(small_workload(seed, 10), config, parse_lineup("solution:1-5"))

@@ -64,7 +64,7 @@ def facts() -> Facts:
 
 
 def in_judge(jail: Jail, files: Files, config: EngineConfig) -> Played:
-    """Run files of seed 5 as the judge runs all phases together."""
+    """Run the files of seed 5 the way the judge runs all phases together."""
     new = make_workload(5, 8)
     arrivals = [
         ScenarioRequest(int(one.arrival_time), one.request_id, list(one.prompt_token_ids), one.max_tokens, one.priority)

@@ -45,7 +45,8 @@ def facts_of(files: Files, seed: int) -> Facts:
 
 
 def best_guesses(questions: Sequence[VivaQuestion]) -> dict[str, tuple[int, int, float]]:
-    """Return for each kind its questions, its different right answers, and the share that the best guess hits.
+    """Return, for each kind, the numbers of questions and of different right answers, and the best guess's share of
+    hits.
 
     Guesses are the most frequent answer and, in a choice, the option that stands out most or least.
     """
@@ -68,12 +69,12 @@ def best_guess(found: Sequence[VivaQuestion]) -> tuple[int, int, float]:
 
 
 def num_guessable(questions: Sequence[VivaQuestion]) -> int:
-    """Return the number of questions whose kind has a guess that is right in more than `MOST` of them."""
+    """Return how many questions belong to a kind in which the best guess is right more often than `MOST`."""
     return sum(total for total, _, share in best_guesses(questions).values() if share > MOST)
 
 
 def hits_from_other_runs(runs: Mapping[int, Facts]) -> dict[str, float]:
-    """Return by kind, and as "all", how often somebody guesses right from other runs of the same code.
+    """Return how often guessing from other runs of the same code is right, keyed by kind and "all".
 
     The guess is the most frequent answer to the same question about the same lines, otherwise to any question of this
     kind.

@@ -1,4 +1,4 @@
-"""Every page in a browser: axe-core finds no fault, all fit a phone, and no other machine is contacted."""
+"""Every page in a browser: axe-core finds no fault, all fit on a phone, and no other machine is contacted."""
 
 from collections.abc import Iterator
 from pathlib import Path

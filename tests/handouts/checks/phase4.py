@@ -1,4 +1,4 @@
-"""Functions for the `<!-- check: ... -->` comments of the phase 4 handout: small runs of the reference."""
+"""Functions for the `<!-- check: ... -->` comments in the phase 4 handout: small runs of the reference."""
 
 import random
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def _engine(block_size: int = 16, num_gpu_blocks: int = 1001, max_num_batched_to
 
 
 def again(num_tokens: int, block_size: int = 16) -> tuple[int, int]:
-    """Serve a prompt, then the same prompt again; return the second one's hit and computed tokens."""
+    """Serve a prompt, then the same prompt again; return the second request's hit and computed tokens."""
     engine = _engine(block_size)
     for name in ("first", "again"):
         add(engine, name, list(range(num_tokens)))
@@ -35,7 +35,8 @@ def again(num_tokens: int, block_size: int = 16) -> tuple[int, int]:
 
 
 def in_one_step(num_cached: Sequence[int], num_tokens: int = 2000, budget: int = 8192) -> list[int]:
-    """Return the computed tokens of prompts in the step in which all arrive, after their first parts were computed."""
+    """Return each prompt's computed tokens in the step in which all prompts arrive, after their first parts were
+    computed."""
     engine = _engine(num_gpu_blocks=4001, max_num_batched_tokens=budget)
     prompts = [[number] * num_tokens for number in range(len(num_cached))]
     for number, cached in enumerate(num_cached):
@@ -49,7 +50,7 @@ def in_one_step(num_cached: Sequence[int], num_tokens: int = 2000, budget: int =
 
 
 def together(num_tokens: int, block_size: int = 16) -> list[int]:
-    """Return the computed tokens of two equal prompts that arrive in the same step, with an empty cache."""
+    """Return the computed tokens of two identical prompts that arrive in the same step, with an empty cache."""
     engine = _engine(block_size)
     for name in ("first", "second"):
         add(engine, name, list(range(num_tokens)))
@@ -98,7 +99,7 @@ def _replayed(name: str) -> list[StepRecord]:
 
 
 def shares(name: str, step: int) -> dict[str, tuple[int, int]]:
-    """Return request id to (hit, computed tokens) of the admissions in one step of a scenario."""
+    """Map request id to (hit, computed tokens) for the admissions in one step of a scenario."""
     return {s["id"]: (s["hit"], s["n"]) for s in _replayed(name)[step]["scheduled"] if s["kind"] != "running"}
 
 
@@ -122,6 +123,6 @@ def recorded_hit(name: str, step: int) -> int:
 
 
 def traced_totals(*options: str) -> tuple[int, int]:
-    """Return the computed tokens of the first step of that trace, and of all its steps."""
+    """Return how many tokens that trace computes in its first step, and in all its steps."""
     totals = [record["total"] for record in traced_steps("solution:1-4", *options)]
     return totals[0], sum(totals)

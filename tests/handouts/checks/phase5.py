@@ -1,4 +1,4 @@
-"""Functions for the `<!-- check: ... -->` comments of the phase 5 handout: small runs of the reference."""
+"""Functions for the `<!-- check: ... -->` comments in the phase 5 handout: small runs of the reference."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -93,8 +93,8 @@ def samples(num_prompt: int, num_outputs: int, computed: int) -> bool:
 def admits(
     num_tokens: int, running: Sequence[tuple[int, int]], num_free: int, free_hits: int = 0, held_hits: int = 0
 ) -> bool:
-    """Ask the guard, with blocks of 4. `running` contains (num_tokens, blocks held); hits are either held by the first
-    request or free."""
+    """Ask the guard, with blocks of 4 tokens. `running` contains (num_tokens, blocks held); hits are either held by the
+    first request or free."""
     tables: dict[str, list[int]] = {}
     requests, next_block = [], 1
     for index, (known, held) in enumerate(running):
@@ -126,7 +126,7 @@ def thrash(guard: bool, caching: bool = False) -> tuple[int, int, int]:
 
 
 def num_computed_at_the_end(num_prompt: int, max_model_len: int) -> tuple[int, int]:
-    """Return (tokens, computed tokens) of a request that was stopped by `max_model_len`."""
+    """Return (tokens, computed tokens) for a request that was stopped by `max_model_len`."""
     engine = engine_with(max_model_len=max_model_len, num_gpu_blocks=100)
     add(engine, "A", list(range(num_prompt)), max_tokens=1_000)
     request = engine.scheduler.requests["A"]
@@ -144,13 +144,13 @@ def refuses(**settings: Any) -> bool:
 
 @cache
 def traced(*options: str) -> tuple[int, int, int]:
-    """Return (largest step, preemptions, steps) of what `mini-vllm trace --lineup solution:1-5` shows."""
+    """Return (largest step, preemptions, steps) as shown by `mini-vllm trace --lineup solution:1-5`."""
     steps = traced_steps("solution:1-5", *options)
     return max(step["total"] for step in steps), sum(len(step["preempted"]) for step in steps), len(steps)
 
 
 def guarded(*options: str) -> tuple[int, int, int]:
-    """Return (preemptions, tokens computed, steps) of the trace that thrashes in phase 3's handout."""
+    """Return (preemptions, tokens computed, steps) for the trace that thrashes in phase 3's handout."""
     steps = traced_steps("solution:1-3,solution:5", "--num-gpu-blocks", "14", "--requests", "12", *options)
     return sum(len(step["preempted"]) for step in steps), sum(step["total"] for step in steps), len(steps)
 
@@ -160,7 +160,7 @@ def budget_on(gpu: str, serves: bool) -> tuple[int, int]:
 
 
 def activations_and_blocks(budget: int) -> tuple[int, int]:
-    """Return the MiB of a step's activations for Llama-3.1-8B, and the blocks that then fit on an H100."""
+    """Return how many MiB a step's activations take for Llama-3.1-8B, and how many blocks then fit on an H100."""
     capacity = capacity_of(Setup(max_num_batched_tokens=budget))
     return capacity.activation_bytes // 2**20, capacity.num_blocks
 
@@ -177,7 +177,8 @@ def first_gate() -> tuple[int, int]:
 
 
 def both_gates() -> tuple[int, int, int, int, int]:
-    """Return facts of the full run: full steps from step 3, running, waiting, preemptions until an answer ends."""
+    """Return the run's counts: full steps from step 3, requests then running and waiting, and preemptions until an
+    answer ends."""
     full = next(step["step"] for step in gated()[3:] if step["total"] < TWO_GATES.max_num_batched_tokens)
     end = next(step["step"] for step in gated() if step["finished"])
     running, waiting = len(gated()[full]["running_after"]), len(gated()[full]["waiting_after"])

@@ -1,4 +1,4 @@
-"""Functions for the checks of the phase 6 handout: the reference on small tensors."""
+"""Functions for checking the phase 6 handout: the reference on small tensors."""
 
 from collections.abc import Sequence
 from math import ceil, exp
@@ -94,7 +94,7 @@ def kv_heads_read(num_heads: int, num_kv_heads: int) -> list[int]:
 
 
 def null_block_leaks(content: float) -> bool:
-    """Return whether B's result depends on the content of the null block, which pads its table."""
+    """Return whether B's result depends on the contents of the null block, which pads its table."""
     batch = flat([row("A", 15, 14, 1, [1, 2, 3, 4]), row("B", 11, 10, 1, [5, 6, 7])], block_size=4)
     keys, values = torch.ones(8, 4, 1, 2), torch.ones(8, 4, 1, 2)
     values[0] = content
@@ -126,7 +126,8 @@ def sum_of_weights(*scores: float) -> float:
 
 
 def num_operators(*, modules: bool) -> int:
-    """Return how many torch operators a decode step of the embedded shape runs: with transformers' modules, or ours."""
+    """Return how many torch operators a decode step of the embedded shape runs, with transformers' modules or with
+    ours."""
     model = AutoModelForCausalLM.from_config(embedded_config())  # type: ignore[no-untyped-call]
     loaded = describe_model(model.eval())
     kind = PagedModel if modules else LlamaModel

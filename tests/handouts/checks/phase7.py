@@ -78,7 +78,7 @@ def usable(num_hit_blocks: int) -> int:
 
 @cache
 def shares(num_keep: int = 20, num_choose: int = 30) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
-    """Return the shares of the example: kept drafts by token, replacements by token, and both."""
+    """Return the shares in the example: kept drafts by token, replacements by token, and both."""
     kept, replaced = ([Fraction(0)] * 3 for _ in range(2))
     for draft, weight in enumerate(DRAFTER):
         for keep in range(num_keep):

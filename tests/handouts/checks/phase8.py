@@ -1,4 +1,4 @@
-"""Functions for the `<!-- check: ... -->` comments of the phase 8 handout: small runs of the reference."""
+"""Functions for the `<!-- check: ... -->` comments in the phase 8 handout: small runs of the reference."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -16,7 +16,7 @@ Row = tuple[int, int, int, int]
 
 
 class NeverOver(PlaceholderScheduling):
-    """Raised if the rule of max_tokens is missing."""
+    """Raised if the rule for max_tokens is missing."""
 
     def is_surely_over(self, request: Request) -> bool:
         return False
@@ -78,7 +78,7 @@ def corrected(start: int, size: int, places: int, rejected: int, drafts: Sequenc
 
 
 def traces_for(*electives: int) -> int:
-    """Return the number of recorded traces that need phase 8 and no phase beyond 1 to 5 and these electives."""
+    """Return how many recorded traces need phase 8, and otherwise only phases 1 to 5 and these electives."""
     team = parse_lineup(",".join(["solution:1-5", *(f"solution:{phase}" for phase in electives)]))
     found = [one for one in of_the_course() if one.line["config"]["async_scheduling"]]
     return len([one for one in found if not one.out_of_scope(team)])

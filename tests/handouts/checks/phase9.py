@@ -1,4 +1,4 @@
-"""Functions for the `<!-- check: ... -->` comments of the phase 9 handout."""
+"""Functions for the `<!-- check: ... -->` comments in the phase 9 handout."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""Functions for the `<!-- check: ... -->` comments of `docs/public_bugs.md`."""
+"""Functions for the `<!-- check: ... -->` comments in `docs/public_bugs.md`."""
 
 from unittest.mock import patch
 

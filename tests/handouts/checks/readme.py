@@ -1,4 +1,4 @@
-"""Functions for the checks of the project's README: the sizes of the catalogs, and the recorded benchmarks."""
+"""Functions for checking the project's README: the sizes of the catalogs, and the recorded benchmarks."""
 
 import json
 from typing import Any
@@ -18,20 +18,20 @@ def catalog() -> tuple[int, int]:
 
 
 def traces() -> tuple[int, int, int]:
-    """Return the numbers of traces: without a defect of vLLM, in all, and with only phases 1 to 5."""
+    """Return the numbers of traces: without a defect of vLLM, in total, and with only phases 1 to 5."""
     found = [one for file in PUBLIC_TRACES.glob("*.jsonl*") for one in recorded(file.name)]
     sound = [one for one in found if not one.defects]
     return len(sound), len(found), sum(not one.electives and not one.has_gates for one in sound)
 
 
 def newer_traces() -> tuple[int, int]:
-    """Return the number of traces of vLLM 0.33.0 that show none of its defects, and of all its traces."""
+    """Return how many traces of vLLM 0.33.0 show none of its defects, and how many there are in total."""
     found = [bool(one.defects) for file in NEWER_FILES for one in read_scenarios(file)]
     return found.count(False), len(found)
 
 
 def at_once(peer: str, digits: int = 1) -> tuple[float, float]:
-    """Return our tokens/s divided by a peer's, all requests at once in float32: the embedded and the 143.7 M model."""
+    """Return our tokens/s over a peer's, all requests at once in float32, for the embedded and the 143.7 M model."""
     first, second = (benchmark(f"throughput-{model}-float32")["cases"][0] for model in MODELS)
     return round(Case.read(first).ratio(peer), digits), round(Case.read(second).ratio(peer), digits)
 

@@ -1,4 +1,4 @@
-"""Functions for the checks of several documents: vLLM's recorded traces, read once."""
+"""Functions for checking several documents: vLLM's recorded traces, read once."""
 
 from functools import cache
 
@@ -7,7 +7,7 @@ from mini_vllm_labs.runs.parity.scenario import PUBLIC_FILES, PUBLIC_TRACES, Sce
 
 @cache
 def recorded(name: str) -> list[Scenario]:
-    """Return the scenarios of a file without their steps, which are a gigabyte."""
+    """Return the scenarios in a file without their steps, which take up a gigabyte."""
     scenarios = read_scenarios(PUBLIC_TRACES / name)
     return [Scenario({part: one.line[part] for part in one.line if part != "trace"}) for one in scenarios]
 

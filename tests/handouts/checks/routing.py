@@ -1,4 +1,4 @@
-"""Functions for the checks of the handout on routing: the figures of `mini-vllm bench router`."""
+"""Functions for checking the handout on routing: the figures of `mini-vllm bench router`."""
 
 from functools import cache
 from inspect import signature

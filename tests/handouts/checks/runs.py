@@ -1,4 +1,4 @@
-"""Functions for the checks of several handouts: small engines, and the figures of the commands `trace` and `stages`."""
+"""Functions for checking several handouts: small engines, and the figures of the commands `trace` and `stages`."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def finish(engine: LLMEngine) -> list[StepRecord]:
 
 
 def numbers_in_error(action: Callable[[], object], kind: type[Exception]) -> list[int]:
-    """Return the numbers in the message of the error that the action raises, or none without an error."""
+    """Return the numbers in the message of the error that the action raises; empty if it raises none."""
     try:
         action()
     except kind as error:

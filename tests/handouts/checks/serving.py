@@ -1,4 +1,4 @@
-"""Functions for the checks of the cards and the deck on serving: router, roofline, drafts, vLLM's defaults."""
+"""Functions for checking the cards and the deck on serving: router, roofline, drafts, vLLM's defaults."""
 
 from mini_vllm_labs.simulation.gpus import default_budget as default_budget
 from mini_vllm_labs.simulation.gpus import find_gpu as find_gpu

@@ -1,4 +1,4 @@
-"""Functions for the checks of `docs/workshop.md`: its timetable, and its tasks."""
+"""Functions for checking `docs/workshop.md`: its timetable, and its tasks."""
 
 import re
 from itertools import pairwise

@@ -23,7 +23,8 @@ class Question:
 
 
 def exam(phase: int, seed: int, num_questions: int) -> list[Question]:
-    """Return an exam, the same for the same seed. Raises `ValueError` if the bank has fewer questions."""
+    """Return an exam, which is always the same for the same seed. Raises `ValueError` if the bank has fewer
+    questions."""
     bank, random = recorded(phase), Random(f"{phase} {seed}")
     if not 1 <= num_questions <= len(bank):
         raise ValueError(f"--questions {num_questions}: phase {phase} has only 1 to {len(bank)}")

@@ -33,7 +33,7 @@ class Recorded(TypedDict):
 
 
 def recorded(phase: int) -> dict[str, Recorded]:
-    """Return a phase's bank by mutant; run the mutants unless the bank matches the current files."""
+    """Return a phase's bank, keyed by mutant; run the mutants unless the bank matches the current files."""
     path = FOLDER / f"phase{phase}-{digest(phase)}.json"
     if not path.exists():
         print(f"running up to {NUM_TRIED} mistakes of phase {phase}: about a minute", file=sys.stderr)

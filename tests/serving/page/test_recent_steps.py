@@ -1,4 +1,4 @@
-"""An engine that runs for days keeps its last steps, equal to those of the complete recording."""
+"""An engine that runs for days keeps its last steps, which are the same as in the complete recording."""
 
 import pickle
 from unittest.mock import Mock
