@@ -133,7 +133,7 @@ def test_what_a_command_cannot_do_is_said_and_the_conversation_goes_on(tmp_path:
         "/switch N: N must be 1 to 1, got 2",
         "/save needs a file name",
         "mine.txt exists and is not this session's file",
-        "there is no /frok",
+        "unknown command /frok",
         "max_model_len",
     ):
         assert re.sub(r"\s", "", said) in unbroken

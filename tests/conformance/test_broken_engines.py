@@ -112,7 +112,7 @@ def test_a_bad_trace_is_a_sentence(tmp_path: Path, change: object, expected: str
     change(line)
     file = tmp_path / "bad.jsonl"
     file.write_text(json.dumps(line))
-    with pytest.raises(ValueError, match=rf"bad\.jsonl, line 1: not a trace.*{re.escape(expected)}"):
+    with pytest.raises(ValueError, match=rf"bad\.jsonl, line 1 is not a trace.*{re.escape(expected)}"):
         suite(recorded(), Options(files=[file]))
 
 

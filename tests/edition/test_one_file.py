@@ -298,7 +298,7 @@ def test_requests_that_could_never_be_served_are_refused_before_any_is_queued(mo
 
 
 def test_a_name_that_a_solution_no_longer_has_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"phase4_prefix_cache\.py defines no forget: correct mini_vllm\.py\.in"):
+    with pytest.raises(ValueError, match=r"phase4_prefix_cache\.py does not define forget: correct mini_vllm\.py\.in"):
         composed.compose("#> solutions/phase4_prefix_cache.py without forget")
 
 

@@ -85,7 +85,7 @@ def test_a_block_holds_the_keys_and_values_of_both_models() -> None:
 def test_a_foreign_vocabulary_is_refused(tmp_path: Path) -> None:
     config = LlamaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
     LlamaForCausalLM(config).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"must have the target's vocabulary of 1537 tokens, got .* 50"):
+    with pytest.raises(ValueError, match=r"must have the target's vocabulary of 1537 tokens, but .* has 50"):
         engine_with(CONFIGS["plain"], model=str(tmp_path))
 
 

@@ -117,7 +117,7 @@ def test_traces_are_written_in_the_format_that_they_were_read_in(
 
 @pytest.mark.parametrize("version", ["latest", "../0.13.0", "0.33.0 --pre"])
 def test_only_a_version_is_installed(version: str) -> None:
-    with pytest.raises(ValueError, match=r"looks like 0\.33\.0, got"):
+    with pytest.raises(ValueError, match=r"a vLLM release must look like 0\.33\.0, got"):
         install(version)
 
 
