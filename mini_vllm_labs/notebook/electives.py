@@ -22,7 +22,8 @@ from mini_vllm_labs.notebook.notice import Notice
 from mini_vllm_labs.pictures.automaton import MAX_STATES, automaton
 from mini_vllm_labs.pictures.film import Film
 from mini_vllm_labs.pictures.image_chunks import ImageStep
-from mini_vllm_labs.pictures.picture import Picture
+from mini_vllm_labs.pictures.parts import WIDTHS
+from mini_vllm_labs.pictures.picture import WIDTH, Picture
 from mini_vllm_labs.pictures.show import player
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
@@ -82,11 +83,13 @@ def watch_masks(text: MaskedText) -> "Player | Notice":
     """Show the DFA before each token of a text, with the tokens that the mask leaves."""
     if len(text.transitions) > MAX_STATES:
         return Notice("This DFA is too large to draw", f"It has {len(text.transitions)} states, over {MAX_STATES}.")
-    dfa, pictures = Dfa(text.transitions, frozenset(text.accepting)), list[Picture]()
-    for token, state, allowed in text.steps:
-        drawn = automaton(text.regex, dfa, state, allowed, text.vocab_size)
-        pictures.append(replace(drawn, sentence=f"{drawn.sentence} The model takes {token!r}."))
-    return player(Film(pictures))
+    dfa, drawn = Dfa(text.transitions, frozenset(text.accepting)), dict[float, list[Picture]]()
+    for width in (WIDTHS[0], WIDTH):
+        drawn[width] = [
+            automaton(text.regex, dfa, state, allowed, text.vocab_size, token, width)
+            for token, state, allowed in text.steps
+        ]
+    return player(Film.of(drawn))
 
 
 def play_in_turn(
