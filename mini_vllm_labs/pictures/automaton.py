@@ -35,10 +35,12 @@ def automaton(
     nodes = [_node(x, number, number in dfa.accepting, number == state) for number, x in enumerate(xs)]
     arrows = [_arrow(xs[at], xs[to], to - at, label) for (at, to), label in edges.items()]
     masked = num_tokens - len(allowed)
-    sentence = f"In state {state}, {counted(len(allowed), 'token')} may follow: {spaced(sorted(allowed), MAX_TOKENS)}."
+    shown = spaced(sorted(allowed), MAX_TOKENS)
+    sentence = f"In state {state}, {counted(len(allowed), 'token')} may follow: {shown}."
     sentence += f" The model samples {sampled}." if sampled else ""
     rows = [(f"state {at} to {to}", label) for (at, to), label in edges.items()]
-    text = facts([("regex", regex), ("the text may end in", spaced(sorted(dfa.accepting))), *rows, ("masked", masked)])
+    now = [("now in state", state), ("may follow", shown), ("masked", masked), *[("sampled", sampled)] * bool(sampled)]
+    text = facts([("regex", regex), ("the text may end in", spaced(sorted(dfa.accepting))), *rows, *now])
     parts = [
         headline_part(f"DFA of {shorten(regex, 300, 15)}", f"{masked:,} of {num_tokens:,} tokens masked", width),
         Part([Layer("arrows", svg.joined(arrows)), Layer("states", svg.joined(nodes))], HEIGHT),
