@@ -18,6 +18,7 @@ from mini_vllm_labs.notebook.panels import bench as bench
 from mini_vllm_labs.notebook.panels import engine_panel as engine_panel
 from mini_vllm_labs.notebook.pictures import answers as answers
 from mini_vllm_labs.notebook.pictures import compare as compare
+from mini_vllm_labs.notebook.pictures import draw_transfers as draw_transfers
 from mini_vllm_labs.notebook.pictures import same_answers as same_answers
 from mini_vllm_labs.notebook.pictures import watch as watch
 from mini_vllm_labs.notebook.pictures import watch_blocks as watch_blocks

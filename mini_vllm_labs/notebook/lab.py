@@ -41,16 +41,17 @@ class Lab:
     """The engine of a phase's notebook: phases 1 to `phase`, the learner's unless `LAB_IMPL` is set.
 
     An elective's notebook has phases 1 to 6 and, in each run, the electives that the run's config turns on. `lineup`
-    has the form of `LAB_IMPL`, and overrides it. Every call runs in a new process, so an edited starter needs no new
-    kernel. If a task is missing, the result is a recorded run of the reference, marked as such. If a run fails or was
-    not recorded, the result is a `Notice`.
+    has the form of `LAB_IMPL`, and overrides it. Without `model`, phase 6 is absent. Every call runs in a new process,
+    so an edited starter needs no new kernel. If a task is missing, the result is a recorded run of the reference,
+    marked as such. If a run fails or was not recorded, the result is a `Notice`.
     Raises `ValueError` if `phase` is not 1 to 14 or the lineup is invalid.
     """
 
-    def __init__(self, phase: int, lineup: str | None = None) -> None:
+    def __init__(self, phase: int, lineup: str | None = None, *, model: bool = True) -> None:
         if not 1 <= phase <= len(ALL_NAMES):
             raise ValueError(f"phase must be from 1 to {len(ALL_NAMES)}, got {phase}")
-        self.code = PhaseCode(phase, whole_lineup(lineup or LAB_IMPL.get() or "starter", phase))
+        whole = whole_lineup(lineup or LAB_IMPL.get() or "starter", phase)
+        self.code = PhaseCode(phase, whole if model else replace(whole, runner="absent"))
         self._printed: set[str] = set()
         self._marks = CellMarks()
 

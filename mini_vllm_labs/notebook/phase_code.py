@@ -13,12 +13,13 @@ from mini_vllm_labs.fresh.process import FreshError, ReadyProcess, start_model_p
 from mini_vllm_labs.fresh.process import in_fresh_process as in_fresh_process
 from mini_vllm_labs.notebook.missing import broken_starter, code_that_ran, first_missing, notice_of
 from mini_vllm_labs.notebook.notice import Notice
+from mini_vllm_labs.notebook.recorded_mark import NEED_TORCH
 from mini_vllm_labs.notebook.records import recorded_result
 from mini_vllm_labs.runs.sandbox import IN_BROWSER
 from mini_vllm_labs.runs.sandbox.worker import WorkerProcess
 from mini_vllm_labs.runs.workloads.electives import electives_of
 
-NO_TORCH = "Your phase 6 computes with PyTorch, which a browser does not have. Export your work, go on in a checkout."
+NO_TORCH = "It computes with PyTorch, which a browser does not have. Export your work, go on in a checkout."
 
 
 def whole_lineup(text: str, phase: int) -> Lineup:
@@ -78,8 +79,9 @@ class PhaseCode:
         if missing:
             recorded: T | Notice = recorded_result(missing, function, arguments)
             return recorded
-        if IN_BROWSER and lineup.runner != "absent":
-            return Notice("Phase 6 runs on your own machine", NO_TORCH)
+        for phase in NEED_TORCH:
+            if IN_BROWSER and lineup[phase] != "absent":
+                return Notice(f"Phase {phase} runs on your own machine", NO_TORCH)
         try:
             start = self._start if lineup.runner == "absent" else self._take_model_process
             return in_fresh_process(function, *arguments, start=start)

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Protocol
 from mini_vllm.outputs import RequestOutput
 from mini_vllm_labs.fresh.jobs import ChatRun, WorkloadRun
 from mini_vllm_labs.notebook.notice import Notice, Words, show
-from mini_vllm_labs.notebook.recorded_mark import first_mark, marked_film
+from mini_vllm_labs.notebook.recorded_mark import first_mark, marked_film, marked_picture
 from mini_vllm_labs.pictures.block_life import block_life
+from mini_vllm_labs.pictures.picture import Picture
 from mini_vllm_labs.pictures.show import player
 from mini_vllm_labs.pictures.time_machine import compare as compare_recordings
 from mini_vllm_labs.pictures.time_machine import time_machine
+from mini_vllm_labs.pictures.transfers import HELD, RUNNING, TransferStep, transfers
 from mini_vllm_labs.runs.traces.recording import Recording
 
 if TYPE_CHECKING:
@@ -36,6 +38,25 @@ def watch(run: HasRecording | Notice, step: int = 0, scale: str = "steps") -> "P
 def watch_blocks(run: WorkloadRun | ChatRun | Notice, step: int = 0, blocks: Sequence[int] = ()) -> "Player | Notice":
     """Show the free queue and the lives of `blocks` (default: the busiest), at one of the run's steps."""
     return show(lambda run: player(marked_film(block_life(run.recording, blocks), first_mark([run])), step), run)
+
+
+def draw_transfers(run: WorkloadRun | Notice) -> Picture | Notice:
+    """Draw the blocks that each request holds at the end of each step, and those that are held until sent."""
+
+    def draw(run: WorkloadRun) -> Picture:
+        steps, held = list[TransferStep](), dict[str, tuple[str, Sequence[int]]]()
+        sent = {name for record in run.recording.steps for name in record["finished_sent"]}
+        for record in run.recording.steps:
+            for name in (*record["finished_sent"], *(victim for victim, *_ in record["preempted"])):
+                held.pop(name, None)
+            held |= {share["id"]: (RUNNING, share["blocks"]) for share in record["scheduled"]}
+            for name, *_ in record["finished"]:
+                _, blocks = held.pop(name, ("", ()))
+                held |= {name: (HELD, blocks)} if name in sent else {}
+            steps.append(TransferStep(dict(held)))
+        return marked_picture(transfers(steps, run.recording.info.num_blocks), first_mark([run]))
+
+    return show(draw, run)
 
 
 def compare(

@@ -7,7 +7,9 @@ from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.outputs import CompletionOutput, RequestMetrics, RequestOutput
 from mini_vllm_labs.fresh.jobs import ChatRun, VllmRun, WorkloadRun
 from mini_vllm_labs.notebook.chain import HashBlocks
+from mini_vllm_labs.notebook.electives import HeldBlocks, MaskedText
 from mini_vllm_labs.notebook.layout import Layout
+from mini_vllm_labs.pictures.image_chunks import ImageStep
 from mini_vllm_labs.pictures.paged_batch.flat_step import FlatStep
 from mini_vllm_labs.pictures.policy_comparison.comparison import PolicyResult
 from mini_vllm_labs.runs.traces.recording import Recording
@@ -20,7 +22,7 @@ from mini_vllm_labs.simulation.summary import Spread, Summary
 CLASSES = (
     *(WorkloadRun, VllmRun, ChatRun, Recording, RunInfo, RequestOutput, CompletionOutput, RequestMetrics, Lineup),
     *(HashBlocks, Layout, FlatStep, LineupResult, Served, PolicyResult, TimedRequest),
-    *(Summary, Spread),
+    *(Summary, Spread, MaskedText, ImageStep, HeldBlocks),
 )
 BY_NAME: dict[str, Any] = {kind.__name__: kind for kind in CLASSES}
 DECIMALS = 7

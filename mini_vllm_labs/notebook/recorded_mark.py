@@ -12,12 +12,13 @@ from mini_vllm_labs.pictures.typeset import wrap
 from mini_vllm_labs.runs.sandbox import IN_BROWSER
 
 BAND = 34
+NEED_TORCH = (6, 10)  # a browser lacks PyTorch
 PALE = "filter:saturate(.3);opacity:.9"
 
 
 def mark_of(phase: int) -> str:
     """Return the line above a recorded run when the learner's `phase` is the first unwritten one."""
-    place = "in a local installation" if IN_BROWSER and phase == 6 else "here"  # PyTorch is not available in a browser
+    place = "in a local installation" if IN_BROWSER and phase in NEED_TORCH else "here"
     return f"Recorded with the reference. Yours appears {place} when phase {phase} is written."
 
 

@@ -98,5 +98,7 @@ def facts_of(run: Any) -> list[Any]:
     if isinstance(run, Picture):
         return [PictureFacts(run)]
     if isinstance(run, list):
-        return [PolicyFacts(run)] if isinstance(run[0], PolicyResult) else run
+        if isinstance(run[0], PolicyResult):
+            return [PolicyFacts(run)]
+        return [RunFacts(one) if isinstance(one, WorkloadRun) else one for one in run]
     return [run]

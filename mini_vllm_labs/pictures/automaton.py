@@ -1,10 +1,11 @@
 """Draws a regex's DFA as a graph: the text's state, the bytes that may follow, and the masked tokens."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from mini_vllm.electives.automaton import Dfa
 from mini_vllm_labs.pictures import svg
-from mini_vllm_labs.pictures.parts import Part, headline_part, page
+from mini_vllm_labs.pictures.parts import NARROW, WIDTHS, Part, headline_part, most_lines, page
 from mini_vllm_labs.pictures.picture import WIDTH, Layer, Picture
 from mini_vllm_labs.pictures.svg import Markup
 from mini_vllm_labs.pictures.text import counted, facts, ranges, spaced
@@ -13,26 +14,42 @@ from mini_vllm_labs.pictures.typeset import shorten
 MAX_STATES, MAX_TOKENS, RADIUS, MIDDLE, HEIGHT = 16, 8, 15, 105, 190
 
 
-def automaton(regex: str, dfa: Dfa, state: int, allowed: Collection[str], num_tokens: int) -> Picture:
-    """Draw the graph of a DFA with the current state filled; `allowed` are the tokens that are not masked.
+def automaton(
+    regex: str,
+    dfa: Dfa,
+    state: int,
+    allowed: Collection[str],
+    num_tokens: int,
+    sampled: str = "",
+    width: float = WIDTH,
+) -> Picture:
+    """Draw the graph of a DFA with a thick circle for the current state.
 
-    Raises `ValueError` for more than `MAX_STATES` states.
+    `allowed` are the tokens that are not masked, and `sampled` is the model's choice if it is known. Raises
+    `ValueError` for more than `MAX_STATES` states.
     """
     if len(dfa.transitions) > MAX_STATES:
         raise ValueError(f"a picture can show at most {MAX_STATES} states, got {len(dfa.transitions)}")
-    xs = [WIDTH * (2 * number + 1) / (2 * len(dfa.transitions)) for number in range(len(dfa.transitions))]
+    xs = [width * (2 * number + 1) / (2 * len(dfa.transitions)) for number in range(len(dfa.transitions))]
     edges = {(at, to): read_by(row, to) for at, row in enumerate(dfa.transitions) for to in sorted({*row.values()})}
     nodes = [_node(x, number, number in dfa.accepting, number == state) for number, x in enumerate(xs)]
     arrows = [_arrow(xs[at], xs[to], to - at, label) for (at, to), label in edges.items()]
     masked = num_tokens - len(allowed)
-    sentence = f"In state {state} {counted(len(allowed), 'token')} may follow: {spaced(sorted(allowed), MAX_TOKENS)}"
+    shown = spaced(sorted(allowed), MAX_TOKENS)
+    sentence = f"In state {state}, {counted(len(allowed), 'token')} may follow: {shown}."
+    sentence += f" The model samples {sampled}." if sampled else ""
     rows = [(f"state {at} to {to}", label) for (at, to), label in edges.items()]
-    text = facts([("regex", regex), ("the text may end in", spaced(sorted(dfa.accepting))), *rows, ("masked", masked)])
+    now = [("now in state", state), ("may follow", shown), ("masked", masked), *[("sampled", sampled)] * bool(sampled)]
+    text = facts([("regex", regex), ("the text may end in", spaced(sorted(dfa.accepting))), *rows, *now])
     parts = [
-        headline_part(f"DFA of {shorten(regex, 300, 15)}", f"{masked:,} of {num_tokens:,} tokens masked", WIDTH),
+        headline_part(f"DFA of {shorten(regex, 300, 15)}", f"{masked:,} of {num_tokens:,} tokens masked", width),
         Part([Layer("arrows", svg.joined(arrows)), Layer("states", svg.joined(nodes))], HEIGHT),
     ]
-    return page(f"DFA of {regex}", parts, f"{sentence}.", text)
+    num_lines = max(2 if width >= NARROW else 4, most_lines([sentence], width))  # equal in the pictures of a film
+    drawn = page(f"DFA of {regex}", parts, sentence, text, width, num_lines)
+    if width <= WIDTHS[0]:
+        return drawn
+    return replace(drawn, narrow=automaton(regex, dfa, state, allowed, num_tokens, sampled, WIDTHS[0]))
 
 
 def read_by(row: dict[int, int], state: int) -> str:

@@ -1,13 +1,13 @@
 """Draws transfers of K and V step by step: blocks loading, loaded or held until sent, and waiting requests."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.electives.gates.gated import transfers_of
 from mini_vllm_labs.pictures import svg
-from mini_vllm_labs.pictures.parts import MARGIN, Part, headline_part, page
+from mini_vllm_labs.pictures.parts import MARGIN, NARROW, WIDTHS, Part, headline_part, page
 from mini_vllm_labs.pictures.picture import WIDTH, Layer, Picture
 from mini_vllm_labs.pictures.svg import Markup
 from mini_vllm_labs.pictures.text import counted, facts, spaced
@@ -45,7 +45,7 @@ class TransferStep:
         return [name for name, (its_state, _) in self.held.items() if its_state == state]
 
 
-def transfers(steps: Sequence[TransferStep], num_blocks: int) -> Picture:
+def transfers(steps: Sequence[TransferStep], num_blocks: int, width: float = WIDTH) -> Picture:
     """Draw a row of blocks 1 to `num_blocks` for each step, and explain why each request waits or starts.
 
     Raises `ValueError` for more than `MAX_BLOCKS` blocks.
@@ -54,19 +54,23 @@ def transfers(steps: Sequence[TransferStep], num_blocks: int) -> Picture:
         raise ValueError(f"a picture can show at most {MAX_BLOCKS} blocks, got {num_blocks}")
     names = list(dict.fromkeys(name for step in steps for name in step.held))
     told = ["; ".join(_events(before, now)) for before, now in zip([TransferStep({}), *steps], steps, strict=False)]
-    rows = [_row(k, step, names, num_blocks, told[k]) for k, step in enumerate(steps)]
-    sentence = next((f"Step {k}: {text}." for k, text in enumerate(told) if "past" in text), "Nothing overtakes.")
+    row = ROW if width >= NARROW else ROW + BOX
+    rows = [_row(k * row + 4, k, step, names, num_blocks, told[k], width) for k, step in enumerate(steps)]
+    events = [f"Step {k}: {text}." for word in ("past", "until sent") for k, text in enumerate(told) if word in text]
+    sentence = events[0] if events else "Nothing overtakes."
     blocks = [
         f"{text or 'as before'}. "
         + ", ".join(f"{name} {state} {spaced(ids)}" for name, (state, ids) in step.held.items())
         for text, step in zip(told, steps, strict=True)
     ]
     parts = [
-        headline_part("K and V on their way", f"{counted(num_blocks, 'block')}, as each step leaves them", WIDTH),
-        Part([Layer("steps", svg.joined(rows))], ROW * len(steps)),
-        Part([Layer("signs", _signs())], BOX + 12),
+        headline_part("K and V on their way", f"{counted(num_blocks, 'block')}, as each step leaves them", width),
+        Part([Layer("steps", svg.joined(rows))], row * len(steps)),
+        Part([Layer("signs", _signs(width))], (BOX if width >= NARROW else 2 * BOX) + 12),
     ]
-    return page("K and V on their way", parts, sentence, facts((f"step {k}", line) for k, line in enumerate(blocks)))
+    text = facts((f"step {k}", line) for k, line in enumerate(blocks))
+    drawn = page("K and V on their way", parts, sentence, text, width)
+    return drawn if width <= WIDTHS[0] else replace(drawn, narrow=transfers(steps, num_blocks, WIDTHS[0]))
 
 
 def _events(before: TransferStep, now: TransferStep) -> Iterator[str]:
@@ -91,16 +95,18 @@ def _events(before: TransferStep, now: TransferStep) -> Iterator[str]:
             yield f"{name} {why}, which frees {counted(len(table), 'block')}"
 
 
-def _row(k: int, step: TransferStep, names: Sequence[str], num_blocks: int, told: str) -> Markup:
-    y = k * ROW + 4
+def _row(
+    y: float, k: int, step: TransferStep, names: Sequence[str], num_blocks: int, told: str, width: float
+) -> Markup:
     holders = {block: (name, state) for name, (state, table) in step.held.items() for block in table}
     drawn = [svg.text(MARGIN, y + 16, f"step {k}", class_="mv-strong")]
     for block in range(1, num_blocks + 1):
         name, state = holders.get(block, ("", "free"))
         box = _box(LABEL + (block - 1) * BOX, y, state, names.index(name) if name else 0, name)
         drawn.append(svg.group(svg.tooltip(f"block {block}: {f'{name}, ' * bool(name)}{state}"), box))
-    lines = wrap(told or "as before", WIDTH - NOTES - MARGIN, 12, 2)
-    drawn += [svg.text(NOTES, y + 10 + 15 * place, line) for place, line in enumerate(lines)]
+    left, top = (NOTES, y + 10) if width >= NARROW else (LABEL, y + BOX + 12)
+    lines = wrap(told or "as before", width - left - MARGIN, 12, 2)
+    drawn += [svg.text(left, top + 15 * place, line) for place, line in enumerate(lines)]
     return svg.joined(drawn)
 
 
@@ -118,9 +124,9 @@ def _box(x: float, y: float, state: str, index: int, name: str) -> Markup:
     return svg.joined([shape, frame, on_tile(index, x + size / 2, y + 15, name)])
 
 
-def _signs() -> Markup:
-    drawn = []
+def _signs(width: float) -> Markup:
+    drawn, columns = [], 5 if width >= NARROW else 3
     for place, state in enumerate(("free", LOADING, LOADED, RUNNING, HELD)):
-        x = LABEL + 110 * place
-        drawn += [_box(x, 4, state, 1, ""), svg.text(x + BOX + 2, 19, state, class_="mv-faint")]
+        x, y = LABEL + 110 * (place % columns), 4 + BOX * (place // columns)
+        drawn += [_box(x, y, state, 1, ""), svg.text(x + BOX + 2, y + 15, state, class_="mv-faint")]
     return svg.joined(drawn)

@@ -1,11 +1,12 @@
 """Draws a long text's block tables in a model with sliding layers, and how its number of blocks grows."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from mini_vllm.core.block import NULL_BLOCK_ID
 from mini_vllm_labs.pictures import svg
 from mini_vllm_labs.pictures.chart import curve
-from mini_vllm_labs.pictures.parts import LEFT, MARGIN, Part, heading, headline_part, page
+from mini_vllm_labs.pictures.parts import LEFT, MARGIN, WIDTHS, Part, heading, headline_part, page, span_of
 from mini_vllm_labs.pictures.picture import WIDTH, Layer, Picture
 from mini_vllm_labs.pictures.svg import Markup
 from mini_vllm_labs.pictures.text import facts, spaced
@@ -14,7 +15,9 @@ from mini_vllm_labs.runs.palette import color
 MAX_BLOCKS, ROW, BOX, CHART = 64, 34, 20, 150
 
 
-def windows(title: str, tables: Mapping[str, Sequence[int]], held: Mapping[str, Sequence[int]]) -> Picture:
+def windows(
+    title: str, tables: Mapping[str, Sequence[int]], held: Mapping[str, Sequence[int]], width: float = WIDTH
+) -> Picture:
     """Draw each layer group's table above curves of the blocks held after each token.
 
     Null blocks are empty. `held` has an equally long curve for each way of holding blocks. Raises `ValueError` if a
@@ -23,8 +26,8 @@ def windows(title: str, tables: Mapping[str, Sequence[int]], held: Mapping[str, 
     longest = max(map(len, tables.values()))
     if longest > MAX_BLOCKS:
         raise ValueError(f"a picture can show tables of at most {MAX_BLOCKS} blocks, got {longest}")
-    width = (WIDTH - LEFT - MARGIN) / longest
-    rows = [_row(table, width, ROW * place) for place, table in enumerate(tables.values())]
+    box = span_of(width) / longest
+    rows = [_row(table, box, ROW * place) for place, table in enumerate(tables.values())]
     names = [heading(f"group-{place}", name, ROW * place + 15) for place, name in enumerate(tables)]
     most = max(max(counts) for counts in held.values())
     ends = {name: counts[-1] for name, counts in held.items()}
@@ -33,12 +36,13 @@ def windows(title: str, tables: Mapping[str, Sequence[int]], held: Mapping[str, 
         f"{number} blocks held {name}" for name, number in ends.items()
     )
     parts = [
-        headline_part(title, f"{num_null} null blocks in the tables", WIDTH),
+        headline_part(title, f"{num_null} null blocks in the tables", width),
         Part([*names, Layer("tables", svg.joined(rows))], ROW * len(tables)),
-        Part([heading("held", "blocks held", 20), Layer("curves", _curves(held, most))], CHART + 16),
+        Part([heading("held", "blocks held", 20), Layer("curves", _curves(held, most, width))], CHART + 16),
     ]
     text = facts((name, spaced(table)) for name, table in tables.items())
-    return page(title, parts, f"{sentence}.", text)
+    drawn = page(title, parts, f"{sentence}.", text, width)
+    return drawn if width <= WIDTHS[0] else replace(drawn, narrow=windows(title, tables, held, WIDTHS[0]))
 
 
 def _row(table: Sequence[int], width: float, y: float) -> Markup:
@@ -51,9 +55,9 @@ def _row(table: Sequence[int], width: float, y: float) -> Markup:
     return svg.joined(drawn)
 
 
-def _curves(held: Mapping[str, Sequence[int]], most: int) -> Markup:
-    room = WIDTH - LEFT - MARGIN
-    drawn = [svg.line(LEFT, CHART, WIDTH - MARGIN, CHART, class_="mv-rule")]
+def _curves(held: Mapping[str, Sequence[int]], most: int, width: float) -> Markup:
+    room = span_of(width)
+    drawn = [svg.line(LEFT, CHART, width - MARGIN, CHART, class_="mv-rule")]
     for place, (name, counts) in enumerate(held.items()):
         points = [
             (LEFT + room * token / len(counts), CHART - (CHART - 24) * count / most)

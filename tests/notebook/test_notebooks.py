@@ -26,7 +26,8 @@ DECK = "08_spot_the_bug"
 def test_every_phase_has_a_notebook_and_every_notebook_is_listed() -> None:
     phases = len(ALL_NAMES) - len(ELECTIVE_NAMES)
     assert [path.stem[:2] for path in NOTEBOOKS[1:][:phases]] == [f"{phase:02}" for phase in range(1, phases + 1)]
-    assert [path.stem[3:] for path in NOTEBOOKS[10:12]] == [name.replace(" ", "_") for name in ELECTIVE_NAMES[:2]]
+    electives = [path.stem[3:] for path in (*NOTEBOOKS[10:12], *NOTEBOOKS[15:])]
+    assert electives == [name.replace(" ", "_").lower() for name in ELECTIVE_NAMES[:6]]
     assert [path.stem for path in NOTEBOOKS if path.stem != DECK] == list(QUESTIONS)
 
 

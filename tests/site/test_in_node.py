@@ -94,10 +94,14 @@ print(type(Lab(1).play([TimedRequest(0, "A", [65] * 8, max_tokens=2)])).__name__
 
 
 @pytest.mark.parametrize(
-    "name", ["07_tuning", "08_spot_the_bug", "09_policies", "10_speculative_decoding", "11_async_scheduling"]
+    "name",
+    [
+        *("07_tuning", "08_spot_the_bug", "09_policies", "10_speculative_decoding", "11_async_scheduling"),
+        *("15_structured_output", "16_kv_transfer", "17_admission_gates", "18_sliding_windows"),
+    ],
 )
 def test_no_cell_of_a_notebook_asks_for_what_a_tab_lacks(site: Path, tmp_path: Path, name: str) -> None:
-    write_solutions(tmp_path, 1, 2, 3, 4, 5, 7, 8)
+    write_solutions(tmp_path, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12)
     cells = json.loads((site / f"lab/files/notebooks/{name}.ipynb").read_text("utf-8"))["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     script = (

@@ -143,7 +143,8 @@ KNOBS: dict[str, Callable[[], Iterator[Picture]]] = {
 def pictures_of(name: str) -> list[Picture]:
     """Return the pictures under a name: a few steps of a film, or all of a panel."""
     if name in CHAINS:
-        return [CHAINS[name]()]
+        drawn = CHAINS[name]()
+        return [drawn, *filter(None, [drawn.narrow])]
     if name in KNOBS:
         return list(KNOBS[name]())
     film = FILMS[name]()

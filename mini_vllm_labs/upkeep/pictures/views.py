@@ -4,14 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
-from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.config import SpeculativeConfig
-from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.request import MultiModalFeatureSpec, Request
-from mini_vllm.electives.gates.gated import encoder_of
+from mini_vllm.core.request import MultiModalFeatureSpec
 from mini_vllm.sampling_params import StructuredOutputsParams
 from mini_vllm_labs.fresh.jobs import play_workload
+from mini_vllm_labs.notebook.electives import encode_images, hold_blocks
 from mini_vllm_labs.pictures.automaton import automaton
 from mini_vllm_labs.pictures.batching import batching
 from mini_vllm_labs.pictures.block_life import block_life
@@ -21,7 +19,7 @@ from mini_vllm_labs.pictures.drafts import draft_film
 from mini_vllm_labs.pictures.film import Film
 from mini_vllm_labs.pictures.gates import gates
 from mini_vllm_labs.pictures.hash_chain import hash_chain, hits_of
-from mini_vllm_labs.pictures.image_chunks import ImageStep, image_chunks
+from mini_vllm_labs.pictures.image_chunks import image_chunks
 from mini_vllm_labs.pictures.lanes import lanes
 from mini_vllm_labs.pictures.paged_batch import paged_batch
 from mini_vllm_labs.pictures.picture import Picture
@@ -102,34 +100,14 @@ def the_next_digit() -> Picture:
 def two_images() -> Picture:
     """Draw the two steps of a prompt whose images do not fit into one step."""
     images = [MultiModalFeatureSpec("cat", 3, 6), MultiModalFeatureSpec("dog", 12, 6)]
-    config = EngineConfig(num_gpu_blocks=40, max_num_encoder_input_tokens=8, encoder_cache_size=8)
-    engine = LLM(config=config, lineup=parse_lineup("solution:1-5,solution:11"), record=True).engine
-    engine.add_request("A", [7] * 20, SamplingParams(2), mm_features=images)
-    gate = encoder_of(engine.scheduler)
-    assert gate is not None
-    steps = list[ImageStep]()
-    for _ in range(2):
-        engine.step()
-        [share] = engine.recorder.steps[-1]["scheduled"]
-        encoded = [images[index].identifier for index in gate.scheduled.get("A", ())]
-        steps.append(ImageStep(share["computed"], share["n"], encoded, gate.take_freed(), list(gate.cache.cached)))
-    return image_chunks(20, images, steps, gate.budget)
+    return image_chunks(20, images, encode_images(20, images, 8, parse_lineup("solution:1-5,solution:11")), 8)
 
 
 def a_long_text() -> Picture:
-    """Draw the block tables of 480 tokens with a sliding window of 64 tokens, and the blocks held over time."""
-    config = EngineConfig(num_gpu_blocks=100, max_model_len=1000).resolved(1000, 100)
-    scheduler = build_scheduler(config, parse_lineup("solution:1-5,solution:12"), windows=(None, 64))
-    request, held = Request("A", [5] * 480, SamplingParams()), list[int]()
-    while request.num_computed_tokens < request.num_tokens:
-        scheduler.kv.allocate_slots(request, 1)
-        request.num_computed_tokens += 1
-        held.append(scheduler.kv.num_usable_blocks - scheduler.kv.num_free_blocks)
-    all_kept = [2 * cdiv(n, config.block_size) for n in range(1, 481)]
-    tables = dict(zip(("full attention", "window of 64"), scheduler.block_tables("A"), strict=True))
-    return windows(
-        "Full and sliding layers over one pool", tables, {"if all are kept": all_kept, "with a window": held}
-    )
+    """Draw the block tables of 480 tokens with a sliding window of 64, and the blocks held over time."""
+    kept, windowed = (hold_blocks(480, window, 60, parse_lineup("solution:1-5,solution:12")) for window in (480, 64))
+    curves = {"if all are kept": kept.held, "with a window": windowed.held}
+    return windows("Full and sliding layers over one pool", windowed.tables, curves)
 
 
 def past_a_load() -> Picture:
