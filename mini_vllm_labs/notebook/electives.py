@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MaskedText:
-    """A text that matches a regex: its DFA, and for each token the token, the state before it, and what was allowed."""
+    """A text that matches a regex: its DFA and, per token, the token, the state before it, and the allowed tokens."""
 
     regex: str
     transitions: list[dict[int, int]]
@@ -118,7 +118,7 @@ def encode_images(num_tokens: int, images: Sequence[Image], budget: int, lineup:
 
 @dataclass(frozen=True)
 class HeldBlocks:
-    """The final block table of each group of layers, and the number of blocks held after each token of a text."""
+    """The final block table of each group of layers, and the number of blocks held after each token."""
 
     tables: Mapping[str, Sequence[int]]
     held: Sequence[int]
