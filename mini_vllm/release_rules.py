@@ -77,7 +77,7 @@ class ReleaseRules:
         "0.25",
         "full_hit_is_padded",
         "a request that is admitted with one token to compute gets 1 token",
-        "next to other requests, or with a hit (since 0.30), it gets 1 + k tokens, as every decode with drafts does",
+        "alongside other requests, or with a hit (since 0.30), it gets 1 + k tokens, like every decode with drafts",
         "uniform CUDA graphs, #45237",
     )
     prefill_lookahead: bool = _rule(

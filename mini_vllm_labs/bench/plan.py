@@ -151,7 +151,8 @@ class ThroughputPlan:
         )
         yield Workload(ALL_AT_ONCE, mixed, [self._mixed(number) for number in range(self.num_rounds)])
         rate = requests_per_second()
-        streamed = f"{mixed} On average {rate:.2f} arrive per second, half of what our engine serves all at once."
+        full = "the rate that our engine reaches when all arrive at once"
+        streamed = f"{mixed} On average {rate:.2f} arrive per second, half {full}."
         yield Workload(STREAM, streamed, self.stream(rate))
         questions = questions_about_one_document(count, self.vocab_size, 0, sizes)
         yield Workload(SHARED_PREFIX, shared, [questions])

@@ -114,5 +114,6 @@ class Explaining:
         rates = f"{self.rates.bytes_per_second / 1e9:.1f} GB/s, {self.rates.flops_per_second / 1e9:.0f} GFLOP/s"
         return [
             f"Our time: {', '.join(f'{part:.1%} {words}' for words, part in parts.items())}. {share:.0%} of the "
-            f"roofline ({rates}). Steps of {many} requests and more: {overhead:.1%} is not the forward pass."
+            f"roofline ({rates}). In steps with {many} or more requests, {overhead:.1%} of the time "
+            "is spent outside the forward pass."
         ]

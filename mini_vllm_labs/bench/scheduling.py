@@ -59,7 +59,8 @@ def ours(lineup: Lineup, release: str = RELEASES[0]) -> Maker:
 
 
 def beside(makers: Mapping[str, Maker], num_rounds: int, num_admissions: int) -> Iterator[Case]:
-    """Yield the cost of a decode, an arrival and an admission in each implementation; the last is the base.
+    """Yield the cost of a decode, an arrival and an admission in each implementation; the last implementation is the
+    baseline.
 
     Raises `RuntimeError` if the implementations end with different numbers of free blocks.
     """

@@ -49,7 +49,7 @@ def grade_tests(
 
 
 def show(console: Console, grade: TestsGrade) -> None:
-    """Print a row for each rule and each rejected way, and the points."""
+    """Print a row for each rule and each rejected approach, followed by the points."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False)
     table.add_column("rule")
     table.add_column("caught", justify="right", no_wrap=True)

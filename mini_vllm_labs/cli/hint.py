@@ -60,7 +60,8 @@ def show_hint(console: Console, task: str, *, again: bool = False) -> None:
 
 
 def all_hints() -> dict[str, list[tuple[str, str]]]:
-    """Return the steps of every task, such as "1.2": a title, which may be empty, and Markdown text."""
+    """Return the steps of each task; a step has a title, which may be empty, and Markdown
+    text."""
     found = {}
     for path in filter(Path.exists, (starter_path(phase).with_name("hints.rot13") for phase in LABS)):
         _, *parts = TASK.split(readable(path))

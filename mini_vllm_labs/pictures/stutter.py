@@ -55,7 +55,7 @@ class Typing:
 def stutter(runs: Mapping[str, Recording], request: str, step_ms: Callable[[int], float]) -> Film:
     """Return a film of equally spaced moments that shows a request's growing answer in each run.
 
-    A step of n tokens takes `step_ms(n)`. The film opens in the longest pause. Raises `ValueError` without a run.
+    A step of n tokens takes `step_ms(n)`. The film opens in the longest pause. Raises `ValueError` if there is no run.
     """
     if not runs:
         raise ValueError("a stutter needs at least one run")

@@ -174,7 +174,7 @@ def test_where_time_goes() -> None:
     explaining = Explaining(EMBEDDED_MODEL, "float32", 1)
     explaining.__dict__["rates"] = MachineRates(1e9, 1e9)
     [note] = explaining("stream", ServedRound([], [], 15.0, steps=full))
-    assert "Steps of 32 requests and more: 20.0% is not the forward pass." in note
+    assert "In steps with 32 or more requests, 20.0% of the time is spent outside the forward pass." in note
     assert explaining.found["stream"]["overhead"] == pytest.approx(0.2)
 
 

@@ -79,7 +79,7 @@ def test_no_drafts_while_too_many_requests_decode() -> None:
 def test_the_more_requests_decode_the_fewer_drafts_each_gets(num_requests: int, expected: int) -> None:
     """For a single request an extra row costs a tenth of a step, because the weights are read anyway.
 
-    With 15 others it costs two thirds.
+    With 15 others it costs two thirds as much.
     """
     config = replace(small_config(), max_num_seqs=16, max_num_batched_tokens=128, num_gpu_blocks=200)
     engine = drafting_engine(config, 4)

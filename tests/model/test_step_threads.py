@@ -26,7 +26,7 @@ Cost = Callable[[int, int, bool], float]
 
 @dataclass
 class Machine:
-    """A machine with two CPUs and a clock that only steps move."""
+    """A machine with two CPUs and a clock that advances only when a step runs."""
 
     cost: Cost
     now: float = 0.0

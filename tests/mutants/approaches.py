@@ -1,6 +1,6 @@
 """`python -m tests.mutants.approaches` seals the fair alternatives that a learner may see after a pass.
 
-`tests/alternatives/approaches.toml` chooses them: each task lists names of alternatives of its phase, each with a
+`tests/alternatives/approaches.toml` selects them: each task lists the alternatives from its phase by name, each with a
 sentence on its cost; `shows` lists the functions that belong to the task.
 """
 

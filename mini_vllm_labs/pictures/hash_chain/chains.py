@@ -51,7 +51,7 @@ def chains_of(
     Raises `ValueError` for a block size below 1, no prompts, a salt for an unknown prompt, or a hash that is not bytes.
     """
     if block_size < 1:
-        raise ValueError(f"block_size is {block_size}, but a block holds at least 1 token")
+        raise ValueError(f"block_size is {block_size}, but a block must hold at least 1 token")
     if not prompts:
         raise ValueError("prompts is empty, but a chain needs at least one prompt")
     if unknown := set(salts) - set(prompts):
