@@ -47,6 +47,6 @@ def test_the_tour_counts_as_computed_again_what_the_engine_counts(tour: ChatRun)
         if share["kind"] == "resumed"
     )
     again = tour.recording.state(step).num_recomputed_tokens
-    assert f"Until step {step}, when B is done" in notebook
+    assert f"until step {step}, when B is done" in notebook
     assert (resumed["hit"], resumed["n"], again) == (16, 65, 64)
-    assert f"so {resumed['n']} are computed. That is the second time for {again} of them" in notebook
+    assert f"so {resumed['n']} are computed, {again} of them for the second time" in notebook

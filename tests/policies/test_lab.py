@@ -116,7 +116,7 @@ def test_the_handouts_slacks_are_those_of_the_reference() -> None:
 
 
 def test_the_handouts_kept_promises_are_those_of_a_run() -> None:
-    cases = (0.018, (0.05, 0.5), "61 promises, least slack all 100"), (0.01, (0.05, 0.2, 0.5), "25 and 24")
+    cases = (0.018, (0.05, 0.5), "61 promises, and least slack keeps all 100"), (0.01, (0.05, 0.2, 0.5), "25 and 24")
     for gap, limits, text in cases:
         levels = [ServiceLevel(ttft=limits[number % len(limits)]) for number in range(100)]
         requests = [asked(f"r{number}", 4, 2, gap * number, level=level) for number, level in enumerate(levels)]
