@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MaskedText:
-    """A text that matches a regex: its DFA and, per token, the token, the state before it, and the allowed tokens."""
+    """A text that matches a regex: its DFA and, for each token, the state before it and the allowed tokens."""
 
     regex: str
     transitions: list[dict[int, int]]

@@ -79,18 +79,18 @@ class PhaseCode:
         if missing:
             recorded: T | Notice = recorded_result(missing, function, arguments)
             return recorded
-        for phase in NEED_TORCH:
-            if IN_BROWSER and lineup[phase] != "absent":
-                return Notice(f"Phase {phase} runs on your own machine", NO_TORCH)
+        torch_phases = [phase for phase in NEED_TORCH if lineup[phase] != "absent"]
+        if IN_BROWSER and torch_phases:
+            return Notice(f"Phase {torch_phases[0]} runs on your own machine", NO_TORCH)
         try:
-            start = self._start if lineup.runner == "absent" else self._take_model_process
+            start = self._take_model_process if torch_phases else self._start
             return in_fresh_process(function, *arguments, start=start)
         except FreshError as error:
             title = "This needs a task that is not written yet" if error.unwritten else "The engine did not finish"
             return Notice(title, f"{error}\n\n{code_that_ran(lineup)}")
 
     def _take_model_process(self) -> WorkerProcess:
-        """Return a process for a call with a model; from the second call on, it has already loaded torch."""
+        """Return a process for a call that needs torch; from the second call on, it has already loaded torch."""
         if self.models is None:
             self.models = ForkServer() if sys.platform == "linux" else ReadyProcess(start_model_process)
         return self.models.take()
