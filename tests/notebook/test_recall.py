@@ -128,7 +128,7 @@ def test_an_answer_that_the_question_does_not_have_is_refused(tmp_path: Path) ->
     recall.note([missed()])
     kept = recall.path.read_text(encoding="utf-8")
     recall.path.write_text(kept.replace('"said": "A"', '"said": "C"'), encoding="utf-8")
-    with pytest.raises(ValueError, match="is 'C', but it must be one of A, B"):
+    with pytest.raises(ValueError, match="is 'C', but the answer must be one of A, B"):
         recall.read()
 
 

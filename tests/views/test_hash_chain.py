@@ -74,7 +74,7 @@ def test_prompts_that_cannot_be_drawn_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=problem):
             hash_chain(*arguments)
-    with pytest.raises(ValueError, match="name B, but the prompts are A"):
+    with pytest.raises(ValueError, match="salts has the names B, but the prompts are A"):
         hash_chain({"A": A}, 4, salts={"B": "x"})
 
 

@@ -50,9 +50,9 @@ def truths_of(revealed: Any) -> Any:
 @pytest.mark.parametrize(
     ("question", "value", "problem"),
     [
-        (Question("How many?", "s"), "three", "it must be a number"),
-        (Question("How many?", "s"), True, "it must be a number"),
-        (Question("Which?", "s", "choice", ("A", "B")), "C", "is 'C', but it must be one of A, B"),
+        (Question("How many?", "s"), "three", "but the answer must be a number"),
+        (Question("How many?", "s"), True, "but the answer must be a number"),
+        (Question("Which?", "s", "choice", ("A", "B")), "C", "is 'C', but the answer must be one of A, B"),
         (Question("Which?", "s", "several", ("A", "B")), [], "a list with some of A, B"),
         (Question("Which?", "s", "several", ("A", "B")), ["C"], "a list with some of A, B"),
     ],
