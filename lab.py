@@ -31,15 +31,15 @@ COURSE = [*PIP, "--quiet", "--editable", ".[test,judge,serve,structured]"]
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 # with solutions In a clone, git then refuses commit subjects longer than 72 characters. pre-commit also runs any hook
-# that already existed.
+# that already existed
 HOOK = ["-m", "pre_commit", "install", "--hook-type", "commit-msg"]
 
 # Workers get the files in collection order. The long files come first, so that no core waits at the end.
 PYTEST = ["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]
 PYTEST += ["-p", "nbval.plugin", "--nbval-lax"]
-# These tests check the installation and the engine: graded tests run on the reference, vLLM's recorded decisions,
-# agreement with transformers, the documents, and one whole notebook. Contributors need the other tests: long engine
-# runs, commands, editions, figures quoted in texts, grading, the judge, widgets, benchmarks.
+# These tests check the installation and the engine: graded tests on the reference, vLLM's recorded decisions, agreement
+# with transformers, the documents, and one whole notebook. Contributors need the other tests: long engine runs,
+# commands, editions, figures quoted in texts, grading, the judge, widgets, benchmarks.
 FIRST_PLACES = ["tests/course", "tests/model", "tests/engine", "notebooks/00_tour.ipynb", "labs"]
 FIRST_PLACES += ["labs/phase6_gpu_runner/optional_task6_9_c.py"]
 LONG_TESTS = ["tests/engine/test_interrupts.py", "tests/engine/test_state_machine.py", "tests/engine/test_every_mix.py"]

@@ -13,7 +13,7 @@ class Logprob:
     rank: int
 
 
-TokenLogprobs = dict[int, Logprob]  # for one position, keyed by token id: the sampled token and the most likely ones
+TokenLogprobs = dict[int, Logprob]  # the sampled token and the most likely ones at one position, keyed by token id
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ class StructuredOutputsParams:
     grammar: str | None = None
     json_object: bool = False
     disable_any_whitespace: bool = False
-    _source: str | None = None  # the source to compile, set by the check (vLLM sets `_backend` in the same way)
+    _source: str | None = None  # the source to compile, set by the validation (vLLM sets `_backend` in the same way)
 
     def validate(self) -> None:
         """Raise `ValueError` unless exactly one format is set and its value is legal."""

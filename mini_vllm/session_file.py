@@ -26,7 +26,7 @@ def write_session(path: Path, model_id: str, turns: Sequence[Mapping[str, Any]])
         raise ValueError(f"a session file may have at most {MAX_BYTES:,} bytes; this session needs {len(text):,}")
     unfinished = None
     try:
-        # It must be in the same folder, because a rename is atomic only within one file system. Only its owner may read
+        # It must be in the same folder, because a rename is atomic only within one file system. Only the owner may read
         # the file.
         handle, unfinished = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".tmp", dir=path.parent)
         with open(handle, "w", encoding="utf-8") as file:

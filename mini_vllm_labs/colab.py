@@ -32,7 +32,9 @@ def install() -> None:
         pins.write_text("\n".join(pins_for((CHECKOUT / "constraints.txt").read_text(encoding="utf-8"), missing)))
         if missing:
             pip("--constraint", str(pins), *missing)
-    pip("--no-deps", "--editable", str(CHECKOUT))  # installs only missing packages, and does not replace any of Colab's
+    pip(
+        "--no-deps", "--editable", str(CHECKOUT)
+    )  # installs only what is missing, and does not replace any of Colab's packages
     print("Ready. Your files are in labs/; changes are lost with the session unless you download them.")
 
 

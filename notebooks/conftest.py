@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if isinstance(item, IPyNbCell) and item.cell.get("id") in texts and "starter" not in str(lineup_from_env()):
             item.options["check"] = True
             item.cell.outputs = [new_output("execute_result", {"text/plain": texts[item.cell.id].strip()})]
-            item.cell.execution_count = 1  # nbval rejects outputs of a cell that never ran
+            item.cell.execution_count = 1  # nbval rejects outputs from a cell that never ran
             item.parent.skip_compare = (*item.parent.skip_compare, "text/html")
 
 

@@ -23,7 +23,7 @@ class HostBlockStore:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.num_bytes = 0
-        self._blocks: OrderedDict[bytes, Tensor] = OrderedDict()  # the next block to evict comes first
+        self._blocks: OrderedDict[bytes, Tensor] = OrderedDict()  # the next block to be evicted comes first
 
     def lookup(self, block_hashes: Sequence[bytes]) -> int:
         """Return how many of these blocks are stored before the first missing one, and count them as used now.
@@ -106,7 +106,7 @@ class BlockStoreConnector:
         block_hashes = request.block_hashes[:num_full_blocks]
         if self.store.lookup(block_hashes) == len(block_hashes):
             return False
-        # Tail first: if not all fit into the store, the blocks saved last stay, and a tail alone is useless.
+        # Tail first: if the store cannot hold all of them, the blocks saved last stay, and a tail by itself is useless.
         self._metadata.saves[request.request_id] = list(map(BlockTransfer, block_hashes, block_ids))[::-1]
         return True
 
@@ -142,7 +142,7 @@ class BlockStoreWorker:
             else:
                 for cache, part in zip(self.kv_caches, block, strict=True):
                     cache[block_id] = part
-        # After the loads: a save may evict a block from the store that this step loads.
+        # After the loads: a save may evict a block that this step loads from the store.
         for block_hash, saved_block in saved.items():
             self.store.put(block_hash, saved_block)
         for transfers in metadata.saves.values():

@@ -108,7 +108,8 @@ def schedule_encoder_inputs(
             break
         if image.end <= num_computed_tokens or image.identifier in contents or cache.refer(request, image):
             continue
-        # An encoder attends to the whole image at once, so an encoding is never split; the chunk is shortened instead.
+        # An encoder attends to the whole image at once, so an image is never encoded in parts; the chunk is shortened
+        # instead.
         if num_embeds + image.length > budget or not cache.make_room(num_embeds + image.length):
             return to_encode, max(0, image.offset - num_computed_tokens)
         num_embeds += image.length

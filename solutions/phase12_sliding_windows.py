@@ -26,8 +26,8 @@ def free_outside_window(
     each table the null blocks come first.
     """
     index = max(0, num_computed_tokens - window + 1) // block_size - 1
-    # Usually, at most one block leaves per step, but many leave after a long chunk. Null blocks have already been
-    # freed.
+    # Usually, at most one block per step leaves the window, but many leave after a long chunk. Null blocks have already
+    # been freed.
     while index >= 0 and table[index] != NULL_BLOCK_ID:
         pool.free_blocks([table[index]])
         table[index] = NULL_BLOCK_ID
@@ -85,8 +85,8 @@ def find_common_hit(cached: Sequence[Sequence[int | None]], windows: Sequence[in
     hits: list[list[int]] = []
     num_blocks = len(cached[0])
     for blocks, window in zip(cached, windows, strict=True):
-        # Searched within the full-attention hit: a prefix of that hit is also a hit; a prefix of a sliding-window hit
-        # is not.
+        # Searched within the full-attention hit: a prefix of that hit is also a hit, whereas a prefix of a
+        # sliding-window hit is not.
         blocks = blocks[:num_blocks]
         hit = _full_hit(blocks) if window is None else find_sliding_hit(blocks, window, block_size)
         num_blocks = len(hit)

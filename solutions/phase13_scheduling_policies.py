@@ -85,7 +85,7 @@ class LeastSlackFirst(SchedulingPolicy):
     def victims(self, running: list[Request]) -> list[Request]:
         """Return the running requests, most slack first."""
         victims = running[::-1]
-        victims.sort(key=self.slack, reverse=True)  # a stable sort: in a tie, the request admitted last goes first
+        victims.sort(key=self.slack, reverse=True)  # a stable sort: if requests tie, the one admitted last goes first
         return victims
 
     def sampled(self, request: Request, num_tokens: int) -> None:

@@ -17,7 +17,7 @@ def threshold_of_step(threshold: int, num_requests: int, max_num_batched_tokens:
     `num_requests` counts the running and waiting requests. With `is_adaptive` the limit is at least a fair share of the
     step's tokens.
     """
-    # No other request could use the tokens that a lone request leaves over.
+    # No other request could use the tokens that a lone request would leave over.
     if threshold == 0 or num_requests <= 1:
         return 0
     return max(threshold, max_num_batched_tokens // num_requests) if is_adaptive else threshold
@@ -29,7 +29,7 @@ def order_freed(block_ids: Sequence[int], with_content: Collection[int]) -> tupl
     Both lists are in the order in which the blocks are handed out. `with_content` contains the blocks that are in the
     prefix cache.
     """
-    # Overwriting a block without contents loses nothing, and cached blocks survive longer.
+    # Overwriting a block without contents does not lose anything, and cached blocks survive longer.
     front = [block_id for block_id in block_ids if block_id not in with_content]
     return front, [block_id for block_id in block_ids if block_id in with_content]
 
@@ -37,7 +37,7 @@ def order_freed(block_ids: Sequence[int], with_content: Collection[int]) -> tupl
 def has_room(asked: RoomAsked) -> bool:
     """Return whether a waiting request may get its blocks."""
     num_free = asked.num_free
-    # If nothing is running, no request will end and free more blocks, so this one would wait forever.
+    # If nothing is running, no request will finish and free more blocks, so this one would wait forever.
     if asked.has_running:
         num_free -= int(asked.watermark * asked.num_gpu_blocks)
     num_unpromised = num_free - asked.num_promised
@@ -60,7 +60,7 @@ class PrefillPacer:
     def __init__(self, interval: int) -> None:
         self.interval = interval
         self.num_executed = 0
-        self.last_with_prompt = 0  # number of the last executed step with part of a prompt
+        self.last_with_prompt = 0  # number of the last executed step that contained part of a prompt
         self.is_held = False
         self.is_saturated = False
 
@@ -93,5 +93,5 @@ def reachable_blocks(
     hit_ends = [(num_prompt_tokens - 1) // block_size, junction]
     if num_blocks_apart > 0:
         hit_ends += range(num_blocks_apart, end + num_needed, num_blocks_apart)
-    # A hit reads one window before its end, and nothing earlier.
+    # A hit reads one window back from its end, and nothing before that.
     return [block for block in range(first, end) if any(hit - num_needed <= block < hit for hit in hit_ends)]

@@ -14,7 +14,7 @@ def clamp(num_new: int, budget: int, threshold: int) -> int:
 
     The result is at most `threshold` (0 means no limit), at most what is left of `budget`, and never below 0.
     """
-    # A threshold of 0 switches the limit off: `min` alone would read it as "no tokens at all".
+    # A threshold of 0 turns the limit off: `min` by itself would read it as "no tokens at all".
     if 0 < threshold < num_new:
         num_new = threshold
     return max(0, min(num_new, budget))
@@ -35,11 +35,11 @@ def schedule_step(
     Admitted requests move from `waiting` to `running`. Admission sets a request's `num_computed_tokens` to its
     prefix hit; otherwise the counter is left alone.
     """
-    # The budget lives in the plan, not in a local variable, because `make_room` returns tokens to it.
+    # The budget lives in the plan rather than in a local variable, because `make_room` returns tokens to it.
     scheduler_output = SchedulerOutput(token_budget=max_num_batched_tokens)
     memory_sufficed = _serve_running(running, waiting, scheduler_output, kv, preemption, chunks)
-    # A refusal closes admission for the whole step, even if preemption frees blocks afterwards. The running requests
-    # need those blocks for their next tokens, and a victim would be readmitted right away.
+    # A refusal closes admission for the rest of the step, even if preemption later frees blocks. The running requests
+    # need those blocks for their next tokens, and otherwise a victim would be readmitted right away.
     if memory_sufficed:
         _admit_waiting(running, waiting, scheduler_output, max_num_seqs, kv, chunks)
     return scheduler_output
@@ -69,11 +69,11 @@ def _serve_running(
             memory_sufficed = False
             if not preemption.make_room(request, num_new_tokens, running, waiting, scheduler_output, kv):
                 if request.status is not RequestStatus.RUNNING:
-                    # No `continue` here. Under FCFS the request was the last one anyway; under PRIORITY vLLM ends the
-                    # loop too, and serves the requests after it in the next step.
-                    break  # it was its own victim
-                # Refused but still RUNNING: without phase 3, no request is preempted. A request after it may have room
-                # in its last block and need no new one.
+                    # No `continue` here. Under FCFS it was the last request anyway; under PRIORITY vLLM also ends the
+                    # loop, and serves the requests after it in the next step.
+                    break  # the request was its own victim
+                # Refused but still RUNNING: without phase 3, no request is preempted. A request after it may still have
+                # room in its last block and not need a new one.
                 continue
         scheduler_output.num_scheduled_tokens[request.request_id] = num_new_tokens
         scheduler_output.token_budget -= num_new_tokens
@@ -126,7 +126,7 @@ def update_from_output(
     for request_id in scheduler_output.num_scheduled_tokens:
         request = requests.get(request_id)
         new_token_ids = sampled_token_ids.get(request_id)
-        # The request was aborted during the forward pass, or its chunk ended inside the prompt and sampled nothing.
+        # The request was aborted during the forward pass, or its chunk ended inside the prompt, so nothing was sampled.
         if request is None or not new_token_ids:
             continue
         # One by one, because each token may be the last: tokens after a stop are discarded.
@@ -135,11 +135,13 @@ def update_from_output(
             if check_stop(request, max_model_len):
                 new_token_ids = new_token_ids[:num_kept]
                 finished.append(request)
-                # Freed at once, not at the end of the step, so that blocks return to the pool in the order of the plan.
+                # Freed immediately rather than at the end of the step, so that blocks return to the pool in the plan's
+                # order.
                 kv.free(request, request.num_computed_tokens)
                 break
         kept[request_id] = new_token_ids
-    # In place, because the scheduler holds this very list; in one pass, because each `remove` would search it again.
+    # In place, because the scheduler holds this very list; in one pass, because every `remove` would search the list
+    # again.
     if finished:
         running[:] = [request for request in running if not request.is_finished]
     return kept

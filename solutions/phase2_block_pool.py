@@ -41,7 +41,7 @@ class FreeKVCacheBlockQueue:
             raise ValueError(f"block {block.block_id} is not in the free queue")
         before.next_free_block = after
         after.prev_free_block = before
-        # A block without links is not in the queue: a second removal raises an error instead of cutting out its old
+        # A block without links is not in the queue: removing it again raises an error instead of cutting out its old
         # neighbours.
         block.prev_free_block = block.next_free_block = None
         self.num_free_blocks -= 1
@@ -77,7 +77,7 @@ class BlockPool:
         new_blocks: list[int] = []
         for _ in range(num_blocks):
             block = self.free_queue.popleft()
-            # Evicted now, not when it was freed: until now, a request with the same prefix could have hit it.
+            # Evicted now rather than when it was freed: until now, a request with the same prefix could have hit it.
             self.prefix_cache.evict(block.block_id)
             block.ref_cnt = 1
             new_blocks.append(block.block_id)
@@ -87,8 +87,7 @@ class BlockPool:
         """Add a holder to a block; a free block leaves the free queue."""
         block = self.blocks[block_id]
         if block.ref_cnt == 0:
-            # A hit on a free block: that block can be anywhere in the queue, which is why the queue is linked both
-            # ways.
+            # A hit on a free block: that block can be anywhere in the queue, which is why the queue is doubly linked.
             self.free_queue.remove(block)
         block.ref_cnt += 1
 
@@ -132,11 +131,9 @@ class PagedKVCacheManager:
         """Return the ids of the cached blocks that hold the request's longest known prefix. Takes no blocks."""
         return self.prefix_cache.find_longest_cache_hit(request)
 
-    # What a block table covers, in tokens.
-    #   | computed | hit | new | lookahead |
-    #                    ^     ^           ^ blocks are allocated up to here, rounded up
-    #                    |     `num_tokens`: blocks that are full up to here enter the prefix cache now
-    #                    `num_computed_tokens`: blocks that are full up to here are in it already
+    # The number of tokens that a block table covers. | computed | hit | new | lookahead | ^     ^           ^ blocks
+    # are allocated up to here, rounded up |     `num_tokens`: blocks that are full up to here enter the prefix cache
+    # now `num_computed_tokens`: blocks that are full up to here are in it already
     def allocate_slots(
         self,
         request: Request,
@@ -149,7 +146,8 @@ class PagedKVCacheManager:
         Returns the ids of the blocks taken from the free queue, in order, as a new list. An empty list is a success:
         the request's own blocks had enough room. None means that the request was refused and nothing has changed.
         """
-        # Most decode steps: the token goes into a block that stays partly filled. There is nothing to take or to cache.
+        # In most decode steps, the token goes into a block that stays partly filled. There is nothing to take and
+        # nothing to cache.
         if 0 < request.num_computed_tokens % self.block_size < self.block_size - num_new_tokens - num_lookahead_tokens:
             return []
         table = self.req_to_blocks.get(request.request_id)
@@ -157,8 +155,8 @@ class PagedKVCacheManager:
         num_computed_tokens = request.num_computed_tokens + len(hit_blocks) * self.block_size
         num_tokens = num_computed_tokens + num_new_tokens
         num_needed = cdiv(num_tokens + num_lookahead_tokens, self.block_size) - num_held
-        # All or nothing, checked before anything changes: a request cannot use half of its blocks, and others
-        # would miss them. Pinning takes free hit blocks from the queue, so they count as needed.
+        # All or nothing, checked before anything changes: half of its blocks are useless to a request, and others would
+        # miss them. Pinning takes free hit blocks from the queue, so they count as needed.
         if num_needed + len(hit_blocks) > self.num_free_blocks:
             num_free_hits = sum(self.block_pool.blocks[block_id].ref_cnt == 0 for block_id in hit_blocks)
             if num_needed + num_free_hits > self.num_free_blocks:
@@ -184,8 +182,8 @@ class PagedKVCacheManager:
         A request without blocks is allowed. A table that `block_ids` has already returned does not change.
         """
         table = self.req_to_blocks.pop(request.request_id, [])
-        # The price of caching before the forward pass: a request that is freed before its blocks were computed leaves
-        # garbage under valid hashes. In nano-vllm, hashes are added after the pass.
+        # The price of caching before the forward pass: a request freed before its blocks were computed leaves garbage
+        # under valid hashes. In nano-vllm, hashes are added after the forward pass.
         self.prefix_cache.drop_uncomputed(table[num_computed_tokens // self.block_size :])
         # Tail first: a prefix is worthless without its first block, so that block must be overwritten last.
         self.block_pool.free_blocks(table[::-1])

@@ -41,8 +41,7 @@ class PriorityRequestQueue:
 
     def remove_request(self, request: Request) -> None:
         """Remove a request from anywhere in the queue. Any waiting request may be aborted."""
-        # O(n), but only an abort gets here; with lazy deletion, every other method would have to skip the deleted
-        # entry.
+        # O(n), but only an abort gets here; with lazy deletion, every other method would have to skip deleted entries.
         self._heap = [entry for entry in self._heap if entry[-1] is not request]
         heapq.heapify(self._heap)
 
@@ -51,7 +50,7 @@ class PriorityRequestQueue:
 
     def __iter__(self) -> Iterator[Request]:
         """Yield the requests in order of service, without removing any."""
-        # The heap's list is ordered only at its front, so it must be sorted before it is read.
+        # In the heap's list, only the first entry is sure to be in order, so the list must be sorted before it is read.
         return (entry[-1] for entry in sorted(self._heap))
 
 
@@ -61,8 +60,8 @@ def choose_victim(running: list[Request], policy: Policy) -> Request:
     The least urgent request has the largest (priority, arrival time); in a tie it is the first in running order.
     """
     if policy == "priority":
-        # `max` returns the first of several equal requests, as vLLM's does. We search instead of sorting: the order of
-        # `running` is the order of service and must not change.
+        # If several requests tie, `max` returns the first of them, as vLLM's does. We search instead of sorting: the
+        # order of `running` is the order in which requests are served, and must not change.
         return max(running, key=lambda request: (request.priority, request.arrival_time))
     # The request admitted last has computed the least, and preempting it preserves the order of arrival.
     return running[-1]
@@ -71,11 +70,11 @@ def choose_victim(running: list[Request], policy: Policy) -> Request:
 def preempt(request: Request, waiting: RequestQueue, kv: KVCacheManager) -> None:
     """Free a request's blocks and return the request to the waiting queue. It keeps its tokens, but not their K and
     V."""
-    # Free first, while the counter still shows which blocks were computed: the prefix cache can still find those
-    # blocks.
+    # Free first, while the counter still shows which blocks were computed: the prefix cache can still find them later.
     kv.free(request, request.num_computed_tokens)
     request.preempt()
-    # To the front: it arrived before every waiting request. At the back, newcomers could overtake it indefinitely.
+    # To the front, because it arrived before every waiting request. From the back, it could be overtaken by newcomers
+    # indefinitely.
     waiting.prepend_request(request)
 
 
@@ -106,11 +105,11 @@ class RecomputePreemption:
             running.remove(victim)
             preempt(victim, waiting, kv)
             # Under PRIORITY, the victim may already have been scheduled in this step. If it stayed in the plan, it
-            # would write into blocks that another request holds by then.
+            # would write into blocks that a different request holds by then.
             num_returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)
             scheduler_output.token_budget += num_returned
             scheduler_output.preempted.append(Preempted(victim.request_id, request.request_id, num_returned))
-            # Checked last, because a request that preempts itself is a victim like any other: freed, queued and
+            # Checked last, because a request that preempts itself is a victim like any other: it is freed, queued and
             # recorded.
             if victim is request:
                 return False

@@ -22,14 +22,14 @@ def hash_block(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Sequenc
     `extra_keys` are the request's cache salt and adapter id, in this order. If all extra keys are None, they are
     ignored.
     """
-    # The parent's hash goes in, because a token's K and V depend on every token before it: equal hashes then mean equal
+    # The hash includes the parent's, because a token's K and V depend on every token before it: equal hashes mean equal
     # prefixes, not just equal blocks. Each token takes 8 bytes: [1, 23] and [12, 3] must not look alike.
     content = array("q", token_ids).tobytes()
-    # JSON, because it quotes: salt "a" with adapter "bc" must not look like salt "ab" with adapter "c".
+    # JSON, because it quotes strings: salt "a" with adapter "bc" must not look like salt "ab" with adapter "c".
     if extra_keys and any(key is not None for key in extra_keys):
         content += json.dumps(list(extra_keys)).encode()
-    # Nothing compares the tokens after a match, so the hash must not collide. Python's `hash` has 64 bits, is easy to
-    # collide on purpose, and, for text, changes from process to process.
+    # Nothing compares the tokens after a match, so hashes must not collide. Python's `hash` has 64 bits, makes
+    # deliberate collisions easy, and, for text, changes from process to process.
     return hashlib.sha256(parent_hash + content).digest()
 
 
@@ -40,15 +40,15 @@ class HashPrefixCache:
         self.block_size = block_size
         self.num_query_tokens = 0
         self.num_hit_tokens = 0
-        # Several blocks can have the same contents. Each inner dict serves as an ordered set: the block cached first
-        # comes first.
+        # Several blocks can have the same contents. Each inner dict serves as an ordered set: the block that was cached
+        # first comes first.
         self._blocks_of_hash: dict[bytes, dict[int, None]] = {}
         self._hash_of_block: dict[int, bytes] = {}
 
     def update_block_hashes(self, request: Request) -> None:
         """Append to `request.block_hashes` the hashes of the blocks that became full since the last call."""
         hashes, size = request.block_hashes, self.block_size
-        # Start at the first block without a hash: this runs in every step, over prompts of 100,000 tokens.
+        # Start at the first block without a hash: this runs in every step, over prompts of up to 100,000 tokens.
         for start in range(len(hashes) * size, request.num_tokens - size + 1, size):
             token_ids = request.all_token_ids[start : start + size]
             if hashes:
@@ -85,8 +85,8 @@ class HashPrefixCache:
         self.update_block_hashes(request)
         for index in range(num_cached_blocks, num_full_blocks):
             block_id, block_hash = block_ids[index], request.block_hashes[index]
-            # Two blocks with the same contents are both kept. Merging them would change a block table that a running
-            # step may read.
+            # Two blocks with the same contents are both kept. Merging them would change a block table that a step in
+            # progress may be reading.
             self._blocks_of_hash.setdefault(block_hash, {})[block_id] = None
             self._hash_of_block[block_id] = block_hash
 
@@ -97,7 +97,7 @@ class HashPrefixCache:
             return False
         blocks = self._blocks_of_hash[block_hash]
         del blocks[block_id]
-        # Without this, a server would keep an empty entry for every block that it ever cached.
+        # Without this, a server would keep an empty entry for every block that it had ever cached.
         if not blocks:
             del self._blocks_of_hash[block_hash]
         return True

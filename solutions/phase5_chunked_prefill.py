@@ -38,18 +38,19 @@ class ChunkedPrefillPolicy:
         disabled; the budget. After these, a RUNNING request is capped at the model's last position.
         """
         # A waiting request's counter is 0 even if the prefix cache holds its first blocks. The argument includes that
-        # hit, so count from the argument.
+        # hit, so count from the argument instead.
         num_uncomputed = request.num_tokens - num_computed_tokens
         num_granted = self.clamp(num_uncomputed, token_budget, self.threshold)
-        # Nothing was cut off and the model's last position is far away, as in almost every step: no other cap applies.
+        # Nothing was cut off and the model's last position is far away, as in almost every step, so no other cap
+        # applies.
         if num_granted == num_uncomputed < self.max_model_len - num_computed_tokens:
             return num_granted
         if request.status is RequestStatus.RUNNING:
             # The token at position max_model_len - 1 ends the request, so no step computes it. "All or nothing" is an
-            # admission rule: refusing a running request would only leave the blocks that it holds idle.
+            # admission rule: refusing a running request would only leave its blocks idle.
             return min(num_granted, self.max_model_len - 1 - num_computed_tokens)
-        # With chunking disabled, the threshold may still cut a prompt, but the budget must not. A second clamp, with a
-        # budget too large to matter, returns what the threshold alone would allow.
+        # When chunking is disabled, the threshold may still cut a prompt, but the budget must not. A second clamp, with
+        # a budget too large to matter, returns what the threshold by itself would allow.
         num_without_budget = self.clamp(num_uncomputed, num_uncomputed, self.threshold)
         if num_granted < num_without_budget and not self.enable_chunked_prefill:
             return 0
@@ -63,17 +64,17 @@ class ChunkedPrefillPolicy:
         Without the guard, always admit it. With the guard, admit it only if the free blocks cover all its tokens, what
         running requests still need for their current tokens, and one more block per running request.
         """
-        # vLLM admits a request if its first chunk fits: `allocate_slots` checks that chunk, and a request that runs out
-        # of blocks later is preempted. The guard delays the start of some requests so that fewer tokens are computed
+        # vLLM admits a request if its first chunk fits: `allocate_slots` checks that chunk, and a request that later
+        # runs out of blocks is preempted. The guard delays the start of some requests so that fewer tokens are computed
         # twice.
         if not self.admission_guard:
             return True
-        # A hit block that no request holds is in the free queue, and admission removes it from there. So it costs a
-        # free block although nothing has to be computed for it.
+        # A hit block that no request holds is in the free queue, and admission takes it out. So it uses up a free block
+        # although nothing has to be computed for it.
         idle_hits = set(hit_blocks) - kv.ref_counts().keys()
         num_needed = cdiv(request.num_tokens, kv.block_size) - len(hit_blocks) + len(idle_hits)
-        # Count block tables, not `num_computed_tokens`: a request served earlier in this step holds the blocks of a
-        # chunk that has not been computed yet. The extra block is for the request's next tokens. Round up per request,
+        # Count block tables, not `num_computed_tokens`: a request served earlier in this step holds blocks for a chunk
+        # that has not been computed yet. The extra block is for the request's next tokens. Round up for each request,
         # because two requests never share the last, partly filled block.
         num_promised = sum(
             cdiv(other.num_tokens, kv.block_size) - len(kv.block_ids(other.request_id)) + 1 for other in running
@@ -83,6 +84,6 @@ class ChunkedPrefillPolicy:
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
         """Return whether the step generates a token for a request that will have `num_computed_tokens` computed tokens
         afterwards."""
-        # `num_tokens` includes generated tokens. A resumed request that has recomputed its prompt still has
-        # known tokens to compute, and a sample there would replace a token the user has already seen.
+        # `num_tokens` includes generated tokens. A resumed request that has recomputed its prompt still has known
+        # tokens to compute; sampling there would replace a token that the user has already seen.
         return num_computed_tokens == request.num_tokens

@@ -23,13 +23,13 @@ def flatten_tokens(batch: Sequence[ScheduledRequest]) -> tuple[list[int], list[i
     A position counts from the request's first token, not from the row's. Request i has the tokens
     `query_start_loc[i]` to `query_start_loc[i + 1] - 1` of the row.
     """
-    # No padding: the linear layers see one long row, whatever the lengths of the requests are. Only attention needs to
-    # know which tokens belong together, and `query_start_loc` is all it takes for that.
+    # No padding: the linear layers see one long row, whatever the requests' lengths. Only attention needs to know which
+    # tokens belong together, and `query_start_loc` is all it needs for that.
     input_ids: list[int] = []
     positions: list[int] = []
     query_start_loc = [0]
     for scheduled in batch:
-        # Not `request.num_computed_tokens`: that counter advanced when the scheduler planned this step.
+        # Not `request.num_computed_tokens`: that counter was already advanced when the scheduler planned this step.
         first, last = scheduled.num_computed_tokens, scheduled.num_computed_tokens + scheduled.num_scheduled_tokens
         input_ids += scheduled.request.all_token_ids[first:last]
         positions += range(first, last)
@@ -56,8 +56,8 @@ def pad_block_tables(batch: Sequence[ScheduledRequest], block_size: int) -> list
     tables = []
     for scheduled in batch:
         num_tokens = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens
-        # A table may have more blocks than will hold tokens after this step: slots can be reserved ahead (lookahead).
-        # Cutting first keeps the rectangle, and every gather from it, as narrow as the longest context.
+        # A table may have more blocks than this step's tokens fill, because slots can be reserved ahead (lookahead).
+        # Cutting first keeps the rectangle, and every gather from it, only as wide as the longest context.
         tables.append(scheduled.block_ids[: cdiv(num_tokens, block_size)])
     longest = max((len(table) for table in tables), default=0)
     # The null block is always a valid index, and the attention mask hides its contents.
@@ -82,8 +82,8 @@ def write_kv(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor,
 
     The caches are [blocks, block_size, kv_heads, head_dim]; `slot_mapping` is [T].
     """
-    # `flatten(0, 1)` of a contiguous cache is a view with one row per slot, so this writes into the cache. All tokens
-    # of the step are written before any of them attends: a request may hit a prefix cache block that another request
+    # `flatten(0, 1)` of a contiguous cache is a view with one row per slot, so this writes into the cache. All of the
+    # step's tokens are written before any of them attends: a request may hit a prefix cache block that another request
     # fills in the same step.
     key_cache.flatten(0, 1).index_copy_(0, slot_mapping, key)
     value_cache.flatten(0, 1).index_copy_(0, slot_mapping, value)
@@ -98,7 +98,7 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
     """
     # Groups, not requests: a call per request would cost more than its arithmetic, and one rectangle for the whole
     # batch would pad every request to the longest. Nothing here is kept for the next layer, whose caches hold different
-    # numbers in the same slots; the mask is the same in all layers and comes with the group.
+    # numbers in the same slots; the mask comes with the group and is the same in all layers.
     output = torch.empty_like(query)
     for group in batch.groups:
         keys, values = (_gather(cache, group.block_tables) for cache in (key_cache, value_cache))
@@ -108,14 +108,14 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
 
 def _gather(cache: Tensor, block_tables: Tensor) -> Tensor:
     """Copy the blocks of N requests out of the cache: [N, S, kv_heads, head_dim]."""
-    # `cache[block_tables]` gives the same numbers, but on a CPU `index_select` with a flat index copies faster.
+    # `cache[block_tables]` would give the same numbers, but on a CPU `index_select` with a flat index copies faster.
     blocks = cache.index_select(0, block_tables.flatten())
     return blocks.view(len(block_tables), -1, *cache.shape[2:])
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
     """Attend for N requests of Q tokens; query [N, Q, heads, head_dim], mask [N, 1, Q, S]."""
-    # torch expects [N, heads, tokens, head_dim] and a mask of the query's dtype.
+    # torch expects [N, heads, tokens, head_dim] and a mask in the query's dtype.
     keys, values, mask = keys.transpose(1, 2), values.transpose(1, 2), mask.to(query.dtype)
     if query.shape[1] > 1:
         return scaled_dot_product_attention(
@@ -138,12 +138,12 @@ def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[flo
     float64, whatever the dtype of the logits. Tokens with equal logits may come in any order.
     """
     tokens = logits.argmax(dim=-1)
-    # Rows that need the same work form one batch, usually all 64 rows of a step. A loop over rows would wait for
-    # Python, and on a GPU for the device, 64 times per step.
+    # Rows that need the same work form one batch; usually this means all 64 rows in a step. A loop over rows would wait
+    # for Python, and on a GPU for the device, 64 times per step.
     for cuts in product((False, True), repeat=2):
         rows = [row for row, one in enumerate(params) if one.temperature > 0 and (one.top_k > 0, one.top_p < 1) == cuts]
         if rows:
-            # Numbers are copied from host to GPU without waiting for the end of the forward pass.
+            # Numbers are copied from host to GPU without waiting for the forward pass to end.
             index = torch.tensor(rows).to(logits.device, non_blocking=True)
             tokens[index] = _draw(logits[index], [params[row] for row in rows], [draws[row] for row in rows], *cuts)
     # Python integers, fetched in one transfer: the engine compares tokens with `eos_token_id`.
@@ -161,19 +161,19 @@ def _draw(
     if has_top_k or has_top_p:
         num_candidates = min(max(one.top_k for one in params) or logits.shape[1], logits.shape[1])
         logits, token_ids = logits.topk(num_candidates)  # likeliest first
-    # Probabilities relative to that of the most likely token: where it matters, they are divided by their sum. In
-    # place, and in float64: in float32, a sum over 100,000 tokens has an error larger than the smallest difference
-    # between draws.
+    # Probabilities relative to the most likely token's: where it matters, they are divided by their sum. In place, and
+    # in float64: in float32, a sum over 100,000 tokens has an error larger than the smallest difference between draws.
     shares = logits.to(torch.float64, copy=True)
     shares.sub_(shares.amax(dim=-1, keepdim=True)).div_(temperature).exp_()
     if has_top_k:
         shares[torch.arange(shares.shape[1], device=logits.device) >= top_k] = 0
     if has_top_p:
         reached = shares.cumsum(dim=-1)
-        # Shifted by one position: the token that crosses top_p stays, so at least one token is kept.
+        # Shifted by one position, so that the token that crosses top_p stays: at least one token is kept.
         shares[:, 1:][reached[:, :-1] >= top_p * reached[:, -1:]] = 0
     reached = shares.cumsum_(dim=-1)
-    # A draw below 1, multiplied by the sum, stays less than the sum even after rounding, so every draw finds a token.
+    # A draw is less than 1, so its product with the sum stays below the sum even after rounding, and every draw finds a
+    # token.
     chosen = torch.searchsorted(reached, draw * reached[:, -1:], right=True)
     return (chosen if token_ids is None else token_ids.gather(1, chosen)).squeeze(1)
 
@@ -188,8 +188,8 @@ def num_blocks_that_fit(total_bytes: int, free_bytes: int, gpu_memory_utilizatio
 
     Raises a `ValueError` that states the numbers if fewer than two blocks fit (one of them is the null block).
     """
-    # A share of the total, as in vLLM: the same setting then means the same limit, whatever else runs on
-    # the device. Memory that other programs use counts against the engine's share.
+    # A fraction of the total, as in vLLM: a setting then means the same limit, whatever else is running on the device.
+    # Memory used by other programs counts against the engine's share.
     taken_bytes = total_bytes - free_bytes
     num_blocks = int(total_bytes * gpu_memory_utilization - taken_bytes) // block_bytes
     if num_blocks < 2:

@@ -14,7 +14,7 @@ from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.steps import FlatBatch
 
 NUM_PROGRAMS = (
-    512  # with fewer, a large GPU would have idle multiprocessors (an H100 has 132, each with room for a few)
+    512  # with fewer programs, a large GPU would have idle multiprocessors (an H100 has 132, each with room for a few)
 )
 MAX_PARTS = 32
 TILE_BYTES = 16384  # of K, and as many of V: two tiles of each fit into a small GPU's shared memory
@@ -37,7 +37,7 @@ def reshape_and_cache_kernel(
     dim_tile: tl.constexpr,
 ) -> None:
     """One program per token: copy its K and V [num_kv_heads, head_dim] into its slot unless the slot is below 0."""
-    # int64, because slot times row size exceeds 32 bits in a large cache.
+    # int64, because in a large cache, slot times row size does not fit into 32 bits.
     token = tl.program_id(0).to(tl.int64)
     slot = tl.load(slot_mapping + token).to(tl.int64)
     heads, dims = tl.arange(0, heads_tile)[:, None], tl.arange(0, dim_tile)[None, :]
@@ -86,7 +86,7 @@ def paged_attention_kernel(
     start = tl.load(query_start_loc + request)
     query_len = (tl.load(query_start_loc + request + 1) - start).to(tl.int32)
     seq_len = tl.load(seq_lens + request).to(tl.int32)
-    # Each row is one token and one query head. `tl.dot` needs 16 rows, and one token has `group` of them, often fewer.
+    # Each row is one token and one query head. `tl.dot` needs 16 rows, and each token has `group` of them, often fewer.
     tokens_tile: tl.constexpr = rows_tile // group
     if tile * tokens_tile >= query_len:
         return
@@ -102,14 +102,15 @@ def paged_attention_kernel(
     num_visible = seq_len - query_len + tl.minimum(query_len, (tile + 1) * tokens_tile)
     length = tl.cdiv(tl.cdiv(num_visible, keys_tile), num_parts) * keys_tile
     end = tl.minimum(num_visible, (part + 1) * length)
-    # Online softmax: not all scores fit into registers, so keep the largest score so far and two sums relative to it.
+    # Online softmax: the scores do not all fit into registers, so keep the largest score so far and two sums relative
+    # to it.
     largest = tl.full([rows_tile], -float("inf"), tl.float32)
     total = tl.zeros([rows_tile], tl.float32)
     weighted = tl.zeros([rows_tile, dim_tile], tl.float32)
     for first in range(part * length, end, keys_tile):
         seen = first + tl.arange(0, keys_tile)
         is_key = seen < end
-        # Several blocks at once: each key looks up its block in the table.
+        # Several blocks at once: the block of each key is looked up in the table.
         blocks = tl.load(block_tables + request * table_stride + seen // block_size, mask=is_key, other=0)
         slots = blocks.to(tl.int64) * block_size + seen % block_size
         offsets = (slots[:, None] * num_kv_heads + kv_head) * head_dim + dims[None, :]
@@ -119,7 +120,7 @@ def paged_attention_kernel(
         scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale
         scores = tl.where(seen[None, :] <= positions[:, None], scores, -float("inf"))
         new_largest = tl.maximum(largest, tl.max(scores, axis=1))
-        # A row that has not seen a key yet stays at minus infinity, from which nothing can be subtracted.
+        # A row that has not seen a key yet stays at minus infinity, and nothing can be subtracted from that.
         shift = tl.where(new_largest == -float("inf"), 0.0, new_largest)
         # A larger score shrinks every earlier weight, by the same factor in both sums.
         shrink = tl.exp(largest - shift)
@@ -184,7 +185,7 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
     rows_tile = max(16 if max(batch.query_lens) == 1 else 64, triton.next_power_of_2(group))
     keys_tile = min(128, max(16, TILE_BYTES // (dim_tile * key_cache.element_size())))
     num_tiles = cdiv(max(batch.query_lens), rows_tile // group)
-    # Only the device knows the requests' lengths, so a part is a share of each request's own keys.
+    # Only the device knows the requests' lengths, so each part is a share of a request's own keys.
     longest = cdiv(batch.block_tables.shape[1] * block_size, keys_tile)
     wanted = cdiv(NUM_PROGRAMS, len(batch.query_lens) * num_kv_heads * num_tiles)
     num_parts = triton.next_power_of_2(min(wanted, longest, MAX_PARTS))

@@ -25,7 +25,8 @@ def propose_by_lookup(
     """
     for length in range(min(prompt_lookup_max, len(token_ids) - 1), prompt_lookup_min - 1, -1):
         newest = token_ids[-length:]
-        # The last possible start is one before the newest tokens themselves, so at least one token follows.
+        # The last possible start is one position before that of the newest tokens themselves, so at least one token
+        # follows.
         starts = range(len(token_ids) - length)
         # `index` compares tokens in C: a loop over all starts would cost more than a small model's forward pass.
         start = -1
@@ -60,7 +61,7 @@ class SpeculativeScheduling:
 
     def usable_hit_blocks(self, hit_blocks: list[int]) -> list[int]:
         """Return the hit blocks that the drafter can use: all but the last if it has a KV cache."""
-        # The drafter is one step behind, and may not have computed the end of that block.
+        # The drafter lags by one step, and may not have computed the end of that block.
         return hit_blocks[:-1] if self.drafter_has_kv_cache else hit_blocks
 
     def schedule_drafts(self, request: Request) -> list[int]:
@@ -74,7 +75,7 @@ class SpeculativeScheduling:
     def roll_back(self, request: Request, num_draft_tokens: int, num_sampled_tokens: int) -> None:
         """Subtract rejected drafts from the request's counters. The last sampled token is never a draft."""
         num_rejected = num_draft_tokens - (num_sampled_tokens - 1)
-        # A request preempted in the meantime has no computed tokens left.
+        # A request that has since been preempted no longer has any computed tokens.
         if request.num_computed_tokens > 0:
             request.take_back(num_rejected)
         if request.num_output_placeholders > 0:
@@ -104,7 +105,7 @@ def accept_drafts(draft_token_ids: Sequence[int], sampled_token_ids: Sequence[in
     kept: list[int] = []
     for index, token_id in enumerate(sampled_token_ids):
         kept.append(token_id)
-        # Samples after a wrong draft continue a text that is not the real answer.
+        # Tokens sampled after a wrong draft continue a text that is not the real answer.
         if index == len(draft_token_ids) or draft_token_ids[index] != token_id:
             break
     return kept

@@ -19,8 +19,9 @@ class PlaceholderScheduling:
 
     def is_surely_over(self, request: Request) -> bool:
         """Return whether the step in flight will reach the request's `max_tokens`, whatever it samples."""
-        # The computed tokens (including those in flight) minus the placeholders are the known tokens minus one. So this
-        # is the known tokens plus one: the step in flight produces at least one, even if all its drafts are rejected.
+        # The computed tokens (including those in flight) minus the placeholders equal the known tokens minus one. So
+        # this equals the known tokens plus one: the step in flight produces at least one, even if all its drafts are
+        # rejected.
         num_at_least = request.num_computed_tokens + 2 - request.num_output_placeholders
         most = request.num_prompt_tokens + request.sampling_params.max_tokens
         return request.num_output_placeholders > 0 and num_at_least >= most

@@ -30,7 +30,7 @@ def build_dfa(nfa: Nfa, alphabet: frozenset[int]) -> Dfa:
     sets = [frozenset({START})]
     numbers = {sets[0]: START}
     transitions: list[dict[int, int]] = []
-    for positions in sets:  # grows while the loop reads it
+    for positions in sets:  # grows while the loop is reading it
         transitions.append({})
         for byte in alphabet:
             if after := next_positions(nfa, positions, byte):
@@ -48,7 +48,7 @@ def _without_dead_ends(transitions: list[dict[int, int]], accepting: set[int]) -
     for state, row in enumerate(transitions):
         for after in row.values():
             before[after].add(state)
-    # Walk backwards from the ends: a state that this walk never reaches cannot lead to an end.
+    # Walk backwards from the end states: a state that this walk never reaches cannot lead to an end.
     alive, to_visit = set(accepting), list(accepting)
     while to_visit:
         found = before[to_visit.pop()] - alive
@@ -76,8 +76,8 @@ class RegexTokenMasks:
         Where the text may end, an end-of-text token leads to `TERMINATED`, after which nothing is allowed.
         """
         if state not in self._next_states:
-            # Walk the vocabulary and the DFA together: where the DFA cannot go, all tokens with that prefix are skipped
-            # at once.
+            # Walk the vocabulary and the DFA together: where the DFA cannot continue, all tokens with that prefix are
+            # skipped at once.
             found = dict.fromkeys(self.eos_token_ids, TERMINATED) if state in self.dfa.accepting else {}
             to_visit = [(self.vocabulary, state)] if state != TERMINATED else []
             while to_visit:

@@ -47,7 +47,7 @@ class Engine:
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config, slots, budget = config, config["max_num_seqs"], config["max_num_batched_tokens"]
-        scheduler = self.scheduler = Scheduler.__new__(Scheduler)  # the real `__init__` reads a GPU's memory size
+        scheduler = self.scheduler = Scheduler.__new__(Scheduler)  # the real `__init__` looks up a GPU's memory size
         scheduler._config = SimpleNamespace(batch_size_cap=slots, max_tokens_in_batch=budget, chunk_size=budget)
         blocks = {"num_blocks": config["usable_blocks"], "block_size": config["block_size"]}
         scheduler._cache_config = SimpleNamespace(**blocks, watermark_blocks_fraction=0)

@@ -62,7 +62,7 @@ def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[Ti
     requests = []
     for number, at in enumerate(arrivals):
         kind = rng.choice(kinds)
-        # The first token arrives one step earlier than the last for each token after the first.
+        # Each token after the first takes one step, so the first arrives that many steps before the last.
         early = (num_output - 1) * STEP_SECONDS if kind == "ttft" else 0.0
         level = ServiceLevel(kind, **{kind: due[number] - early - at})
         requests.append(asked(f"r{number}", 4, num_output, at, level=level))
@@ -70,7 +70,7 @@ def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[Ti
 
 
 def test_slack_in_seconds(phase13: ModuleType) -> None:
-    for num_first in (1, 3):  # with drafts, several tokens may arrive at first
+    for num_first in (1, 3):  # with drafts, the first output may contain several tokens
         policy = phase13.LeastSlackFirst(0.0001, 0.01)
         a = Request("request A", [1] * 300, arrival_time=1.9, service_level=ServiceLevel(ttft=0.5))
         b = Request("request B", [1] * 5, arrival_time=1.5, service_level=ServiceLevel(tpot=0.05))
@@ -135,8 +135,8 @@ def test_without_a_promise_a_request_comes_last_and_is_served(phase13: ModuleTyp
     run = run_of(phase13, requests, ONE_SEAT)
     order = " ".join(name for name in run.order if name != "first")
     expected = " ".join([*(f"p{n}" for n in (0, 3, 6, 1, 4, 7, 2, 5, 8)), *(f"n{n}" for n in range(9))])
-    # p0 and the first n arrive before the first step ends, so all except `first` have arrived when the order is
-    # decided.
+    # p0 and the first n arrive before the first step ends, so every request except `first` has arrived by the time the
+    # order is decided.
     expect_equal(
         order,
         expected,
@@ -167,7 +167,7 @@ def test_who_is_served_and_who_gives_way(phase13: ModuleType, answers: Answers, 
 
 
 def test_when_blocks_run_out_the_one_that_can_wait_gives_way(phase13: ModuleType) -> None:
-    # 12 blocks of 4 tokens hold any two of these, but not three.
+    # 12 blocks of 4 tokens can hold any two of these, but not all three.
     tight = replace(CONFIG, max_num_seqs=3, num_gpu_blocks=13)
     levels = {"tpot": ServiceLevel(tpot=0.012), "e2e": ServiceLevel(e2e=0.21), "patient": ServiceLevel(e2e=9.0)}
     for order in (("tpot", "patient"), ("patient", "tpot"), ("e2e", "patient"), ("patient", "e2e")):

@@ -151,8 +151,8 @@ def test_random_steps_through_all_your_parts(phase6: ModuleType, seed: int) -> N
 def test_a_token_of_a_long_context_sees_itself_and_not_the_next_one(
     phase6: ModuleType, num_computed: int, dtype: torch.dtype
 ) -> None:
-    # In bfloat16, integers above 256 are even, so a position in the query's dtype may be rounded to a different token's
-    # position.
+    # Above 256, bfloat16 holds only even integers, so a position in the query's dtype may be rounded to a different
+    # token's position.
     check_averages(
         phase6.paged_attention,
         [row_of("A", num_computed, 6, range(1, 46)), row_of("B", 2, 1, [50])],
@@ -180,8 +180,8 @@ def test_an_answer_is_not_the_next_one(phase6: ModuleType) -> None:
 
 
 def test_many_long_requests(phase6: ModuleType) -> None:
-    # In the engine, 8 decodes of about 1,095 tokens form two groups of the same shape. 100 short decodes and two chunks
-    # follow.
+    # In the engine, 8 decodes of about 1,095 tokens form two groups with the same shape. 100 short decodes and two
+    # chunks follow.
     long = [row_of(f"R{number}", 1099 - number, 1, range(69 * number, 69 * number + 69)) for number in range(1, 9)]
     short = [row_of(f"R{number}", number % 7, 1, [700 + number]) for number in range(9, 109)]
     check_averages(

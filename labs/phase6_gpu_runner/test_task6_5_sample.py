@@ -48,7 +48,7 @@ def test_temperature_zero_takes_the_likeliest(phase6: ModuleType) -> None:
         ({"top_p": 0.6}, [2, 2, 2, 0, 0, 0]),  # 0.5 does not reach 0.6; the token that crosses it stays
         ({"top_p": 0.9}, [2, 2, 0, 0, 3, 3]),
         ({"top_p": 0.99}, [2, 2, 0, 0, 3, 1]),
-        ({"top_k": 2, "top_p": 0.62}, [2, 2, 2, 2, 2, 2]),  # of these two, token 2 has probability 0.625
+        ({"top_k": 2, "top_p": 0.62}, [2, 2, 2, 2, 2, 2]),  # of the two, token 2 has probability 0.625
         ({"top_k": 3, "top_p": 0.7}, [2, 2, 2, 0, 0, 0]),
     ],
     ids=str,
@@ -71,8 +71,8 @@ def test_draws_walk_through_what_is_kept(phase6: ModuleType, settings: dict[str,
 
 
 def test_temperature_divides_the_logits(phase6: ModuleType) -> None:
-    # 0.6 and 0.4: temperature 0.5 uses their squares, giving 0.692 and 0.308; temperature 2 uses their roots, giving
-    # 0.551 and 0.449.
+    # Probabilities 0.6 and 0.4: temperature 0.5 squares them, giving 0.692 and 0.308; temperature 2 takes their square
+    # roots, giving 0.551 and 0.449.
     rows = [(logs(0.6, 0.4), SamplingParams(temperature=t), d) for t in (0.5, 1.0, 2.0) for d in (0.57, 0.65)]
     expect_tokens(
         phase6,
@@ -87,7 +87,7 @@ def test_temperature_divides_the_logits(phase6: ModuleType) -> None:
 
 
 def test_top_p_counts_at_the_rows_own_temperature(phase6: ModuleType) -> None:
-    # 0.6, 0.3, 0.1 become 0.783, 0.196, 0.022 at temperature 0.5: one token reaches 0.7.
+    # 0.6, 0.3 and 0.1 become 0.783, 0.196 and 0.022 at temperature 0.5, so one token reaches 0.7.
     params = SamplingParams(temperature=0.5, top_p=0.7)
     expect_tokens(
         phase6,
@@ -138,7 +138,7 @@ def test_rows_have_their_own_settings_and_no_row_gives_no_token(phase6: ModuleTy
             logits,
             SamplingParams(temperature=1.0, top_k=2, top_p=0.6),
             0.9,
-        ),  # 0.5 out of the total of 0.8 that top_k keeps
+        ),  # 0.5 out of the 0.8 that top_k keeps
     ]
     expect_tokens(
         phase6,

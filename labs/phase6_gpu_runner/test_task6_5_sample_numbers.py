@@ -51,7 +51,7 @@ def test_the_largest_draw_gives_a_token_that_was_kept(phase6: ModuleType) -> Non
 
 @pytest.mark.parametrize("temperature", [0.01, 0.1, 1e4])
 def test_a_temperature_of_any_size_divides_the_logits(phase6: ModuleType, temperature: float) -> None:
-    # The shares are 0.269 and 0.731 at each of these temperatures.
+    # The probabilities are 0.269 and 0.731 at each of these temperatures.
     rows = [([0.0, temperature], SamplingParams(temperature=temperature), draw) for draw in (0.25, 0.28)]
     expect_tokens(
         phase6,
@@ -84,7 +84,7 @@ def test_a_top_p_just_below_1_is_a_cut(phase6: ModuleType, top_p: float) -> None
 def test_a_draw_just_below_a_probability_is_told_apart(
     phase6: ModuleType, temperature: float, dtype: torch.dtype
 ) -> None:
-    # The draws are float32 numbers, so any dtype can hold them. In float32 the probability is equal to its draw.
+    # The draws are float32 numbers, so any dtype can hold them. In float32 the probability equals the draw.
     probabilities = {step / 4: 1 / (1 + math.exp(-step / 4 / temperature)) for step in range(1, 17)}
     draws = {logit: float(torch.tensor(p, dtype=torch.float32)) for logit, p in probabilities.items()}
     below = [logit for logit, draw in draws.items() if probabilities[logit] - draw > 1e-9]
@@ -103,7 +103,7 @@ def test_a_draw_just_below_a_probability_is_told_apart(
 
 
 def test_probabilities_of_bfloat16_logits_add_up_in_float64(phase6: ModuleType) -> None:
-    # 4,000 equal logits: in bfloat16, with its 8 significant bits, a sum of probabilities stops growing early.
+    # 4,000 equal logits: bfloat16 has only 8 significant bits, so a running sum of probabilities soon stops growing.
     logits, draws = [1.0] * 4000, [0.1, 0.3, 0.5, 0.7, 0.9]
     params = SamplingParams(temperature=1.0)
     yours = sampled(phase6, [(logits, params, draw + 1e-5) for draw in draws], torch.bfloat16)

@@ -21,7 +21,7 @@ from mini_vllm_labs.grading.labtest.phase7.rejections import (
 )
 from mini_vllm_labs.grading.labtest.recorded import Answers
 
-DRAFTER, TARGET = [0.5, 0.25, 0.25], [0.2, 0.25, 0.55]  # only token 2 is more likely under the target
+DRAFTER, TARGET = [0.5, 0.25, 0.25], [0.2, 0.25, 0.55]  # only token 2 is more likely under the target model
 SAYS_1 = [0.0, 1.0, 0.0]
 
 
@@ -30,8 +30,8 @@ SAYS_1 = [0.0, 1.0, 0.0]
 def test_a_draft_is_kept_with_probability_target_over_draft(
     phase7: ModuleType, answers: Answers, draft: int, keep: float
 ) -> None:
-    # Token 0: 0.2 / 0.5 = 0.4. Token 1 is equally likely under both models, and token 2 is more likely under the
-    # target.
+    # Token 0: 0.2 / 0.5 = 0.4. Token 1 is equally likely under both models, and token 2 is more likely under the target
+    # model.
     for choose in (0.0, 0.5, LARGEST):
         case = Rejection([draft], [DRAFTER], [TARGET, SAYS_1], [(keep, choose), (0.5, 0.5)])
         check_rejection(phase7, answers, case)
@@ -94,7 +94,7 @@ def test_the_smallest_and_the_largest_draw_choose_a_possible_token(
 
 
 def test_rounding_may_leave_no_surplus(phase7: ModuleType) -> None:
-    # Both rows add up to 1 within float32 precision, and no token is more likely under the target.
+    # Both rows add up to 1 within float32 precision, and no token is more likely under the target model.
     target, drafters = [0.0, 0.5, 0.5], ([2**-20, 0.5, 0.5], [0.0, 0.5 + 2**-20, 0.5])
     for choose, (draft, drafter) in product((0.0, 0.4, LARGEST), enumerate(drafters)):
         case = Rejection([draft], [drafter], [target, SAYS_1], [(LARGEST, choose), (0.5, 0.5)])
@@ -121,7 +121,7 @@ def test_a_small_surplus_is_a_surplus(phase7: ModuleType, answers: Answers, part
 
 
 def test_rejection_makes_its_tensors_on_the_device_of_its_arguments(phase7: ModuleType) -> None:
-    # One call in which one draft is kept and one is replaced, and one call in which all are kept.
+    # In one call, one draft is kept and one is replaced; in the other, all are kept.
     tensors = [torch.tensor([DRAFTER, DRAFTER]), torch.tensor([TARGET, TARGET, SAYS_1])]
     for drafts, keep in (([2, 0], 0.9), ([2, 2], 0.1), ([0, 1], 0.9)):
         case = Rejection(drafts, [DRAFTER] * 2, [TARGET, TARGET, SAYS_1], [(keep, 0.3)] * 3)

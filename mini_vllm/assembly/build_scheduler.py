@@ -59,7 +59,9 @@ def build_scheduler(
     """
     electives, (max_model_len, _) = electives or Electives(lineup, config), config.sizes
     orders_by_priority = config.policy == "priority" if policy is None else policy.uses_priority
-    if policy is not None:  # with "fcfs", phase 3 preempts the last request in a list, and the policy orders that list
+    if (
+        policy is not None
+    ):  # with "fcfs", phase 3 preempts the last request in a list, and the policy decides that list's order
         config = replace(config, policy="fcfs")
     functions = scheduling_functions_for(lineup.scheduler)
     layers = SchedulerLayers(config, lineup, electives, on_evict, make_connector, policy, clock, images_have_places)
@@ -72,7 +74,7 @@ def build_scheduler(
         groups: GroupedKVCacheManager | None
         step = None
         if (functions_of_release := releases or electives.releases) is not None:
-            # Imported locally, because the default rules of 0.13.0 do not need any of its ten modules.
+            # Imported locally, because 0.13.0's default rules do not need any of its ten modules.
             from mini_vllm.assembly.newer_release import new_step_state, newer_kv_cache
 
             step = new_step_state(config, functions_of_release, states)
@@ -101,7 +103,7 @@ def build_scheduler(
         return parts
 
     # For each step in flight, a request keeps slots for rejected drafts and for the next drafts. Without phase 2, a
-    # request reserves enough slots for its maximum length.
+    # request reserves enough slots to reach its maximum length.
     num_drafts = config.speculative_config.num_speculative_tokens if config.speculative_config else 0
     num_spare_tokens = (2 + config.async_scheduling) * num_drafts
     return Scheduler(

@@ -163,7 +163,7 @@ def release_functions_for(impl: Impl, config: EngineConfig) -> "ReleaseFunctions
         return None
     if impl == "absent":
         raise needs(f"vllm={config.vllm!r}", "phase 14 (year of vLLM)", "1-6", "14")
-    # the rules of 0.13.0 do not need this module
+    # 0.13.0's rules do not need this module
     from mini_vllm.electives.releases.release_functions import ReleaseFunctions
 
     if impl == "starter":

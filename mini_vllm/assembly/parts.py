@@ -46,7 +46,7 @@ def labs_exist() -> bool:
     """Return whether the course's labs can be imported; they are missing if only the engine was installed."""
     try:
         return find_spec("labs.phase1_scheduler_step") is not None
-    except ModuleNotFoundError:  # there is no `labs`, or it belongs to a different project
+    except ModuleNotFoundError:  # `labs` does not exist, or it belongs to a different project
         return False
 
 

@@ -19,7 +19,7 @@ from mini_vllm.sampling_params import SamplingParams
 
 def main(port: int) -> None:
     """Serve until the decode engine's process has exited."""
-    # Ctrl-C reaches both processes, and the decode engine decides when to stop
+    # both processes receive Ctrl-C, and the decode engine decides when to stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     config, lineup, model = pickle.load(sys.stdin.buffer)
     Thread(target=end_with_parent, daemon=True).start()

@@ -109,7 +109,8 @@ class WholePrompts:
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         num_wanted = request.num_tokens - num_computed_tokens
         num_granted = self.clamp(num_wanted, token_budget, 0)
-        # After its prompt, a running request may have drafts, and computing some of them is still useful.
+        # Once its prompt is computed, a running request may have drafts, and computing only some of them is still
+        # useful.
         is_whole = num_granted == num_wanted or request.status is RequestStatus.RUNNING
         return num_granted if is_whole else 0
 

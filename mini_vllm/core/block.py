@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-NULL_BLOCK_ID = 0  # never allocated: it fills the table entries that need no block
+NULL_BLOCK_ID = 0  # never allocated: it fills the table entries that do not need a block
 
 
 @dataclass(slots=True, eq=False)

@@ -71,7 +71,7 @@ def order_error(scheduler: Scheduler) -> str:
     if scheduler.gates.passes_over:  # a skipped request keeps its position while later ones are admitted
         queue = [r.request_id for r in scheduler.waiting if r.num_cached_tokens < 0]
         if scheduler.release is not None and scheduler.gates.has_connector:
-            queue = []  # requests that hold blocks, or that lost blocks in a failed load, precede the others
+            queue = []  # requests that hold blocks, or that lost blocks in a failed load, come before the others
     pairs = (pair for pair in pairwise(queue) if arrival[pair[0]] > arrival[pair[1]])
     return next((f"{younger} arrived before {older} but comes after it" for older, younger in pairs), "")
 
@@ -92,7 +92,7 @@ def check_request(request: Request, scheduler: Scheduler) -> None:
         require(computed == 0, f"{name} waits with {computed} computed tokens")
         require(not any(tables), f"{name} waits but holds {sum(map(len, tables))} blocks")
         return
-    # Stand-ins for drafts may be planned past the last possible token; real drafts never are.
+    # Placeholders for drafts may be planned past the last possible token; real drafts never are.
     num_needed = cdiv(min(computed, request.max_total_tokens(scheduler.max_model_len) - 1), kv.block_size)
     num_allowed = cdiv(min(computed + scheduler.num_spare_tokens, scheduler.max_model_len), kv.block_size)
     if scheduler.gates.passes_over:
@@ -116,7 +116,7 @@ def check_pool(scheduler: Scheduler) -> None:
     require(len(free) == kv.num_free_blocks, f"{len(free)} blocks in the free queue, {kv.num_free_blocks} counted")
     require(len(set(free)) == len(free), f"a block is in the free queue twice: {free}")
     counts = kv.ref_counts()
-    if dict(holders) != counts:  # not `require`: building its message would format both dicts in every step
+    if dict(holders) != counts:  # not `require`: building its message would format both dicts at every step
         raise InvariantError(f"holders are {dict(holders)}, but reference counts are {counts}")
     require(not holders.keys() & set(free), f"free and held: {holders.keys() & set(free)}")
     require(0 not in holders and 0 not in free, "block 0 is the null block: never free, never held")

@@ -35,7 +35,7 @@ class RequestStatus(enum.IntEnum):
 
 LAST_UNFINISHED = (
     RequestStatus.PREEMPTED
-)  # a constant, because in Python 3.11 reading the attribute costs more than the comparison
+)  # a constant, because in Python 3.11 looking up the enum member costs more than the comparison
 FINISH_REASONS = {
     RequestStatus.FINISHED_STOPPED: "stop",
     RequestStatus.FINISHED_LENGTH_CAPPED: "length",

@@ -34,15 +34,15 @@ class Scheduler:
         self.max_model_len = max_model_len
         self.num_spare_tokens = num_spare_tokens
         self.orders_by_priority = orders_by_priority
-        self.has_policy = has_policy  # whether a scheduling policy chooses among the requests
+        self.has_policy = has_policy  # whether a scheduling policy chooses which requests run
         self.running: list[Request] = []
         self.requests: dict[str, Request] = {}
         self.finished_req_ids: set[str] = set()
-        # Wraps each step's `schedule_step` for a recorder that must see the calls inside it; None costs nothing.
+        # Wraps each step's `schedule_step` for a recorder that must see the calls inside it; costs nothing if None.
         self.witnesses: list[Callable[[ScheduleStep], ScheduleStep]] = []
         self._to_roll_back: list[ScheduledRequest] | None = None
         self._is_half_updated = False
-        # The requests in the last update and their token counts before it, kept until `settle_update`.
+        # The requests in the last update, and their token counts before it; kept until `settle_update`.
         self._before_update: dict[str, Request] = {}
         self._num_tokens_before: dict[str, int] = {}
         self._make_parts = make_parts
@@ -115,7 +115,7 @@ class Scheduler:
             share = ScheduledRequest(
                 request, end - num_tokens, num_tokens, self.kv.block_ids(request_id), needs_token, drafts
             )
-            if self.has_windows:  # copies, because a step planned ahead may free blocks that this step still reads
+            if self.has_windows:  # copies, because planning a step ahead may free blocks that this step still reads
                 share.block_tables = [list(table) for table in self.block_tables(request_id)]
                 share.block_ids = share.block_tables[0]
             batch.append(share)
@@ -200,7 +200,7 @@ class Scheduler:
 
         The tokens are removed, and the requests that ended with them are unfinished again, in order of arrival.
         """
-        self._to_roll_back = None  # after a failed check, the batch does not reliably show what to undo
+        self._to_roll_back = None  # after a failed check, the batch cannot be trusted to show what to undo
         if not self._before_update:
             return
         self._drop_new_tokens(self._before_update)
@@ -267,7 +267,7 @@ class Scheduler:
         num_computed_before = {scheduled.request.request_id: scheduled.num_computed_tokens for scheduled in batch}
         for scheduled in batch:
             if scheduled.request.is_finished:
-                # it was aborted during the forward pass, and the step was counted as computed
+                # it was aborted during the forward pass, and its tokens were already counted as computed
                 num_full_blocks = scheduled.num_computed_tokens // self.kv.block_size
                 for table in scheduled.block_tables or [scheduled.block_ids]:
                     self.prefix_cache.drop_uncomputed(table[num_full_blocks:])

@@ -39,7 +39,7 @@ def check_batch(
     for row, (request_id, num_tokens) in zip(batch, planned.items(), strict=True):
         request = row.request
         end = row.num_computed_tokens + row.num_scheduled_tokens
-        if (  # a single condition, because it is almost always false
+        if (  # a single condition, because it is almost always False
             request.request_id != request_id
             or (row.num_scheduled_tokens != num_tokens and request_id not in has_stand_ins)
             or (end != request.num_computed_tokens and request_id not in has_stand_ins)

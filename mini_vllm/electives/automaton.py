@@ -112,7 +112,7 @@ def _build(nfa: Nfa, node: Node) -> RegexPart:
         nfa.reads.append(node)
         nfa.follows.append(set())
         return RegexPart(False, frozenset({position}), frozenset({position}))
-    # The group is copied as often as it may occur; if there is no limit, the last copy loops.
+    # The group is copied as many times as it may occur; if there is no limit, the last copy loops.
     num_copies = max(node.low, 1) if node.high is None else node.high
     if not num_copies or not (one := _either(nfa, node.options)).first:
         return NOTHING  # an empty group is not copied: ((){1000}){1000} would make a million copies

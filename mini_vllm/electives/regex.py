@@ -46,7 +46,7 @@ def _spans(*spans: str) -> tuple[Node, ...]:
     return tuple(frozenset(range(ord(span[0]), ord(span[-1]) + 1)) for span in spans)
 
 
-# A valid UTF-8 character of two to four bytes; shorter characters share the final bytes of longer ones.
+# A valid UTF-8 character of two to four bytes; shorter characters share their final bytes with longer ones.
 _LAST = "\x80\xbf"
 _FOUR = Group((_spans("\xf1\xf3", _LAST), _spans("\xf0", "\x90\xbf"), _spans("\xf4", "\x80\x8f")))
 _THREE = Group(((_FOUR,), _spans("\xe1\xec"), _spans("\xee\xef")))

@@ -85,7 +85,7 @@ class KVCacheAhead(WrappedKVCache):
         if new_blocks is not None:
             self._num_cached_blocks.setdefault(request.request_id, len(hit_blocks))
             self.cache_blocks(request, min(num_computed_tokens, request.num_tokens))
-            # Phase 2 itself has cached the blocks after these.
+            # Phase 2 has already cached the blocks after these.
             num_full_blocks = min(end, request.num_tokens) // self.block_size
             num_cached_blocks = self._num_cached_blocks[request.request_id]
             self._num_cached_blocks[request.request_id] = max(num_cached_blocks, num_full_blocks)

@@ -80,7 +80,7 @@ def require_servable(
 
 def longest_request(max_model_len: int, kv: KVCacheManager, max_held_blocks: Callable[[int], int]) -> int:
     """Return the maximum number of tokens, prompt included, that fits both the model and the whole cache."""
-    # The last token is never computed, so the result is the number of lengths, starting from 0, whose blocks fit.
+    # The last token is never computed, so the result is the number of lengths, counting from 0, whose blocks fit.
     return bisect_right(range(max_model_len), kv.num_usable_blocks, key=max_held_blocks)
 
 

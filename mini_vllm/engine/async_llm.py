@@ -118,7 +118,7 @@ class AsyncLLM:
                 adapter_id=adapter_id,
             )
             adding = self.call(add)
-            # Adding a request waits for the end of the step, which may also be slow.
+            # Adding a request waits for the step to end, which may also be slow.
             try:
                 await asyncio.wait_for(adding, timeout)
             except TimeoutError:
@@ -248,7 +248,7 @@ class AsyncLLM:
             try:
                 loop.call_soon_threadsafe(_put_all, items)
             except RuntimeError:  # the loop was closed before its readers unregistered
-                for _, output in items:  # done on a new thread, because sending may wait until this thread reads
+                for _, output in items:  # done in a new thread, because sending may block until this thread reads
                     self._collectors[output.request_id] = None
                     threading.Thread(target=self._abort, args=(output.request_id,), daemon=True).start()
 

@@ -36,7 +36,7 @@ class IncrementalDetokenizer:
         self._stop = stop
         self._include_stop = include_stop_str_in_output
         self._begin(context_of(tokenizer, prompt_token_ids))
-        # A stop string that is completed before this number of tokens does not end the text.
+        # A stop string that is completed before the text has this many tokens does not end the text.
         self._num_tokens_before_stop = min_tokens
         self._num_held_back = 0 if include_stop_str_in_output else max((len(s) for s in stop), default=1) - 1
 
@@ -62,7 +62,9 @@ class IncrementalDetokenizer:
         """Begin a window with tokens whose text has been accepted."""
         self._window, self._num_read = token_ids, len(token_ids)
         self._accepted = self._decode(token_ids)  # part of the window's text
-        self._before: list[str] = []  # the window's most recent texts, while they end with an incomplete character
+        self._before: list[
+            str
+        ] = []  # the window's most recent texts, for as long as they end with an incomplete character
 
     def _accept(self, final: bool) -> str | None:
         whole, accepted = self._decode(self._window), self._accepted
@@ -76,7 +78,7 @@ class IncrementalDetokenizer:
     def _accept_incomplete(self, whole: str, final: bool) -> str | None:
         """Accept settled text if the window ends inside a character or its accepted text has changed."""
         if not whole.startswith(self._accepted) and not self._accepted.endswith(INCOMPLETE):
-            # With byte fallback, an incomplete character corrupts all preceding characters that are spelled in bytes.
+            # With byte fallback, an incomplete character corrupts every preceding character that is spelled in bytes.
             self._window, self._num_read, self._accepted, self._before = self._window[self._num_read :], 0, "", []
             whole = self._decode(self._window)
         is_final = final or not whole.endswith(INCOMPLETE) or len(self._window) > 2 * MAX_WINDOW
@@ -113,7 +115,8 @@ class IncrementalDetokenizer:
         elif num_tokens > MAX_WINDOW:
             for start in range(num_tokens - 2 * MAX_CHARACTER, num_tokens - 3 * MAX_CHARACTER, -1):
                 tail = self._decode(self._window[start:])
-                # If each token alone decodes to an incomplete character, whole characters and parts look the same.
+                # If each token by itself decodes to an incomplete character, whole characters look the same as parts of
+                # one.
                 is_clear = tail.count(INCOMPLETE) < num_tokens - start or num_tokens > MAX_WINDOW + MAX_CHARACTER
                 if is_clear and whole.endswith(tail) and len(tail) > num_new:
                     num_cut = len(whole) - len(tail)
@@ -128,7 +131,7 @@ class IncrementalDetokenizer:
         if not self._stop or self._num_tokens_before_stop > 0:
             return None
         starts = ((self.text.find(stop, max(0, num_old - len(stop) + 1)), stop) for stop in self._stop)
-        # The stop string that is completed first, as if text arrived one character at a time; the longest wins a tie.
+        # The stop string that would be completed first if text arrived one character at a time; the longest wins a tie.
         found = min(((start + len(stop), start, stop) for start, stop in starts if start >= 0), default=None)
         if found is None:
             return None
@@ -154,7 +157,7 @@ def context_of(tokenizer: Tokenizer, prompt_token_ids: Sequence[int]) -> list[in
     last = list(islice(shown, MAX_CONTEXT_TOKENS))[::-1]
     lengths = (*range(NUM_CONTEXT_TOKENS, MAX_CONTEXT_TOKENS + 1), *range(NUM_CONTEXT_TOKENS - 1, 0, -1))
     for context in (last[-length:] for length in lengths):
-        for num_cut in range(min(MAX_CHARACTER, len(context))):  # the prompt may also end inside a character
+        for num_cut in range(min(MAX_CHARACTER, len(context))):  # the prompt may also end in the middle of a character
             part = context[: len(context) - num_cut]
             if tokenizer.decode(part).count(INCOMPLETE) < len(part):
                 return context

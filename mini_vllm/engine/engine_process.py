@@ -65,8 +65,8 @@ class EngineProcess:
         # The process exits when this end of the pipe closes, but `multiprocessing` would wait for the process first.
         atexit.register(self.abandon)
         theirs.close()
-        # Several threads make calls. Reading results must not need the lock for sending: sending blocks while the
-        # pipe is full, and the process may itself be blocked until its results are read.
+        # Several threads may make calls. Reading results must not need the send lock: sending blocks while the pipe is
+        # full, and the process may itself be blocked until its results are read.
         self._sending, self._noting = threading.Lock(), threading.Lock()
         try:
             opened = self._opened()
@@ -134,7 +134,7 @@ class EngineProcess:
     def give_up(self, reason: str) -> None:
         """Fail readers and callers with `reason`, let the process write its stack to standard error, then kill it."""
         self._note_death(EngineDeadError(reason))
-        with suppress(AttributeError, OSError):  # on Windows, or if the process has exited
+        with suppress(AttributeError, OSError):  # on Windows, or if the process has already exited
             os.kill(self._process.pid or 0, signal.SIGUSR1)
             time.sleep(SECONDS_TO_TRACE)
         self.abandon()
@@ -192,7 +192,7 @@ class EngineProcess:
         last, num_silent = 0.0, 0
         while not self._over.wait(1.0):
             if not self._process.is_alive():
-                self.abandon()  # its children may still be running and holding its end of the pipe open
+                self.abandon()  # its children may still be running and holding their end of the pipe open
             num_silent = num_silent + 1 if self._clocks[1].value == last else 0
             last = self._clocks[1].value
             if num_silent == SECONDS_OF_SILENCE:

@@ -57,10 +57,11 @@ def run_engine(
     try:
         engine = open_engine()
     except BaseException as error:
-        error.__dict__["remote_frames"] = list(traceback.extract_tb(error.__traceback__))  # pickling loses them
+        error.__dict__["remote_frames"] = list(traceback.extract_tb(error.__traceback__))  # lost when pickled
         connection.send_bytes(pickled(error))
         return
-    # Everything loaded so far stays, so the garbage collector need not scan torch and the model again (as in vLLM).
+    # Everything loaded so far stays in memory, so the garbage collector need not scan torch and the model again (as in
+    # vLLM).
     gc.collect()
     gc.freeze()
     PipeServer(connection).serve(engine, watch, step)
@@ -87,7 +88,7 @@ def end_with_parent(beat: StepClock) -> None:
     if sys.platform == "linux":
         import fcntl
 
-        # Native code that holds the interpreter's lock blocks this thread, but a signal to the group still ends the
+        # Native code that holds the interpreter lock blocks this thread, but a signal to the group still ends the
         # process.
         fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)
@@ -104,7 +105,8 @@ class PipeServer:
 
     def __init__(self, connection: "Connection[Any, Any]") -> None:
         self._connection = connection
-        # The engine's thread sends outputs and results; the main thread sends the results that need no step boundary.
+        # The engine's thread sends outputs and results; the main thread sends the results that need not wait for a step
+        # boundary.
         self._sending = threading.Lock()
 
     def serve(self, engine: Any, watch: Watch | None, step_clock: StepClock) -> None:
@@ -117,7 +119,7 @@ class PipeServer:
             while not isinstance((call := self._connection.recv()).message, EndProcess):
                 self._begin(thread, call)
         except (EOFError, OSError):
-            end_group()  # the server is gone, so nobody reads the outputs of this step
+            end_group()  # the server has exited, so nobody will read this step's outputs
         thread.end()
         thread.join()
 

@@ -22,7 +22,7 @@ Deliver = Callable[[list[RequestOutput]], None]
 OnDeath = Callable[[EngineDeadError], None]
 StepClock = c_double  # start time of the current step, or 0 between steps; it may be in shared memory
 MAX_REASON = 2_000
-SECONDS_OF_CALLS = 0.02  # all calls between two steps: one client may send hundreds of requests at once
+SECONDS_OF_CALLS = 0.02  # runs all calls between two steps: one client may send hundreds of requests at once
 logger = logging.getLogger(__name__)
 
 
@@ -45,7 +45,8 @@ class EngineThread:
         self.error: BaseException | None = None
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._call: Future[Any] = Future()
-        # No call may run after the end, so this lock keeps calls from entering the queue after its last check.
+        # No call may run after the end, so this lock stops calls from entering the queue after the thread last checks
+        # it.
         self._ending = threading.Lock()
         self._step_clock = StepClock() if step_clock is None else step_clock
         # As a daemon, the thread does not keep the process alive if `end` was never called.
@@ -165,8 +166,8 @@ class EngineThread:
         try:
             return self.engine.abort_request(request_id, error)
         except BaseException:
-            # The failed code may be the code that frees blocks. The engine was reset after the failure, so all blocks
-            # are free now.
+            # The code that failed may be the very code that frees blocks. The engine was reset after the failure, so
+            # all blocks are free now.
             return self.engine.abort_request(request_id, error)
 
     def _run(self) -> None:

@@ -27,7 +27,7 @@ class GrammarProcesses:
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(MAX_PROCESSES, "mini-vllm-grammar")
-        self._here = threading.local()  # the thread's `child`, and the `future` of its call
+        self._here = threading.local()  # the `child` used by the thread, and the `future` for its call
         self._lock = threading.Lock()
         self._called = dict[Future[Any], Child]()
         self._children = set[Child]()
@@ -49,7 +49,7 @@ class GrammarProcesses:
 
     def _do(self, future: Future[Any], function: Callable[..., Any], arguments: tuple[Hashable, ...]) -> None:
         self._here.future = future
-        with suppress(InvalidStateError):  # it was cancelled
+        with suppress(InvalidStateError):  # the call was cancelled
             try:
                 result = None if future.cancelled() else self._cached(function, *arguments)
             except BaseException as error:
@@ -119,5 +119,5 @@ class GrammarProcesses:
 
 def end_all(children: Iterable[Child]) -> None:
     for child in list(children):
-        with suppress(OSError), child:  # closes the child's pipes, which drops unread data, and waits for it to end
+        with suppress(OSError), child:  # closes the child's pipes, which drops unread data, and waits for it to exit
             child.kill()

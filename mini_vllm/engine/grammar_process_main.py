@@ -17,7 +17,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process in a terminal
     limit_memory(int(sys.argv[1]) << 20)
     if sys.platform != "win32":
-        os.nice(5)  # the steps of running requests take precedence
+        os.nice(5)  # running requests' steps take precedence
     calls = SimpleQueue[tuple[Any, ...]]()
     threading.Thread(target=read, args=(sys.stdin.buffer, calls), daemon=True).start()
     while True:

@@ -11,7 +11,7 @@ from mini_vllm.engine.json_schema import prepare
 from mini_vllm.engine.llguidance_grammar import llguidance, reason_of
 from mini_vllm.sampling_params import StructuredOutputsParams
 
-MAX_CHARACTERS = 256 * 1024  # llguidance needs 2 s for this number; the time grows quadratically
+MAX_CHARACTERS = 256 * 1024  # llguidance takes 2 s for this number; the time grows quadratically
 COMPACT = {"whitespace_flexible": False}  # if white space is flexible, a model may write spaces endlessly
 
 
@@ -21,7 +21,7 @@ def text_of(params: StructuredOutputsParams) -> tuple[str, str]:
         return "regex", within("choice", "|".join(map(re.escape, params.choice)), MAX_LENGTH)
     if params.regex is not None:
         return "regex", within("regex", params.regex, MAX_LENGTH)
-    llguidance()  # raises if it is missing
+    llguidance()  # raises an error if it is missing
     if params.grammar is not None:
         return "grammar", within("grammar", params.grammar, MAX_CHARACTERS)
     schema = {"type": "object"} if params.json is None else params.json
@@ -48,7 +48,7 @@ def source_of(kind: str, text: str) -> str:
         return text
     source = str(llguidance().LLMatcher.grammar_from_lark(text)) if kind == "grammar" else from_json_schema(text)
     matcher = llguidance().LLMatcher(byte_tokenizer(), source, log_level=0)
-    matcher.compute_bitmask()  # the engine's process will compute the same, but with different tokens
+    matcher.compute_bitmask()  # the engine's process will compute the same thing, but with different tokens
     # A grammar may name control tokens, which are missing from these bytes: in that case, llguidance decides without a
     # vocabulary.
     if matcher.is_error() and (error := llguidance().LLMatcher.validate_grammar(source)):

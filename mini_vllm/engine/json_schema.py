@@ -15,7 +15,7 @@ ALONE = ("items", "additionalProperties", "additionalItems", "unevaluatedPropert
 MAX_REFS = 1_000  # with more references, searching for endless ones would take seconds
 UUID = "^[0-9a-f]{{8}}-[0-9a-f]{{4}}-{}[0-9a-f]{{3}}-[89ab][0-9a-f]{{3}}-[0-9a-f]{{12}}$"
 # Pydantic's formats, written with keywords that llguidance supports. All other formats that llguidance does not support
-# are only annotations.
+# are treated as mere annotations.
 FORMATS: dict[str, dict[str, Any]] = {
     **{f"uuid{version}": {"pattern": UUID.format(version)} for version in range(1, 9)},
     "ipvanyaddress": {"anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]},

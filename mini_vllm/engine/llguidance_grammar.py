@@ -45,8 +45,8 @@ class LLGuidanceGrammar:
         for token_id in tokens:
             if self.is_terminated():
                 return False
-            # Track the end here: a matcher accepts only one end-of-text token, and none of those that its grammar
-            # names.
+            # Track the end here: a matcher accepts only one end-of-text token, and none of the end tokens named in its
+            # grammar.
             if token_id in self.eos_token_ids:
                 is_allowed = self._allows(token_id)
             else:

@@ -28,7 +28,7 @@ from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 
 SECONDS_BETWEEN_LOOKS = 0.001
-MAX_STEPS_TO_SEND = 8  # while a step is in flight, sending takes up two steps
+MAX_STEPS_TO_SEND = 8  # while a step is in flight, sending spans two steps
 
 
 class LLMEngine:
@@ -51,7 +51,7 @@ class LLMEngine:
         self._in_step: list[str] = []
         self._held: Sequence[str] = ()
         self._idle_steps = 0
-        self.last_failure = 0.0, ""  # the time of a step's failure (`time.monotonic`) and its error
+        self.last_failure = 0.0, ""  # the time (`time.monotonic`) at which a step failed, and its error
 
     @property
     def recorder(self) -> TraceRecorder:
@@ -149,7 +149,8 @@ class LLMEngine:
                 for observer in self.observers:
                     observer.request_aborted(request_id)
             now = self.clock()
-            # An interrupted step may have missed a stop string, or may have ended the request without an output.
+            # An interrupted step may have missed a stop string, or may have ended a request without producing an
+            # output.
             self._detokenize(request_id, now)
             return self.processor.output(request_id, now, error)
 
@@ -203,10 +204,10 @@ class LLMEngine:
             gates = self.scheduler.gates
             self._require_sent(gates.requests_being_sent)
             if not gates.awaits_others and not gates.break_stall(self.scheduler.requests.values()):
-                # forgotten requests do not stall the engine, because a restart queues them again
+                # forgotten requests do not stall the engine, because a restart puts them back in the queue
                 check_queues(self.scheduler, "priority")
                 raise StalledError.of(self.scheduler)
-            time.sleep(SECONDS_BETWEEN_LOOKS)  # yields the processor to threads that compile or load
+            time.sleep(SECONDS_BETWEEN_LOOKS)  # yields the processor to threads that are compiling or loading
         return scheduler_output
 
     def _require_sent(self, names: Sequence[str]) -> None:

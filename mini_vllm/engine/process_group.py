@@ -19,6 +19,6 @@ def kill_group(process: BaseProcess) -> None:
     """Kill a process that leads a group, and its children, which may outlive it."""
     with suppress(
         AttributeError, OSError
-    ):  # on Windows, before the process leads a group, or if no process in the group is left
+    ):  # on Windows, before the process leads a group, or if the group has no processes left
         os.killpg(process.pid or 0, signal.SIGKILL)
     process.kill()

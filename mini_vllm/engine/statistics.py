@@ -16,7 +16,7 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import StepObserver, StepResult
 from mini_vllm.engine.reasons import waiting_for
 
-if TYPE_CHECKING:  # imported when the first request waits
+if TYPE_CHECKING:  # imported when a request first waits
     from mini_vllm.engine.step_reasons import StepReasons
 
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -120,7 +120,7 @@ class EngineStatistics(StepObserver):
         by_source = (state.request.num_prompt_tokens - num_hits, num_hits - num_external, num_external)
         for source, number in zip(SOURCES, by_source, strict=True):
             self.counts.prompt_tokens_by_source[source] += number
-        # Counted once per request, as in vLLM, because a preempted request finds its own blocks again.
+        # Counted once per request, as in vLLM, because a preempted request hits its own blocks again.
         if self.engine.config.enable_prefix_caching and not state.request.sampling_params.skip_reading_prefix_cache:
             counters["prefix_cache_queries"] += state.request.num_prompt_tokens
             self.counts.recent_lookups.append((state.request.num_prompt_tokens, num_hits))

@@ -16,7 +16,7 @@ from mini_vllm.electives.tokens_ahead import KVCacheAhead
 from mini_vllm.electives.windows.grouped_kv_cache import GroupedKVCacheManager
 from mini_vllm.electives.wrappers import WrappedChunks, WrappedKVCache
 
-if TYPE_CHECKING:  # the default rules (0.13.0) do not need modules of later releases
+if TYPE_CHECKING:  # the default rules (0.13.0) do not need modules for later releases
     from mini_vllm.electives.releases.step_state import StepState
 
 

@@ -11,7 +11,7 @@ from mini_vllm.electives.gates.gated import AdmissionGates, transfers_of
 from mini_vllm.electives.wrappers import WrappedChunks
 from mini_vllm.engine.step_calls import Asked, Shortage, StepCalls, shortage_of
 
-if TYPE_CHECKING:  # the default rules (0.13.0) do not need modules of later releases
+if TYPE_CHECKING:  # the default rules (0.13.0) do not need modules for later releases
     from mini_vllm.electives.releases.step_state import StepState
 
 Found = dict[str, Any]

@@ -25,7 +25,7 @@ from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
 MAX_CACHED, MAX_SHOWN = 64, 5
 ESCAPED = re.compile(r"\\u(?:\{([0-9A-Fa-f]+)\}|([0-9A-Fa-f]{4}))")  # a character in a Lark grammar
 ASCII = tuple(map(chr, range(32, 127)))
-Start = Callable[[], Grammar]  # creates one request's grammar
+Start = Callable[[], Grammar]  # creates a request's grammar
 
 
 def grammar_of(params: SamplingParams, grammars: "StructuredOutputManager | None") -> Future[Grammar] | None:
@@ -81,7 +81,7 @@ class StructuredOutputManager:
         require_spelled(vocabulary, "choice", choice)
         try:
             nfa = build_nfa(parse_regex(regex))
-            groups = group_bytes(nfa, vocabulary.alphabet)  # [a-z] is one transition of the automaton instead of 26
+            groups = group_bytes(nfa, vocabulary.alphabet)  # [a-z] is one transition in the automaton instead of 26
             dfa = self.functions.build_dfa(nfa, frozenset(groups))
         except ValueError as error:
             raise ValueError(f"structured_outputs cannot be compiled: {error}") from None

@@ -157,11 +157,11 @@ class TraceRecorder(StepRecorder):
         self._unsent |= self._finished
         for record in self.steps[self._num_ended :]:
             self._priorities = record.get("priorities", {}) | self._priorities
-            # After an interrupt right after `append`, the record shares these lists.
+            # After an interrupt just after `append`, the record shares these lists.
             if record["added"] is not self._added:
                 self._added, self._aborted = record["added"] + self._added, record["aborted"] + self._aborted
         del self.steps[self._num_ended :]
-        for record in self._in_flight:  # the plan is undone, but tokens applied afterwards stay
+        for record in self._in_flight:  # the plan is undone, but tokens that have since been applied stay
             record["scheduled"], record["total"], record["preempted"], record["evicted"] = [], 0, [], []
         self._in_flight.clear()
 

@@ -6,7 +6,8 @@ from functools import cached_property
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.electives.automaton import TrieNode, build_trie
 
-# All bytes that occur in UTF-8. A vocabulary with a token for each byte can spell any text and complete any character.
+# All bytes that can occur in UTF-8. A vocabulary with a token for each byte can spell any text and complete any
+# character.
 UTF_8 = frozenset(range(256)) - {0xC0, 0xC1, *range(0xF5, 0x100)}
 
 
@@ -22,7 +23,7 @@ class Vocabulary:
 
     def __init__(self, tokenizer: Tokenizer, vocab_size: int, eos_token_ids: frozenset[int]) -> None:
         token_bytes = tokenizer.token_bytes()[:vocab_size]
-        token_bytes += [b""] * (vocab_size - len(token_bytes))  # a model may have more logits than tokens
+        token_bytes += [b""] * (vocab_size - len(token_bytes))  # a model may have more logits than it has tokens
         self.token_bytes = [b"" if i in eos_token_ids else text for i, text in enumerate(token_bytes)]
         self.tokenizer = tokenizer
         self.eos_token_id = min(eos_token_ids)

@@ -25,8 +25,8 @@ from mini_vllm.runner.paged_model import ForwardPass
 
 Bgmv = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], None]
 KEY = re.compile(r"base_model\.model\.(model\.layers\.(\d+)\.(?:self_attn|mlp)\.(\w+_proj))\.lora_([AB])\.weight")
-# These settings describe the training, or repeat facts that are in the files. All other settings, including future
-# ones, must be off: they may change the product or other layers.
+# These settings describe the training, or repeat what the files already say. All other settings, including future ones,
+# must be off: they may change the product or other layers.
 HARMLESS = frozenset(
     "r lora_alpha rank_pattern alpha_pattern use_rslora target_modules exclude_modules layers_to_transform "
     "layers_pattern fan_in_fan_out lora_dropout "

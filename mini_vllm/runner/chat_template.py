@@ -35,7 +35,7 @@ def encode_chat(tokenizer: Any, messages: Sequence[Message], tools: Sequence[Too
             raise ValueError(f"message {number} must have a role and content, both strings, got {message!r:.200}")
     if has_template(tokenizer) and not tokenizer.chat_template:
         raise ValueError(NO_TEMPLATE)
-    reasons: list[tuple[bool, str]] = []  # whether the template expects this form, and the template's error if not
+    reasons: list[tuple[bool, str]] = []  # whether the template accepts this form, and the template's error if not
     for form in FORMS:
         try:
             lost = _lost(tokenizer, messages, form, tools)
@@ -43,7 +43,7 @@ def encode_chat(tokenizer: Any, messages: Sequence[Message], tools: Sequence[Too
                 return _encode(tokenizer, [{**one, "content": form(one["content"])} for one in messages], tools)
             roles = ", ".join(f"{number + 1} ({messages[number]['role']})" for number in lost)
             reasons.append((len(lost) < len(messages), f"leaves out the text of message {roles}"))
-        except Exception as error:  # a template may raise anything
+        except Exception as error:  # a template may raise any exception
             reasons.append((type(error) is TemplateError, f"refuses the messages: {_in_words(error)}"))
     reason = next((words for is_made_for, words in reasons if is_made_for), reasons[0][1])
     raise ValueError(f"the model's chat template {reason}")
@@ -57,7 +57,7 @@ def has_template(tokenizer: Any) -> bool:
 def _encode(tokenizer: Any, chat: Chat, tools: Sequence[Tool]) -> list[int]:
     if has_template(tokenizer):
         return list(tokenizer.encode(_text(tokenizer, chat, tools), add_special_tokens=False))
-    # This tokenizer would encode the control tokens of a rendered chat as plain text.
+    # This tokenizer would encode a rendered chat's control tokens as plain text.
     extra = {"tools": [*tools]} if tools else {}
     return list(
         tokenizer.apply_chat_template(chat, tokenize=True, add_generation_prompt=True, return_dict=False, **extra)
@@ -80,7 +80,7 @@ def _lost(tokenizer: Any, messages: Sequence[Message], form: Form, tools: Sequen
     ]
     chat = [{**one, "content": form(content)} for one, content in zip(messages, marked, strict=True)]
     text = _text(tokenizer, chat, tools)
-    # render once only, because chats may be long
+    # render only once, because chats may be long
     found, literal = (set(re.findall(f"{before}({MARK})", text)) for before in ("", REPR))
     lost = []
     for place, one in enumerate(messages):

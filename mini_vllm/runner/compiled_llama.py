@@ -33,8 +33,8 @@ def can_be_compiled(model: Any, *, is_int8: bool = False) -> bool:
     has_biases = any(layer.bias is not None for layer in (decoder.self_attn.o_proj, decoder.mlp.down_proj))
     functions, sizes = layer_functions(model.dtype, is_int8), decoder.self_attn.o_proj.weight.shape
     are_whole = model.config.intermediate_size % functions.columns_of_a_panel() == 0
-    # The panels of the gate and up projections must cover the same columns, and C reads numbers in groups of two or
-    # four.
+    # The panels of the gate and up projections must cover the same columns, and the C code reads numbers in groups of
+    # two or four.
     return not has_biases and are_whole and all(size % (4 if is_int8 else 2) == 0 for size in sizes)
 
 
@@ -50,7 +50,7 @@ class CompiledLlama(LlamaModel):
 
     def product(self, *layers: Any) -> PanelProduct:
         """Return one product for linear layers with the same input, and free their original weights."""
-        # rounding the logits would change most chosen tokens
+        # rounding the logits would change most of the chosen tokens
         is_int8 = self.is_int8 and layers[0] is not self.model.lm_head
         product = PanelProduct.of(*layers, is_int8=is_int8)
         for layer in layers:
@@ -132,6 +132,8 @@ def packed_model(
         model = paged_model(loaded, steps, num_blocks, block_size)
     if is_int8:
         for weight in loaded.model.parameters():
-            weight.data = weight.data.clone()  # tensors that view a mapped file would keep the whole file in memory
+            weight.data = (
+                weight.data.clone()
+            )  # tensors that are views into a mapped file would keep the whole file in memory
         release_freed_memory()
     return model

@@ -36,7 +36,7 @@ def compiled_sample(in_torch: Sample, file: CFile) -> Sample:
         logits, (num_rows, width) = logits.contiguous(), logits.shape
         settings, tokens = array("d"), array("q", bytes(8 * num_rows))
         for one, draw in zip(params, draws, strict=True):
-            # A `top_k` may be larger than any float64.
+            # A `top_k` may be too large even for a float64.
             settings.extend((one.temperature, min(one.top_k, width), one.top_p, draw))
         threads = torch.get_num_threads() if logits.numel() >= MIN_SHARED_LOGITS else 1
         addresses = logits.data_ptr(), settings.buffer_info()[0], tokens.buffer_info()[0]

@@ -18,7 +18,7 @@ from transformers import AttentionInterface
 from transformers.cache_utils import Cache
 
 CONTRACT_NAME = "mini_vllm_contract"
-# the sequences are interleaved, so distances in the row differ from those within a sequence
+# the sequences are interleaved, so distances in the row differ from distances within a sequence
 TEXT_OF_TOKEN = (1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1)
 UNSUPPORTED = ("softcap", "s_aux", "position_bias", "alibi")
 # maximum difference, relative to the largest logit
@@ -116,7 +116,7 @@ def check_attention_contract(model: Any, longest: int) -> AttentionShape:
         return _check(model, longest)
     except (IndexError, RuntimeError) as error:
         if "meta tensors" in str(error):
-            raise  # the model's code needs actual numbers, so the model itself is not at fault
+            raise  # the model's code needs actual numbers, so the model itself is not to blame
         raise ValueError(f"{model.config.model_type} cannot compute a prompt of {longest} tokens: {error}") from error
     finally:
         model.set_attn_implementation(before)

@@ -34,7 +34,7 @@ def find_end_tokens(folder: Path, named: dict[str, Any], vocab_size: int) -> End
                 f"{folder / source}: the end token (eos_token_id) must be from 0 to {vocab_size - 1}, the model's "
                 f"vocabulary; got {wrong[0]!r}"
             )
-        if usable := frozenset(one for one in ids if one >= 0):  # -1 means no end token
+        if usable := frozenset(one for one in ids if one >= 0):  # -1 means that there is no end token
             found[source] = usable
     if not found:
         return EndTokens(frozenset(), "", {})

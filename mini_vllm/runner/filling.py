@@ -86,7 +86,7 @@ def fill(folder: Path, config: Any, tensors: Mapping[str, Any], dtype: str, devi
             trust_remote_code=False,
         )
     except Exception as error:  # incompatible settings may raise any error
-        if "conversion of the weights" in str(error):  # transformers joins the tensors of the experts
+        if "conversion of the weights" in str(error):  # transformers concatenates the experts' tensors
             raise ValueError(
                 f"the weights in {folder} do not match its config.json ({kind.__name__}): some experts of a layer "
                 "lack tensors or have a different shape. Save the whole model with `save_pretrained`"

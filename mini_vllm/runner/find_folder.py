@@ -21,7 +21,7 @@ def find_folder(name: str, *, download: bool = True) -> Path:
         return found if any(found.glob("*.safetensors")) else Path(fetch(allow_patterns=[*PICKLED]))
     except PermissionError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-    except (OSError, ValueError) as error:  # the name is unknown, or there is no network
+    except (OSError, ValueError) as error:  # the name is unknown, or the network is unavailable
         raise ValueError(
             f"no model at {name!r}: it is not a local folder with config.json and weights, and the hub returned "
             f"none. Without a network, pass the path of a `save_pretrained` directory, download the model once "

@@ -8,7 +8,7 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-# Settings that change greedy texts unless they are unset or have the value given here.
+# Settings that change greedy texts unless they are unset or have the values given here.
 GREEDY_SETTINGS: dict[str, float | None] = {
     "no_repeat_ngram_size": 0,
     "encoder_no_repeat_ngram_size": 0,

@@ -49,7 +49,7 @@ class GrammarMasks:
         bitmask, errors = np.full((len(rows), num_words), -1, dtype=np.int32), dict[str, str]()
         for row, (scheduled, num_drafts) in enumerate(rows):
             request = scheduled.request
-            if num_drafts or request.grammar is None:  # a request's draft rows follow its first row
+            if num_drafts or request.grammar is None:  # a request's draft rows come after its first row
                 continue
             try:
                 grammar = request.compiled_grammar()

@@ -15,7 +15,7 @@ from mini_vllm.runner.paged_model import ForwardPass
 from mini_vllm.runner.steps import FlatBatch, dummy_batch
 
 WARM_UP_STEPS = 2
-MAX_GRAPH_REQUESTS = 256  # for a larger batch, the launches cost little compared with the arithmetic
+MAX_GRAPH_REQUESTS = 256  # for a larger batch, launching kernels costs little compared with the arithmetic
 
 
 def bucket_sizes(max_num_seqs: int) -> list[int]:

@@ -17,7 +17,7 @@ MAX_GROUP_SLOTS = (
     4096  # small enough for a group's copied K and V to stay in the CPU's cache until attention reads them
 )
 MAX_PIECE_QUERIES = 128  # a longer chunk is split into pieces, because a piece's tokens do not attend to later pieces
-MAX_WASTED_PAIRS = 512  # a new group is cheaper if a group has more padding query-key pairs than this
+MAX_WASTED_PAIRS = 512  # above this many query-key pairs of padding, a new group is cheaper
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def _similar(pieces: _Pieces, max_blocks: int, max_waste: float) -> Iterator[Int
     order = np.lexsort((pieces.blocks, pieces.lengths))[::-1]
     while len(order):
         lengths, blocks = pieces.lengths[order], pieces.blocks[order]
-        # Entry i describes a group made of the first i + 1 pieces: a rectangle as wide as the widest of them.
+        # Entry i describes a group of the first i + 1 pieces: a rectangle as wide as the widest of them.
         counts, widths = np.arange(1, len(order) + 1), np.maximum.accumulate(blocks)
         waste = counts * lengths[0] * widths - np.cumsum(lengths * blocks)
         fits = (waste <= max_waste) & (counts * widths <= max_blocks)

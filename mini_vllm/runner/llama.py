@@ -21,7 +21,7 @@ from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.steps import FlatBatch, PagedAttention, RunnerSteps, WriteKV
 
 ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-# other types change the frequencies with the sequence length
+# the other types change the frequencies with the sequence length
 FIXED_ROPE_TYPES = ("default", "linear", "llama3", "yarn")
 
 Product = Callable[[Tensor], Tensor]
@@ -100,7 +100,7 @@ class LlamaModel(PagedModel):
         for number, layer in enumerate(self.layers):
             hidden += self._attention(number, hidden, cos, sin, flat)
             hidden += self._mlp(layer, hidden)
-        # Only rows that sample a token, because the product with the vocabulary is the largest of all products.
+        # Use only the rows that sample a token, because the product with the vocabulary is the largest of all.
         return self.logits(self._norm(hidden[flat.logits_indices], self.last_norm))
 
     # With separate methods, a layer's intermediate tensors are freed on return, and the next layer reuses the memory.

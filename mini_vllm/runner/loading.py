@@ -128,7 +128,7 @@ def inspect(folder: ModelFolder) -> tuple[Any, LoadedModel | None]:
 
     Raises `ValueError` like `load_model`.
     """
-    model = folder.skeleton("bfloat16")  # on tensors without data, transformers computes experts only in this dtype
+    model = folder.skeleton("bfloat16")  # for tensors without data, transformers can compute experts only in this dtype
     try:
         return model, describe_model(model)
     except ValueError as error:

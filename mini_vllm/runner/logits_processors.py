@@ -19,9 +19,7 @@ from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.draws import draw
 from mini_vllm.sampling_params import SamplingParams
 
-Rows = Sequence[
-    tuple[ScheduledRequest, int]
-]  # for each row: its request, and the number of drafts that precede its token
+Rows = Sequence[tuple[ScheduledRequest, int]]  # for each row: its request, and how many drafts precede its token
 
 
 def processed_logits(rows: Rows, logits: Tensor) -> Tensor:
@@ -50,7 +48,7 @@ def _process_row(logits: Tensor, request: Request, output_token_ids: Sequence[in
         seen = list({*request.prompt_token_ids, *output_token_ids})
         old = logits[seen]
         changed = torch.where(old > 0, old / params.repetition_penalty, old * params.repetition_penalty)
-        logits[seen] = changed.clamp(max=torch.finfo(old.dtype).max)  # a penalty near 0 would produce infinity
+        logits[seen] = changed.clamp(max=torch.finfo(old.dtype).max)  # a penalty near 0 would give infinity
     if params.frequency_penalty or params.presence_penalty:
         counts = Counter(output_token_ids)
         times = torch.tensor(list(counts.values()), dtype=logits.dtype, device=logits.device)
@@ -77,6 +75,6 @@ def probabilities(logits: Tensor, params: SamplingParams) -> Tensor:
 def draw_token(probs: Tensor, request: Request) -> int:
     """Draw the request's next token from probabilities [vocab]."""
     sums = probs.cumsum(dim=-1)
-    # Rounding may leave the last sum less than 1. Dividing by it makes the last sum 1, which is greater than every
-    # random number.
+    # Rounding may leave the last sum less than 1. Dividing by it makes the last sum 1, which is greater than any random
+    # number drawn.
     return int(torch.searchsorted(sums / sums[-1], draw(request), right=True))

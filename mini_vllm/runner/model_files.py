@@ -13,7 +13,7 @@ GENERATION = "generation_config.json"
 TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*", "tekken.json", "*.tiktoken")
 TOKENIZER_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 SINGLE_FILES = ("model.safetensors", "pytorch_model.bin")  # transformers uses the first file that exists
-# maps the dtype names of safetensors to torch's
+# maps safetensors' dtype names to torch's
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 KNOWN_NUMBERS = DTYPES | {
     "BOOL": "bool",

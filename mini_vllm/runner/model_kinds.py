@@ -31,7 +31,7 @@ TASKS = {
     "EncoderModel": "an encoder",
 }
 SERVES = "the engine serves decoder-only text models"
-STATES = (  # model types in which some or all layers keep a state of fixed size
+STATES = (  # model types in which some or all layers keep a fixed-size state
     "bamba falcon_h1 falcon_mamba jamba mamba mamba2 nemotron_h olmo_hybrid qwen3_next recurrent_gemma rwkv xlstm "
     "zamba zamba2"
 ).split()

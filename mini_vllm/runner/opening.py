@@ -81,7 +81,7 @@ class OpenedModel:
         """
         weights = sha256(f"{self.loaded.model.config!r}{self.quantization}".encode() + adapters)
         for parameter in self.loaded.model.parameters():
-            # counts only embeddings and norms if the linear layers are packed
+            # counts only the embeddings and norms if the linear layers are packed
             weights.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
         return DiskBlockStore(Path(path) / weights.hexdigest()[:16], max_bytes, self.block_like(block_size))
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-ROWS_HINT = 32  # the order is optimised for this number of rows; it was fastest, or tied, from 1 to 2048 rows
+ROWS_HINT = 32  # the weights' order is optimised for this number of rows; it was fastest, or tied, from 1 to 2048 rows
 SAME_INPUT = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 MAX_PLAIN_BYTES = 2 * 2**20  # size of the largest layer that also keeps its plain weights, for one-row steps
 PACKED_DTYPES = (torch.float32, torch.bfloat16)
@@ -119,7 +119,7 @@ def _pack_children(module: nn.Module, kind: Any, head: Any) -> int:
         if type(child) is nn.Linear
         and child is not head
         and child.weight.dtype in PACKED_DTYPES
-        and (kind is PackedLinear or child.in_features % 4 == 0)  # C reads integers in groups of four
+        and (kind is PackedLinear or child.in_features % 4 == 0)  # the C code reads integers in groups of four
     }
     groups = [names for names in SAME_INPUT if _can_join([linear.get(name) for name in names])]
     alone = linear.keys() - {name for names in groups for name in names}

@@ -89,10 +89,9 @@ def hide_unusable(logits: Tensor) -> Tensor:
 
     On a GPU the result is valid only after a later read from the GPU, for example of the tokens.
     """
-    # The largest and smallest logits are finite only if all are, and finding these two costs less than testing every
-    # logit.
+    # If the largest and smallest logits are finite, all are, and finding these two costs less than testing every logit.
     usable = torch.maximum(logits.amax(dim=-1), -logits.amin(dim=-1)).isfinite()
-    # Checking `usable` is skipped on a GPU, where it would add a second device sync per step.
+    # The check of `usable` is skipped on a GPU, where it would add a second device sync per step.
     if logits.device.type != "cpu" or not usable.all():
         logits.masked_fill_(~usable[:, None], 0.0)
     return usable.to("cpu", non_blocking=True)

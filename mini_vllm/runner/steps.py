@@ -20,7 +20,7 @@ from mini_vllm.sampling_params import SamplingParams
 
 Booleans = NDArray[np.bool_]
 MAX_DECODE_TOKENS = (
-    8  # a request with more tokens is a chunk; a request with fewer decodes one token or verifies drafts
+    8  # a request with more tokens than this is a chunk; one with fewer decodes one token or verifies drafts
 )
 
 

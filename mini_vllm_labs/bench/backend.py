@@ -9,7 +9,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 BLOCK_SIZE = 16
-OnProgress = Callable[[int], object]  # receives the number of finished requests in a round
+OnProgress = Callable[[int], object]  # is passed the number of requests finished in a round
 
 
 @dataclass(slots=True)
@@ -62,8 +62,8 @@ class BackendSettings:
     # maximum number of tokens in a request, used only by mini-vLLM; None means the model's limit
     max_model_len: int | None = None
     async_scheduling: bool = False  # used only by mini-vLLM
-    spin_count: int | None = None  # how often libgomp's waiting threads poll; None lets the backend choose
-    quantization: str | None = None  # int8: the type of the weights, quantised with each backend's own method
+    spin_count: int | None = None  # how many times libgomp's waiting threads poll; None lets the backend choose
+    quantization: str | None = None  # int8: the type of the weights, quantised by each backend in its own way
 
     def for_whole_prompts(self, longest: int) -> "BackendSettings":
         """Return the settings for a lineup without chunked prefill, where the budget must hold the longest request."""
@@ -77,7 +77,7 @@ class BackendSettings:
             max_num_batched_tokens=self.max_num_batched_tokens,
             max_model_len=self.max_model_len,
             block_size=BLOCK_SIZE,
-            num_gpu_blocks=self.kv_cache_tokens // BLOCK_SIZE + 1,  # one extra block for the null block
+            num_gpu_blocks=self.kv_cache_tokens // BLOCK_SIZE + 1,  # one extra block, for the null block
             dtype=self.dtype,
             quantization=self.quantization,
             async_scheduling=self.async_scheduling,

@@ -56,12 +56,12 @@ def peak_rss_bytes() -> int:
         import psutil
 
         return int(psutil.Process().memory_info().peak_wset)
-    if sys.platform == "linux":  # `ru_maxrss` starts at the parent's memory at the time of the fork
+    if sys.platform == "linux":  # `ru_maxrss` starts from the parent's memory use at the time of the fork
         lines = Path("/proc/self/status").read_text().splitlines()
         return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
     import resource
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS counts bytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS reports bytes
 
 
 def take_stdout() -> TextIO:
@@ -77,7 +77,7 @@ def main(name: str, settings_text: str) -> None:
     settings = BackendSettings(**json.loads(settings_text))
     backend = make_backend(name, settings)
     gc.collect()
-    gc.freeze()  # like our server: keep the collector from traversing the model in every round
+    gc.freeze()  # as in our server: stops the garbage collector from traversing the model in every round
     print(json.dumps({"ready": backend.facts}), file=out)
     for line in sys.stdin:
         message = json.loads(line)

@@ -28,7 +28,7 @@ PEERS = (STATIC, OPENVINO)
 SPINS = 300_000  # libgomp's default count when OMP_WAIT_POLICY is unset
 # output tokens per request: fewer for the larger models, because their steps take far longer
 NUM_TOKENS = {EMBEDDED: 32, RANDOM_20M: 16, RANDOM: 4}
-PROMPT_TOKENS = 8  # less than one block, so that no prompt is cached
+PROMPT_TOKENS = 8  # shorter than one block, so that no prompt is cached
 SECONDS = 0.5  # a turn repeats short rounds until this time has passed
 
 

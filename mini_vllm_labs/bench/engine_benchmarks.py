@@ -67,7 +67,7 @@ def unknown_lengths(work: Work) -> list[TimedRequest]:
     rng, limit = Random("preemption"), max(16, round(512 * work.scale))
     lengths = [
         min(limit, round(limit * rng.random() ** 3) + 4) for _ in range(work.size)
-    ]  # cubed, so that most end early
+    ]  # cubed, so that most of them end early
     prompts = Random(f"preemption {work.round_number}")
     return [
         TimedRequest(0.0, str(n), prompts.choices(VOCAB, k=32), limit, output_len=length)

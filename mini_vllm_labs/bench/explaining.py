@@ -15,8 +15,8 @@ from mini_vllm.sampling_params import SamplingParams
 from mini_vllm_labs.bench.case import Measured
 from mini_vllm_labs.bench.scheduling import BLOCK_SIZE, clock, decode_prompt, per_request
 
-NUM_REQUESTS = 64  # this many requests run, and the same number wait
-NUM_STEPS = 8  # only a few, because the fake model reads the whole context in each step
+NUM_REQUESTS = 64  # this many requests run, and as many wait
+NUM_STEPS = 8  # only a few, because the fake model reads the whole context at every step
 
 
 class Explainer(StepObserver):
@@ -45,7 +45,7 @@ def crowded(lineup: Lineup, num_rounds: int) -> LLMEngine:
     for index in range(2 * NUM_REQUESTS):
         engine.add_request(f"r{index}", decode_prompt(index), params)
     for _ in range(4):
-        engine.step()  # a step's budget admits some of them
+        engine.step()  # a step's budget is enough to admit some of them
     return engine
 
 

@@ -15,7 +15,7 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 LIMIT_SECONDS = 480
 AIM = 0.7  # share of the memory bandwidth that a decode kernel must reach on large inputs
-# difference between two bfloat16 logits, relative to the largest: products of different shapes round differently
+# difference between two bfloat16 logits, relative to the largest: products with different shapes round differently
 MAX_DIFFERENCE = 0.05
 PARTS = {
     "equal": "20 greedy texts in float32, here and on the CPU",
@@ -25,7 +25,7 @@ PARTS = {
     "in-flight": "the same requests with a step in flight, which needs phase 8",
     "peer": "the same requests on transformers' continuous batching",
 }
-Row = tuple[str, str, bool]  # the quantity, its figure, and whether that figure is acceptable
+Row = tuple[str, str, bool]  # the quantity, its value, and whether that value is acceptable
 
 
 def workload() -> list[TimedRequest]:

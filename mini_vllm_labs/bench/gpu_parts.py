@@ -89,7 +89,7 @@ def decodes(contexts: Sequence[int], device: torch.device) -> FlatBatch:
 def bandwidth(lineup: str) -> dict[str, Any]:
     """Measure the bytes per second of copying, and of decode attention at each batch size and context length."""
     halves = torch.zeros(2, COPIED_BYTES // 4, device="cuda")
-    # Copy with a kernel: the driver's memory copy in a graph reached only two thirds of the attention kernel's rate.
+    # Copy with a kernel: in a graph, the driver's memory copy reached only two thirds of the attention kernel's rate.
     copied = 2 * COPIED_BYTES / gpu_seconds(lambda: torch.neg(halves[1], out=halves[0]))
     attention, device = runner_steps_on(parse_lineup(lineup).runner, "cuda").paged_attention, halves.device
     sizes = [(batch_size, context) for batch_size in BATCH_SIZES for context in CONTEXTS]

@@ -50,8 +50,8 @@ class ModelSize:
 
     vocab_size: int
     num_parameters: int
-    layer_weights: int  # weights of the linear layers that every token passes through
-    head_weights: int  # weights of the output layer, which only tokens that sample pass through
+    layer_weights: int  # weights of the linear layers, through which every token passes
+    head_weights: int  # weights of the output layer, used only for positions that are sampled
     kv_numbers_per_token: int
     attention_width: int  # layers times heads times head size: each attended token costs 4 operations per unit
 
@@ -106,7 +106,7 @@ def model_size(directory: str | Path) -> ModelSize:
     from mini_vllm.runner.model_folder import open_config
 
     config = open_config(Path(directory))[1]
-    with torch.device("meta"):  # only shapes, so the weights take no memory
+    with torch.device("meta"):  # only shapes, so the weights do not take up memory
         model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     linear = {name: m.weight.numel() for name, m in model.named_modules() if isinstance(m, nn.Linear)}
     head = linear.pop("lm_head", 0)

@@ -13,7 +13,7 @@ from mini_vllm_labs.bench.backend import Arrivals, BackendSettings, Load, OnProg
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
-BLOCK_SIZE = 32  # in tokens; OpenVINO GenAI fixes it on CPUs
+BLOCK_SIZE = 32  # in tokens; OpenVINO GenAI uses a fixed size on CPUs
 
 
 def open_pipeline(settings: BackendSettings, folder: str) -> Any:

@@ -102,7 +102,7 @@ class JsonLines:
     def close(self) -> None:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.close()  # ends the process's loop over its input
+            self._process.stdin.close()  # ends the loop in which the process reads its input
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:

@@ -15,10 +15,10 @@ BLOCK_TOKENS = 32  # unit of `room_needed`: a multiple of every backend's block 
 OURS = "mini-vllm"
 PROFILED = "mini-vllm-profiled"
 SLOW = "transformers-one-by-one"
-NUM_SLOW = 8  # number of requests for `SLOW`, which would need minutes to serve all of them
+NUM_SLOW = 8  # number of requests for the backends in `SLOW`, which would take minutes to serve all of them
 WORKLOADS = ALL_AT_ONCE, STREAM, SHARED_PREFIX = "all at once", "stream", "shared prefix"
 NUM_QUESTIONS = 32
-MIN_BATCHED = 8  # number of requests in a round, because a single request takes only a few milliseconds
+MIN_BATCHED = 8  # number of requests in a round: a single request takes only a few milliseconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from mini_vllm.runner.packed_linear import PackedLinear, can_pack
 from mini_vllm_labs.bench.backend import ServedRound
 from mini_vllm_labs.bench.models import ModelSize, model_size
 
-READ_NUMBERS = 64 << 20  # 256 MiB: far larger than any cache, so the reads reach memory
+READ_NUMBERS = 64 << 20  # 256 MiB: far larger than any cache, so reads go to memory
 MATRIX = 1024
 NUM_TRIES = 5
 COMPONENTS = ("forward pass", "batch and sampling", "scheduling and outputs")

@@ -28,7 +28,7 @@ from mini_vllm_labs.runs.starter_status import lab_folder, unwritten_tasks
 
 COPIED = ("conftest.py", "pyproject.toml", "mini_vllm", "mini_vllm_labs", "labs")
 BY_HAND, NEW, WAITING = "pytest by hand", "new worker", "waiting worker"
-REST_SECONDS = 0.5  # a worker that uses no CPU time for this long has imported everything
+REST_SECONDS = 0.5  # a worker that has used no CPU time for this long has imported everything
 
 
 def verdict_cases(numbers: Sequence[int], num_rounds: int, report: ProgressReport) -> Iterator[Case]:

@@ -14,8 +14,8 @@ from mini_vllm_labs.simulation.model_shapes import find_model_shape
 
 SIMULATED_LENGTHS = (16, 64, 256, 1024, 4096, 16384, 65536)
 MEASURED_LENGTHS = (64, 128, 256, 512, 1024, 1984)
-# Assumed, not measured: bytes per second between a GPU and the host, and seconds to launch one copy. V0 copied each
-# block of one layer's K or V separately.
+# Assumed, not measured: bytes per second between a GPU and the host, and the seconds it takes to launch a copy. V0
+# copied each block of one layer's K or V separately.
 HOST_BANDWIDTH = {"L4": 20e9, "A100-80GB": 24e9, "H100": 50e9}
 SECONDS_PER_COPY = 5e-6
 BLOCK_SIZE = 16

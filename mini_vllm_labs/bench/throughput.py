@@ -13,7 +13,7 @@ from mini_vllm_labs.bench.peer_process import PeerProcess, why_missing
 from mini_vllm_labs.bench.plan import NUM_SLOW, OURS, PROFILED, SLOW, STREAM, WORKLOADS, ThroughputPlan, Workload
 from mini_vllm_labs.pictures.terminal.progress import ProgressReport, unreported
 
-LOAD = 0.5  # fraction of the request rate that mini-vLLM serves when all requests arrive at once
+LOAD = 0.5  # fraction of the request rate that mini-vLLM reaches when all requests arrive at once
 STREAM_RATE = 0.98
 """No backend can serve a stream faster than it arrives: tokens/s within 2% count as equal, and latencies decide."""
 RATE, BETWEEN = "tokens/s", "between tokens"

@@ -70,7 +70,7 @@ class StaticBatches:
         input_ids = torch.zeros(len(batch), longest, dtype=torch.int64)
         attention_mask = torch.zeros_like(input_ids)
         for row, request in enumerate(batch):
-            # Padded on the left, because `generate` appends at the right end.
+            # Padded on the left, because `generate` appends on the right.
             input_ids[row, longest - request.num_prompt_tokens :] = torch.tensor(request.prompt_token_ids)
             attention_mask[row, longest - request.num_prompt_tokens :] = 1
         generated = self.model.generate(
@@ -106,7 +106,7 @@ class Continuous:
         """Serve a round. The manager records when each token is generated."""
         index_of: dict[str, int] = {}
         if load.temperature != self.temperature:
-            self.model.destroy_cached_continuous_batching_manager()  # a cached manager would keep the old temperature
+            self.model.destroy_cached_continuous_batching_manager()  # it would keep the last temperature
             self.temperature = load.temperature
         # -1 is not a token id, so every request runs to its full length.
         generation = GenerationConfig(  # type: ignore[no-untyped-call]
@@ -129,7 +129,9 @@ class Continuous:
                     )
                     index_of[request_id] = index
                 wait = 1.0 if arrivals.all_in else max(1e-3, requests[arrivals.next].arrival_time - arrivals.now)
-                result = manager.get_result(timeout=min(1.0, wait))  # the timeout detects a dead manager
+                result = manager.get_result(
+                    timeout=min(1.0, wait)
+                )  # the timeout lets us notice that the manager has died
                 if result is not None and result.is_finished():
                     times = [moment - arrivals.start for moment in result.timestamps]
                     arrivals.note(index_of[result.request_id], list(result.generated_tokens), times)

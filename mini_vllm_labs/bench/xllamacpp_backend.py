@@ -19,7 +19,7 @@ class LlamaCppServer:
     def __init__(self, settings: BackendSettings) -> None:
         import xllamacpp
 
-        self._folder = TemporaryDirectory()  # the server maps the file; removed when the process exits
+        self._folder = TemporaryDirectory()  # the server maps the file, which is removed when the process exits
         path, matrices = Path(self._folder.name) / "model.gguf", settings.quantization or settings.dtype
         write_gguf(Path(settings.model), path, matrices, has_tokens=True)
         params = xllamacpp.CommonParams()

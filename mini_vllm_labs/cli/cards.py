@@ -39,7 +39,7 @@ def cards(
 
 def due_cards() -> list[Flashcard]:
     """Return the questions that the next notebook asks again. Raises `ValueError` if `recall.json` cannot be read."""
-    from mini_vllm_labs.notebook.recall import Recall  # the notebooks' code takes long to import
+    from mini_vllm_labs.notebook.recall import Recall  # the notebooks' code takes a long time to import
 
     missed = Recall().read().started("").due()
     return [Flashcard(one.notebook, one.asked(), one.answered()) for one in missed]

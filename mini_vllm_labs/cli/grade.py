@@ -89,7 +89,7 @@ def progress(console: Console, phases: list[PlannedPhase]) -> Iterator[OnProgres
         total, done_of = sum(len(phase.tests) for phase in phases), dict[int, int]()
 
         def count(number: int, done: int, what: str) -> None:
-            done_of[number] = done  # several phases are graded in parallel, so this is the time for all of them
+            done_of[number] = done  # several phases are graded in parallel, so this is the total time for all of them
             report("Grading tests", sum(done_of.values()), total)
 
         with reported("Grading tests", console) as report:

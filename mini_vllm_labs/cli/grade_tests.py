@@ -38,7 +38,7 @@ def grade_tests(
     if sheet is not None and (sheet.suffix != ".json" or not sheet.resolve().parent.is_dir()):
         raise ValueError(f"--sheet {sheet}: name a .json file in an existing folder")
     if sheet is not None and sheet.exists():
-        read_points(sheet)  # read before the work starts, in case it is a different kind of file
+        read_points(sheet)  # read before the work starts, in case the file is of a different kind
     with reported(f"Running your tests on mistakes of phase {phase}"):
         grade = graded(file, phase)
     show(console, grade)

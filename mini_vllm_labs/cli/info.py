@@ -30,7 +30,7 @@ MINIMUM_PYTHON = (3, 11)
 EMBEDDED_MODEL = CHECKOUT / "mini_vllm" / "embedded_model"
 REQUIRED = ("torch", "transformers", "accelerate", "numpy", "psutil", "rich", "typer")
 FOR_NOTEBOOKS = ("jupyterlab", "ipywidgets", "anywidget")
-OPTIONAL = {  # maps an extra to the package that shows whether it is installed, and to what is missing without it
+OPTIONAL = {  # maps an extra to the package that shows its presence, and to what is missing without it
     "serve": ("fastapi", "no `mini-vllm serve`, and notebook 12 plays a recorded run"),
     "structured": ("llguidance", "no JSON schemas and no grammars; regexes work"),
     "judge": ("pyseccomp", "the judge's jail does not keep starters from starting processes"),

@@ -112,7 +112,7 @@ def compared(team: Lineup, console: Console) -> tuple[list[Pair], Result]:
         titles.append((f"{POOLS[0]} blocks, drafts", POOLS[0], more | {"speculative_config": DRAFTS}))
     # vLLM counts the null block, which requests cannot use.
     rounds = [(name, blocks + 1, settings) for _, blocks, settings in titles for name in ("stock", "yours")]
-    # Measured before the drafts, because drafts leave objects in vLLM's process.
+    # Measured before the run with drafts, which leaves objects in vLLM's process.
     rounds.insert(2 * len(pools), ("speed", 0, more))
     with reported("Starting vLLM") as report:
         found = list[Result]()

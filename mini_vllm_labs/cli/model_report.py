@@ -42,7 +42,7 @@ def report(name: str) -> Iterator[tuple[str, str]]:
 def _ask(name: str) -> ModelFacts:
     """Use transformers, whose import takes seconds, unless the files alone show that the folder is rejected."""
     folder = find_folder(name, download=False)
-    with suppress(OSError):  # it is unreadable; transformers says which file
+    with suppress(OSError):  # the file is unreadable; transformers says which one it is
         refuse_by_files(folder)
         tokenizer_files(folder)
     return ask_transformers(name)

@@ -83,7 +83,7 @@ def require_scheduling_phases(lineup: Lineup) -> None:
 
 def load(path: Path) -> list[Scenario]:
     """Read a whole trace file; exit with 2 if the file is not a trace."""
-    gc.disable()  # otherwise, the collector would spend most of the time traversing hundreds of megabytes
+    gc.disable()  # otherwise, the garbage collector would spend most of the time traversing hundreds of megabytes
     try:
         scenarios = list(read_scenarios(path))
         for scenario in scenarios:

@@ -71,7 +71,7 @@ def phase_by_phase(
     table = Table(box=None, padding=(0, 2, 0, 0), header_style=FAINT)
     for heading in ("phases", "at once", "never end", "tokens computed", "seconds"):
         table.add_column(heading, justify="left" if heading == "phases" else "right")
-    # Before phase 5, the budget must hold a whole prompt, so all stages get that budget.
+    # Before phase 5, the budget must hold a whole prompt, so every stage gets a budget of that size.
     config = replace(pool, max_num_batched_tokens=pool.max_model_len or 0, check_invariants=False)
     for stage in ablation_lineups(replace(lineup, speculation="absent", async_scheduling="absent")):
         found = run_lineup(stage, requests, config)

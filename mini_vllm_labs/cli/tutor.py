@@ -140,7 +140,7 @@ class Tutor:
                 [sys.executable, "-m", "mini_vllm_labs.cli", "trace", *options],
                 cwd=self._folder,
                 env=os.environ | {"HF_HUB_OFFLINE": "1", "NO_COLOR": "1"},
-                stdin=subprocess.DEVNULL,  # otherwise, it could read the protocol's messages
+                stdin=subprocess.DEVNULL,  # otherwise, the child could read the protocol's messages
                 capture_output=True,
                 text=True,
                 timeout=TRACE_SECONDS,

@@ -14,14 +14,14 @@ from typing import IO, Any
 from mini_vllm_labs.conformance.scenarios import CAPABILITIES, FILES, SHORT, Message
 
 PROTOCOL = 1
-LONGEST_LINE = 4 << 20  # bytes; the longest correct answer in the suite is about 20 KB
+LONGEST_LINE = 4 << 20  # in bytes; the longest correct answer in the suite is about 20 KB
 MAX_SHOWN = 120
 
 
 class BrokenEngineError(Exception):
     """The engine exited, answered too late, or sent something other than the requested answer."""
 
-    step: int | None = None  # the exit code of the message, if it has one
+    step: int | None = None  # the exit code given in the message, if there is one
 
 
 class RefusedError(Exception):
@@ -65,7 +65,7 @@ class EngineClient:
         self._to_write.put(None)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(patience)
-        with contextlib.suppress(OSError):  # on POSIX, this includes the processes that it started
+        with contextlib.suppress(OSError):  # on POSIX, this includes any processes that it started
             os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
         process.wait()
 
@@ -74,7 +74,7 @@ class EngineClient:
         self._process = process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe, start_new_session=True)
         assert process.stdin is not None
         assert process.stdout is not None
-        # Pipes do not have timeouts on every system, but queues do.
+        # Not every system supports timeouts on pipes, but queues have them everywhere.
         self._to_write: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._have_read: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._rest = bytearray()
@@ -88,7 +88,7 @@ class EngineClient:
                 f"the engine wrote more than one line in response to a message: {_shown(self._rest)}"
             )
         self._to_write.put("".join(json.dumps(one, separators=(",", ":")) + "\n" for one in messages).encode())
-        limit = self.timeout * (2 if messages[0]["op"] == "hello" else 1)  # a program may start slowly
+        limit = self.timeout * (2 if messages[0]["op"] == "hello" else 1)  # a program may be slow to start
         answers: list[Message] = []
         try:
             for message in messages:

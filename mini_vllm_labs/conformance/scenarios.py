@@ -24,7 +24,7 @@ KINDS = ("plain", "spec", "async", "async_spec", *GATES, "gates")
 DRAWN = (
     "small",
     "mixed",
-)  # the course's engine determines these decisions, and these scenarios run only if they are named
+)  # the course's engine determines these decisions, and these scenarios run only if they are named explicitly
 OPTIONS = {
     "scheduler_reserve_full_isl": True,
     "watermark": 0,

@@ -46,7 +46,7 @@ COMMAND = (
     "faulthandler",
     "-m",
     "mini_vllm_labs.fresh",
-)  # so that a crash in C reports the line where it happened
+)  # makes a crash in C report the line where it happened
 WITH_MODEL = "with-model"
 
 
@@ -169,7 +169,7 @@ class ReadyProcess:
         self._since = time.time()
         self._waiting = self._start()
         if previous := getattr(self, "_end", None):
-            previous.detach()  # the caller owns it
+            previous.detach()  # owned by the caller
         self._end = weakref.finalize(self, self._waiting.close)
 
 
@@ -198,10 +198,10 @@ def serve_call() -> None:
 
     def give_up(text: str) -> NoReturn:
         channel.send({"ending": pack(CallResult(problem=f"The run was ended: {text}"))})
-        os._exit(1)  # `sys.exit` would wait for the thread that never ends
+        os._exit(1)  # `sys.exit` would wait for the thread, which never ends
 
     ending = ending_of(function, arguments, give_up)
-    sys.stdout.flush()  # must come before the message, because the receiver kills this process
+    sys.stdout.flush()  # must come before the message, because its receiver kills this process
     channel.send({"ending": pack(ending)})
 
 

@@ -12,7 +12,7 @@ with socket.socket(fileno=int(sys.argv[1])) as server:
 # an empty message means that the server has died
 status = int.from_bytes(answer, "little", signed=True) if answer else 1
 if status < 0:
-    with contextlib.suppress(OSError):  # a process cannot handle SIGKILL
+    with contextlib.suppress(OSError):  # a process cannot catch SIGKILL
         signal.signal(-status, signal.SIG_DFL)
     os.kill(os.getpid(), -status)
 os._exit(status)

@@ -5,7 +5,7 @@ import time
 
 from mini_vllm_labs.runs.sandbox.watch import waiting_seconds
 
-GRACE_SECONDS = 2.0  # the test's limit must apply first, because it can name the line
+GRACE_SECONDS = 2.0  # the test's limit must be reached first, because it can name the line
 NUM_TRIES, PAUSE_SECONDS = 20, 0.25  # within five seconds, the same user's old processes may exit
 
 
@@ -25,7 +25,7 @@ def wait(child: int, seconds: float, num_passed: memoryview | None = None) -> in
     A child that disables its own limit of `seconds` is killed a little later, according to the same two clocks. Each
     change in `num_passed` means that another test has started.
     """
-    cpu_clock = ~child << 3 | 2  # computed in the same way as in clock_getcpuclockid(3)
+    cpu_clock = ~child << 3 | 2  # computed as in clock_getcpuclockid(3)
     seen, begun, spent, pause = 0, time.monotonic(), 0.0, 0.0005
     limit = seconds + GRACE_SECONDS
     while time.monotonic() < begun + waiting_seconds(seconds) + GRACE_SECONDS:
@@ -37,7 +37,7 @@ def wait(child: int, seconds: float, num_passed: memoryview | None = None) -> in
         if time.clock_gettime(cpu_clock) - spent >= limit:
             break
         time.sleep(pause)
-        pause = min(0.01, pause * 1.3)  # most tests end immediately, and a long one must not cause a busy loop
+        pause = min(0.01, pause * 1.3)  # most tests end immediately, and a long one must not cause busy-waiting
     os.kill(child, 9)
     os.waitpid(child, 0)
     return None

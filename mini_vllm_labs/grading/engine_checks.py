@@ -31,12 +31,13 @@ from mini_vllm_labs.runs.workloads.fallbacks import make_possible
 from mini_vllm_labs.runs.workloads.small_workload import Run, make_workload
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
-SEEDS = range(6)  # fewer seeds would skip a setting of `settings_for`
+SEEDS = range(6)  # with fewer seeds, some setting in `settings_for` would be skipped
 NUM_REQUESTS = 10
 MAX_STEPS = 1000
 REAL_PROMPTS = ("Tell me a story about Mina and a kite.", "What is the capital of Norway?", "Count from 3 to 9.")
 REAL_TOKENS = 16
-# Prompt lookup always drafts as many tokens as allowed: the fake model repeats little, and a pause would hide errors.
+# Prompt lookup always drafts as many tokens as allowed: the fake model rarely repeats itself, and a pause would hide
+# errors.
 DRAFTS = SpeculativeConfig(prompt_lookup_min=1, adaptive=False)
 
 
@@ -183,7 +184,7 @@ def main() -> None:
     watch.start(order["seconds"])
     try:
         found = not_loaded(channel, parse_lineup(order["mine"])) or do(order)
-    except BaseException as error:  # for example `sys.exit` in a starter
+    except BaseException as error:  # for example, `sys.exit` in a starter
         number = unwritten_phase(error)
         culprits = [number] if number else []
         found = EngineCheck("not yet" if number else "failed", explain(error, {}), culprits)

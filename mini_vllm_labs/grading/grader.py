@@ -29,7 +29,7 @@ START_SECONDS = 30.0
 MAX_WAITING = 300.0
 MODEL_FILE = CHECKOUT / "mini_vllm" / "embedded_model" / "model.safetensors"
 RUNNER_PHASE = 6
-DECIDE_NOTHING = (RUNNER_PHASE, 13)  # the runner plans no steps, and the oracle's settings do not set a policy
+DECIDE_NOTHING = (RUNNER_PHASE, 13)  # the runner does not plan steps, and the oracle's settings do not set a policy
 
 
 def oracle_check(phase: int, stop: threading.Event) -> EngineCheck:
@@ -72,7 +72,7 @@ def find_culprits(phase: int, stop: threading.Event) -> list[int]:
 
 def check_lineup(mine: Lineup, phase: int, stop: threading.Event) -> EngineCheck:
     if phase == RUNNER_PHASE:
-        # A fault in an earlier phase shows up sooner and more clearly without the real model.
+        # A mistake in an earlier phase shows up sooner and more clearly without the real model.
         on_fake_model = check_lineup(replace(mine, runner="absent"), phase - 1, stop)
         if on_fake_model.status != "passed":
             return on_fake_model
@@ -118,12 +118,12 @@ class Grader:
         plan = [phase for phase in load_whole_plan() if phase.number in numbers]
         with ThreadPoolExecutor(min(PHASES_AT_ONCE, os.cpu_count() or 1)) as pool:
             try:
-                # The last phase takes the longest (it uses torch), so it is started first.
+                # The last phase takes longest (it uses torch), so it is started first.
                 grades = list(pool.map(self.grade_alone, reversed(plan)))
                 grades = list(pool.map(lambda grade: self.grade_in_stack(grade, grades), grades))[::-1]
                 grades = list(pool.map(lambda grade: self.name_culprits(grade, grades), grades))
             except BaseException:  # also Ctrl-C
-                self.stop.set()  # the next line does not cancel running workers
+                self.stop.set()  # the next line does not cancel workers that are running
                 pool.shutdown(cancel_futures=True)
                 raise
         return Grade(grades, monotonic() - start)

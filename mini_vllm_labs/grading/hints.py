@@ -24,7 +24,7 @@ def answer_of(error: BaseException) -> str:
     parts = getattr(error, "parts", None)
     if parts is not None:
         shown = [*parts.situation, *(text for row in parts.rows for text in row), *parts.calls]
-    elif isinstance(error, AssertionError):  # pytest's options determine how much of the text it writes
+    elif isinstance(error, AssertionError):  # pytest's options determine how much text it writes
         shown = ["AssertionError"]
     else:
         notes = "\n".join([str(error), *getattr(error, "__notes__", [])]).partition(HINT)[0].splitlines()

@@ -16,7 +16,7 @@ from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm_labs.grading.results import PhaseGrade
 
 NAME = "history.jsonl"
-FILE = CHECKOUT / "labs" / NAME  # saved together with the submitted work
+FILE = CHECKOUT / "labs" / NAME  # saved along with the submitted work
 OFF = b"off"
 What = Literal["graded", "hint", "missed"]
 

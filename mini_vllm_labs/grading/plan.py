@@ -136,7 +136,7 @@ def make_plan() -> list[PlannedPhase]:
 
 def collect() -> dict[str, list[str]]:
     """Return every test under `labs/` with the names of its markers."""
-    # Options in the caller's environment would change the collection.
+    # Options in the caller's environment would change what is collected.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "tests.json"

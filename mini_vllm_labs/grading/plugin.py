@@ -33,7 +33,7 @@ from mini_vllm_labs.runs.sandbox.limits import limit_resources
 from mini_vllm_labs.runs.sandbox.watch import Watchdog
 
 SENT, FAILED = 73, 74  # values that are neither a signal nor an exit code of Python or pytest
-MAX_SHARED = 3  # once this many processes have ended with a failed test, each test runs alone
+MAX_SHARED = 3  # once this many processes have ended because of a failed test, each test runs alone
 NO_PROCESS = "Not run: this system starts no more processes. Are old ones still running? The limit is `ulimit -u`."
 Failure = tuple[Outcome, str]
 failure_key = pytest.StashKey[Failure]()
@@ -84,7 +84,7 @@ class GradingPlugin:
         elif session.testsfailed:
             send_event(self.channel, NotGradable("the graded tests cannot be collected"))
         elif (module := self.load()) is not None:
-            gc.freeze()  # so that a forked process copies less memory
+            gc.freeze()  # so that a forked process has less memory to copy
             num_run = self.run_together(session.items, module) if self.shares_process else 0
             left = session.items[num_run:]
             for number, item in enumerate(left):
@@ -98,7 +98,7 @@ class GradingPlugin:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if call.excinfo is not None and failure_key not in item.stash:
-            # keep the first failure, because it may also make the teardown fail
+            # keep the first failure, because it may also cause the teardown to fail
             item.stash[failure_key] = self.failure(call.excinfo.value)
             item.stash[answer_key] = answer_of(call.excinfo.value)
         if call.when == "call":
@@ -111,7 +111,9 @@ class GradingPlugin:
         self.watch.clear()
         self.watch.start(self.import_seconds)
         try:
-            refused_import(self.starter.read_bytes())  # fills the cache: each forked test's fixture calls it again
+            refused_import(
+                self.starter.read_bytes()
+            )  # fills the cache: each forked test's fixture makes the same call again
             module = import_starter(self.module_name)
         except BaseException as error:
             send_event(self.channel, NotGradable(complaint_about_import(error, self.starter)))
@@ -183,7 +185,7 @@ class GradingPlugin:
                 break
             if status == FAILED:
                 self.run_alone(items[first], self.seconds)
-            elif status != SENT:  # the grader charges a test that exits with `SENT`, because it has no result
+            elif status != SENT:  # the grader blames a test that exits with `SENT`, because that test has no result
                 self.send_death(items[first], status, start, self.seconds)
             first += 1
         return first

@@ -9,7 +9,7 @@ from mini_vllm_labs.grading.plan import PlannedPhase, PlannedTask
 
 MAX_NAMES = 6
 NUMBERS = re.compile(r"-?\d+")
-VALUES = re.compile(r":|-?\d")  # position in an exception's message where its values begin
+VALUES = re.compile(r":|-?\d")  # where the values begin in an exception's message
 UNUSABLE = re.compile(r"^The test could not go on after this answer of yours \((\w+).*\n  ([\w.]+)", re.MULTILINE)
 PLACE = re.compile(r"^  labs/\w+/starter\.py:\d+", re.MULTILINE)
 

@@ -6,7 +6,11 @@ from mini_vllm_labs.grading.plan import PlannedPhase, load_whole_plan
 from mini_vllm_labs.grading.worker import GradingWorker
 
 PYTEST = ["-m", "pytest", "-q", "-s", "--tb=line", "-p", "mini_vllm_labs.grading.plugin"]
-OFF = ["cacheprovider", "faulthandler", "debugging"]  # the worker has a separate fault handler and no terminal
+OFF = [
+    "cacheprovider",
+    "faulthandler",
+    "debugging",
+]  # the worker has a separate fault handler, and does not have a terminal
 
 
 def worker_for(phase: PlannedPhase) -> GradingWorker:

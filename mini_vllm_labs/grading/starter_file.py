@@ -106,7 +106,7 @@ def missing_names(module: ModuleType, names: Sequence[str]) -> list[str]:
     for name in names:
         owner, _, inner = name.rpartition(".")
         holder = getattr(module, owner, None) if owner else module
-        if holder is None or hasattr(holder, inner):  # for a missing class, name only the class and not its methods
+        if holder is None or hasattr(holder, inner):  # if a class is missing, name only the class and not its methods
             continue
         others = [other for other in vars(holder) if (f"{owner}.{other}" if owner else other) not in names]
         similar = get_close_matches(inner, others, 1, 0.6)

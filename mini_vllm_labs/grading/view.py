@@ -101,7 +101,7 @@ def show_grade(console: Console, grade: Grade) -> None:
     show_not_graded(console, grade.phases)
     for phase in grade.phases:
         others = set(phase.stack.culprits) - {phase.plan.number}
-        if not others & shown:  # otherwise, the failure of the faulty phase has already been shown
+        if not others & shown:  # otherwise, the faulty phase's failure has already been shown
             show_failure(console, phase)
     what, command = next_step(grade)
     console.print()

@@ -48,7 +48,8 @@ def whose_code(folder: Path) -> list[str]:
         lineup = lineup_from_env()
     except ValueError as error:
         raise pytest.UsageError(str(error)) from error
-    # `starter` and `solution` alone build an engine without electives, because the electives' tests need no engine.
+    # `starter` and `solution` by themselves build an engine without electives, because the electives' tests do not need
+    # one.
     graded = parse_lineup(f"{lineup}:1-{len(ALL_NAMES)}") if str(lineup) in ("starter", "solution") else lineup
     lines = [f"labs/ of {CHECKOUT}, graded with LAB_IMPL={lineup}", describe(graded)]
     if "starter" not in str(lineup):

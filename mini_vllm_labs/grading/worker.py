@@ -18,7 +18,7 @@ LIMITS = Limits(memory_bytes=4 * 2**30, file_bytes=256 * 2**20)
 NOT_INHERITED = ("LAB_IMPL", "PYTHONSAFEPATH", "PYTHONSTARTUP", "PYTHONOPTIMIZE", "PYTHONINSPECT", "PYTHONWARNINGS")
 SETTINGS = {
     "LAB_IMPL": "starter",
-    "PYTHONHASHSEED": "0",  # sets are printed in a fixed order, so equal answers have equal digests
+    "PYTHONHASHSEED": "0",  # sets are printed in a fixed order, so that equal answers have equal digests
     "PYTHONUTF8": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONBREAKPOINT": "0",  # a breakpoint would wait forever, because nobody is there to debug
@@ -28,7 +28,7 @@ SETTINGS = {
     "HF_HUB_OFFLINE": "1",
 }
 MAX_CHARACTERS = 12_000
-TICK_SECONDS = 0.05  # seconds until Ctrl-C is noticed
+TICK_SECONDS = 0.05  # seconds before Ctrl-C is noticed
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class Decisions:
     def observe(self) -> None:
         scheduler, manager = self.scheduler, self.scheduler.kv_cache_manager
         self.pool = manager.block_pool
-        self.cause: str | None = None  # the request whose slots are requested
+        self.cause: str | None = None  # the request for which slots are requested
         self.taken: dict[str, int] = {}
         preempt, evict, allocate = (
             scheduler._preempt_request,
@@ -95,7 +95,8 @@ class Decisions:
         }
 
     def waiting(self) -> list[Any]:
-        # Since 0.31, requests that hold blocks wait in a separate queue; from 0.18 to 0.30, all skipped requests did.
+        # Since 0.31, requests that hold blocks wait in a separate queue; from 0.18 to 0.30, all skipped requests waited
+        # there.
         scheduler = self.scheduler
         first = getattr(scheduler, "kv_holding_waiting", None) or getattr(scheduler, "skipped_waiting", None) or ()
         return [*first, *scheduler.waiting]

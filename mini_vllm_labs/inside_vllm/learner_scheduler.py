@@ -27,7 +27,7 @@ from mini_vllm_labs.runs.sandbox.frames import learners_frames, place_of
 from mini_vllm_labs.runs.starter_status import describe
 
 Answers = list[tuple[int, EngineCoreOutput]]  # each with its client's number
-logger = init_logger("vllm.mini_vllm_labs")  # a child of vLLM's logger, so that its settings apply
+logger = init_logger("vllm.mini_vllm_labs")  # a child of vLLM's logger, so that the same settings apply
 
 
 class LearnerScheduler(interface.SchedulerInterface):
@@ -65,7 +65,7 @@ class LearnerScheduler(interface.SchedulerInterface):
         self._workers = WorkerState()
         self._refused: Answers = []
         self._hits = PrefixCacheStats()
-        self._checks = LAB_CHECKS.get()  # switched off for measurements
+        self._checks = LAB_CHECKS.get()  # turned off for measurements
 
     @property
     def running(self) -> list[Request]:
@@ -252,7 +252,7 @@ class LearnerScheduler(interface.SchedulerInterface):
         return 1 - self.scheduler.kv.num_free_blocks / self.scheduler.kv.num_usable_blocks
 
     def get_grammar_bitmask(self, scheduler_output: SchedulerOutput) -> None:
-        return None  # a request with a grammar is refused
+        return None  # a request with a grammar is rejected
 
     def get_request_counts(self) -> tuple[int, int]:
         return len(self.scheduler.running), len(self.scheduler.waiting)

@@ -26,8 +26,8 @@ from mini_vllm_labs.runs.sandbox.time_limit import limited_calls
 
 MAX_TOKENS = 60
 SETTINGS: dict[str, Any] = {
-    "dtype": "float32",  # in bfloat16, the same text may end differently in a batch of a different size
-    "block_size": 32,  # the CPU's attention requires multiples of 32
+    "dtype": "float32",  # in bfloat16, the same text may end differently when the batch size differs
+    "block_size": 32,  # attention on the CPU requires multiples of 32
     "enforce_eager": True,
     "async_scheduling": False,
     "max_model_len": 256,

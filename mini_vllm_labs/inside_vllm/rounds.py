@@ -11,7 +11,7 @@ from mini_vllm_labs.runs.traces.run_state import RunInfo
 MODEL = CHECKOUT / "mini_vllm" / "embedded_model"
 NAMES = ("Mina", "Tom", "Ida", "Ben", "Lena", "Max", "Nora", "Paul", "Rosa", "Sam")
 PROMPTS = [f"Tell me a story about {name} and a {thing}." for thing in ("kite", "boat") for name in NAMES]
-POOLS = (32, 9, 8)  # numbers of blocks of 32 tokens: for all eight running requests, then for three or four of them
+POOLS = (32, 9, 8)  # numbers of 32-token blocks: enough for all eight running requests, then for three or four of them
 BLOCK_SIZE, BUDGET, MAX_MODEL_LEN = 32, 64, 256
 Result = dict[str, Any]
 Round = tuple[str, int, dict[str, Any]]

@@ -140,7 +140,7 @@ def make_scheduler(config: Mapping[str, Any]) -> Any:
         structured_output_manager=StructuredOutputManager(vllm_config),
         **sizes,
     )
-    if config.get("encoder"):  # vLLM computes both from a multimodal model, which would need files on disk
+    if config.get("encoder"):  # vLLM computes both from a multimodal model, which would require files on disk
         scheduler.max_num_encoder_input_tokens = config["encoder"]["budget"]
         scheduler.encoder_cache_manager = EncoderCacheManager(cache_size=config["encoder"]["cache"])
     return scheduler
@@ -200,7 +200,7 @@ def _changed(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     spec, window = config["spec"] or {}, config.get("window") or {}
     given = {name: config[name] for name in SETTINGS if name in config}
-    # null means the rules of the first releases
+    # null stands for the first releases' rules
     given["prefix_cache_retention_interval"] = window.get("retention", 0) or 0
     given["num_speculative_tokens_per_batch_size"] = spec.get("per_batch_size")
     given["disable_eagle_block_drop"] = spec.get("last_hit_block") == "kept"

@@ -40,7 +40,7 @@ def run() -> None:
     """Run a command with the code of the course folder that contains the current one."""
     folder = course_around(Path.cwd())
     if folder is None:
-        if COMPLETION in os.environ:  # a shell is requesting Tab completions, and would show the message
+        if COMPLETION in os.environ:  # a shell is requesting Tab completions, and would print the message
             sys.exit()
         raise FolderError(OUTSIDE)
     if not (folder / COMMANDS).is_file():
@@ -50,7 +50,9 @@ def run() -> None:
     path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), path]))
     command = [sys.executable, "-P", "-m", "mini_vllm_labs.cli", *sys.argv[1:]]
-    if sys.platform == "win32":  # on Windows, a process that replaces itself returns to the shell immediately
+    if (
+        sys.platform == "win32"
+    ):  # on Windows, a process that replaces itself hands control back to the shell immediately
         sys.exit(subprocess.call(command))
     os.execv(sys.executable, command)
 

@@ -30,7 +30,7 @@ MEASURES: list[Measure[LineupResult]] = [
     Measure("computed", lambda stage: stage.num_computed_tokens, count),
     Measure("again", lambda stage: stage.num_recomputed_tokens, count),
     Measure("hits", lambda stage: stage.hit_rate, percent, others=SHARE),
-    # A stalled lineup's times would cover only its first requests.
+    # The times of a stalled lineup would cover only its first requests.
     Measure("TTFT mean", lambda run: None if run.num_stalled else mean_ms(run.first_token_latencies), milliseconds),
     Measure("ITL p95", lambda run: None if run.num_stalled else p95_ms(run.inter_token_latencies), milliseconds),
 ]

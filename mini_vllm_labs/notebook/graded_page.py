@@ -53,7 +53,7 @@ class GradedTests:
         folder = f"labs/{starter_path(phase).parent.name}"
         chosen = [folder, *(() if task is None else ("-m", f"task{phase}_{task}"))]
         command = f"LAB_IMPL={lineup} pytest {' '.join(chosen)}"
-        # pytest has no terminal whose width it could measure
+        # pytest does not run in a terminal whose width it could measure
         environment = os.environ | {"LAB_IMPL": str(lineup), "COLUMNS": "100"}
         with TemporaryDirectory() as place:
             file = Path(place, "report.json")
@@ -207,8 +207,8 @@ def link(phase: int, line: int | None) -> str:
     # RFC 5147 counts the gaps between lines, and 0 is the gap before the first line
     place = f"#line={line - 1}" if line else ""
     where = f", line {line}" if line else ""
-    # Relative to the notebook, because JupyterLab resolves a cell's links from there. In a browser, the notebook is on
-    # a different drive.
+    # Relative to the notebook, because that is where JupyterLab resolves a cell's links. In a browser, the notebook is
+    # on a different drive.
     relative = os.path.relpath(path, CHECKOUT / "notebooks" if IN_BROWSER else None)
     return f'<a href="{escape(Path(relative).as_posix())}{place}">Open {shown}{where}</a>'
 
@@ -235,7 +235,7 @@ def step_bars(expected: Mapping[str, int], yours: Mapping[str, int], budget: int
     """Render the expected plan above the learner's, to the same scale, with differing shares framed."""
     names = list(dict.fromkeys([*expected, *yours]))
     totals = [sum(max(0, amount) for amount in plan.values()) for plan in (expected, yours)]
-    # If most of the budget is unused, all shares would be too narrow to see.
+    # If most of the budget is unused, every share would be too narrow to see.
     scale = max([min(budget, 2 * max(totals)), *totals, 1])
     return "".join(bar(side, plan, other, names, scale) for side, plan, other in (
         ("expected", expected, expected), ("yours", yours, expected),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mini_vllm_labs.pictures.widgets import Player
 
 T = TypeVar("T")
-# The null block is not available; the other 56 of the 57 blocks can hold one request of 448 tokens.
+# The null block is not available; the other 56 of the 57 blocks can hold one 448-token request.
 TALK_POOL = EngineConfig(max_num_seqs=8, max_num_batched_tokens=64, block_size=8, num_gpu_blocks=57, max_model_len=448)
 
 
@@ -95,7 +95,9 @@ class Lab:
         lineup = self.lineup(min(5, self.code.phase if phases is None else phases), config or SMALL_POOL)
         chosen, remarks = make_possible(SMALL_POOL, lineup) if config is None else (config, [])
         play = play_with_lines if lines and not first_missing(lineup) else play_workload
-        named = [] if policy is None else [policy]  # a run without a policy was recorded without this argument
+        named = (
+            [] if policy is None else [policy]
+        )  # when there is no policy, the run was recorded without this argument
         played = self.code.call(lineup, play, arrivals, chosen, lineup, *named)
         if isinstance(played, WorkloadRun):
             self._print_once(remarks)

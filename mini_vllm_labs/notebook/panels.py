@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mini_vllm_labs.pictures.panels import FilmPanel, Panel
 
 T = TypeVar("T")
-MAX_REMEMBERED = 64  # dragging a knob often returns to earlier values
+MAX_REMEMBERED = 64  # dragging a knob often returns it to earlier values
 
 
 def engine_knobs(config: EngineConfig) -> list[Knob]:

@@ -12,7 +12,7 @@ from mini_vllm_labs.pictures.typeset import wrap
 from mini_vllm_labs.runs.sandbox import IN_BROWSER
 
 BAND = 34
-NEED_TORCH = (6, 10)  # a browser lacks PyTorch
+NEED_TORCH = (6, 10)  # PyTorch is not available in a browser
 PALE = "filter:saturate(.3);opacity:.9"
 
 

@@ -10,8 +10,8 @@ from mini_vllm_labs.pictures.picture import read_asset
 
 PLAYER = "".join(map(read_asset, ("controls.js", "motion.js", "following.js", "player.js")))
 WITH_LINES = read_asset("lines.js") + PLAYER
-# When the still image comes into view, the widget replaces it. In an open notebook, the still image first waits two
-# seconds for the live widget to appear and hide it.
+# The widget replaces the still image when the image scrolls into view. In an open notebook, the still image first waits
+# two seconds for the live widget to appear and hide it.
 START = (
     "((still,data)=>new IntersectionObserver((seen,watch)=>{if(!seen.some(one=>one.isIntersecting))return;"
     "watch.disconnect();setTimeout(async()=>{if(!still.offsetParent)return;"
@@ -33,6 +33,6 @@ def alone(state: Mapping[str, Any], front_end: str = PLAYER, css: str = "control
     """
     style = "".join(map(read_asset, css.split()))
     packed = {"player": front_end + read_asset("alone.js"), "css": style, "state": dict(state)}
-    # Without a timestamp, an unchanged film is saved as the same bytes.
+    # Without a timestamp, an unchanged film is saved as exactly the same bytes.
     data = gzip.compress(json.dumps(packed, separators=(",", ":")).encode(), mtime=0)
     return f"<script>{START % base64.b64encode(data).decode()}</script>"

@@ -17,7 +17,7 @@ from mini_vllm_labs.simulation.arena.contest import Estimate
 from mini_vllm_labs.simulation.arena.figures import Figures
 
 Read = Callable[[Figures], float]
-# Heading, unit, whether more is better, and the function that reads the value.
+# Heading, unit, whether higher is better, and the function that reads the value.
 LATENCIES: list[tuple[str, str, bool, Read]] = [
     ("TTFT\np50", "s", False, lambda run: run.ttft.p50),
     ("TTFT\np99", "s", False, lambda run: run.ttft.p99),
@@ -86,7 +86,7 @@ def goodput_table(results: Mapping[str, Sequence[Figures]]) -> Table:
 
 def plain_table(first: str, *headings: str) -> Table:
     """Return an empty table with right-aligned figures."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)  # makes all policies fit into 80 columns
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)  # lets all policies fit into 80 columns
     table.add_column(first, no_wrap=True)
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "class" else "right")
@@ -143,7 +143,7 @@ def labels(
     points: Mapping[str, tuple[float, float]], best: Sequence[str], width: float, bottom: float
 ) -> list[svg.Markup]:
     """Draw the names next to their points, moved where they would overlap; names at the same position share lines."""
-    # A line of text extends from 8 above its y to 7 below it; a point extends RADIUS above and RADIUS below.
+    # A line of text extends from 8 above its y to 7 below it; a point extends RADIUS in both directions.
     dots = [(x - RADIUS, x + RADIUS, y + 8 - RADIUS, y + 8 + RADIUS) for x, y in points.values()]
     taken: list[tuple[float, float, float, float]] = []
     drawn = []

@@ -45,7 +45,7 @@ def automaton(
         headline_part(f"DFA of {shorten(regex, 300, 15)}", f"{masked:,} of {num_tokens:,} tokens masked", width),
         Part([Layer("arrows", svg.joined(arrows)), Layer("states", svg.joined(nodes))], HEIGHT),
     ]
-    num_lines = max(2 if width >= NARROW else 4, most_lines([sentence], width))  # equal in the pictures of a film
+    num_lines = max(2 if width >= NARROW else 4, most_lines([sentence], width))  # the same in all frames of a film
     drawn = page(f"DFA of {regex}", parts, sentence, text, width, num_lines)
     if width <= WIDTHS[0]:
         return drawn

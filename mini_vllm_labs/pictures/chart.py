@@ -11,8 +11,8 @@ from mini_vllm_labs.pictures.typeset import text_width, wrap
 Point = tuple[float, float]
 LABEL, TITLE = 12, 15
 TICK_GAP = 6
-SHORT = 150  # a scale whose ends differ by at most this factor has more ticks than just the powers of ten
-NEARLY = 1e-9  # a tolerance, because powers of ten below 1 are not exact
+SHORT = 150  # a scale whose ends differ by at most this factor has ticks in addition to the powers of ten
+NEARLY = 1e-9  # a tolerance, because powers of ten below 1 cannot be represented exactly
 MARGIN, LINE_HEIGHT, MAX_LINES = 10, 16, 6
 
 
@@ -36,7 +36,7 @@ class LogScale:
         """Return a scale for positive values whose ends are 1, 2 or 5 times a power of ten."""
         known = list(values)
         low = max(value for value in round_values(-1, min(known)) if value <= min(known))
-        # Strictly greater than the largest value, because a scale must have a length.
+        # Strictly greater than the largest value, because a scale cannot have zero length.
         return cls(low, min(value for value in round_values(1, max(known)) if value > max(known)), start, end)
 
     def __call__(self, value: float) -> float:
@@ -58,7 +58,7 @@ class PercentScale:
 
     start: float
     end: float
-    most: float = 99.5  # 100 would be at an infinite distance
+    most: float = 99.5  # 100 would be infinitely far away
 
     def __call__(self, percent: float) -> float:
         share = math.log(1 - min(percent, self.most) / 100) / math.log(1 - self.most / 100)
@@ -104,7 +104,7 @@ def curve(points: Sequence[Point], **attributes: svg.Value) -> svg.Markup:
 
 
 def cloud(points: Iterable[Point], radius: float, **attributes: svg.Value) -> svg.Markup:
-    # A zero-length line with round ends is a dot, and one path can contain thousands of them.
+    # A zero-length line with round ends is a dot, and a single path can contain thousands of them.
     data = "".join(f"M{svg.number(x)} {svg.number(y)}h0" for x, y in points)
     drawn: dict[str, svg.Value] = {"fill": "none", "stroke_width": 2 * radius, "stroke_linecap": "round"}
     return svg.path(data, **drawn, **attributes) if data else svg.Markup("")

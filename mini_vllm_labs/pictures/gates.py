@@ -43,7 +43,7 @@ class TokenCounts:
         decode = sum(one["n"] == 1 and one["computed"] >= lengths[one["id"]] for one in shares)
         cut = shares[-1]["n"] if shares and shares[-1]["computed"] + shares[-1]["n"] < lengths[shares[-1]["id"]] else 0
         running, waiting, preempted = (len(record[key]) for key in ("running_after", "waiting_after", "preempted"))
-        seated = running + len(record["finished"])  # as of when the step was planned
+        seated = running + len(record["finished"])  # as of the time when the step was planned
         gate = gate_of(record["total"], seated, waiting, preempted, info)
         return cls(record["total"], decode, cut, record["free_after_schedule"], running, waiting, preempted, gate)
 

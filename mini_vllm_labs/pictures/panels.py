@@ -13,7 +13,7 @@ from mini_vllm_labs.pictures.parts import WIDTHS
 from mini_vllm_labs.pictures.picture import WIDTH, Picture, read_asset
 from mini_vllm_labs.pictures.widgets import PictureWidget, Player
 
-Comparison = Sequence[tuple[str, str, str]]  # the effects of a setting, as (name, figure at the start, figure now)
+Comparison = Sequence[tuple[str, str, str]]  # a setting's effects, as (name, figure at the start, figure now)
 
 
 class Filmed(Protocol):
@@ -138,7 +138,7 @@ class FilmPanel(Panel, Player):
             picture = replace(run.picture(min(self.step, run.num_steps - 1), question["width"]), scale=self.scale)
             return as_answer(question["ticket"], replace(picture, legend={})) | about(run) | {"has_more": True}
         self.pictures = run.film()
-        with self.hold_sync():  # sent as one message, so that the page never has a step without its picture
+        with self.hold_sync():  # sent as a single message, so that the page never has a step without its picture
             self.step = min(self.step, run.num_steps - 1)
             self.film = self.pictures.encode()
         return {"ticket": question["ticket"], "text_alternative": "", **about(run)}

@@ -7,7 +7,7 @@ from mini_vllm_labs.pictures import svg
 from mini_vllm_labs.pictures.picture import WIDTH, Layer, Legend, Picture, Samples
 from mini_vllm_labs.pictures.typeset import wrap
 
-WIDTHS = (460, WIDTH, 1000)  # the widths in px for which a film is drawn; a page shows the widest film that fits
+WIDTHS = (460, WIDTH, 1000)  # the widths in px at which a film is drawn; a page shows the widest that fits
 LEFT = 112
 MARGIN = 12
 SENTENCE_SIZE = 13

@@ -15,7 +15,7 @@ from mini_vllm_labs.pictures.svg import Markup, element, group, joined, number, 
 from mini_vllm_labs.pictures.typeset import text_width
 
 Samples = Sequence[tuple[Markup, str]]
-Legend = Mapping[str, Samples]  # maps part of a picture to samples of at most 14 x 10 px and their names
+Legend = Mapping[str, Samples]  # maps each part of a picture to samples of at most 14 x 10 px and their names
 
 SIZE, ROW, INDENT, MARGIN = 12, 18, 112, 12
 
@@ -56,7 +56,8 @@ PAGE_MARGIN = 80
 LIGHT = ' style="color-scheme:light"'
 FOLDER = Path(__file__).parent
 
-# If scripts run, the picture is moved out of its `<img>` into the page, where tooltips and the notebook's theme work.
+# If scripts can run, the picture is moved out of its `<img>` into the page, where tooltips and the notebook's theme
+# work.
 INLINE = (
     "(me=>{const box=me.parentNode,image=box.querySelector('img'),narrow=box.querySelector('source');"
     "const src=narrow&&box.clientWidth&&box.clientWidth<+image.dataset.width?narrow.srcset:image.src;"
@@ -65,7 +66,7 @@ INLINE = (
 )
 
 
-@cache  # each picture of a film reads the style separately
+@cache  # each frame of an animation reads the style separately
 def read_asset(name: str) -> str:
     """Return the text of a file in this module's folder."""
     return (FOLDER / name).read_text(encoding="utf-8")

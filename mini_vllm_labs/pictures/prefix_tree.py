@@ -80,7 +80,7 @@ def pictures(recording: Recording, whole: Tree, told: Sequence[str], width: floa
         kept = state.holders().keys() | state.cached()
         alive = [tree.now[block] for block in sorted(kept) if block in tree.now]
         inner = {whole.parents[node] for node in alive}
-        # Draw the deepest blocks first, because a block covers the ends of the lines to its children.
+        # Draw the deepest blocks first, because each block covers the ends of the lines leading to its children.
         in_order = sorted(alive, key=lambda node: -whole.depths[node])
         drawn = (draw_node(state, whole, node, places, wide, node in inner, node in new) for node in in_order)
         layers = [start, Layer("tree", svg.joined(drawn), MARGIN)]

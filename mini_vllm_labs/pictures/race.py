@@ -21,7 +21,7 @@ from mini_vllm_labs.runs.traces.run_state import RunInfo, RunState
 
 ZONES = ("waiting", "running", "answered")
 HIGH, MIDDLE, LANE, GAP, LEAST, MORE = 28, 14, 64, 3, 32, 32
-MAX_ROWS, ROWS_HIGH = 8, 64  # number of rows and height in px of a lane's timeline
+MAX_ROWS, ROWS_HIGH = 8, 64  # a lane's number of rows, and the height of its timeline in px
 
 
 # The value that each of these policies in `mini_vllm_labs/policies` compares; the smallest goes first.

@@ -12,7 +12,7 @@ MAX_STEP_WIDTH = 44
 MIN_STEP_WIDTH = 1.5
 AXIS = 18
 NUMBER, BEYOND = 12, 12
-# The last interval always fits.
+# The last interval is always wide enough.
 INTERVALS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**9)
 
 
@@ -31,7 +31,7 @@ class TimeScale:
 
     @staticmethod
     def _per_token(ascending: Sequence[int], least: float, room: float) -> float:
-        scale = room / max(1, sum(ascending))  # set aside steps that would be too narrow, starting with the narrowest
+        scale = room / max(1, sum(ascending))  # set aside the steps that would be too narrow, narrowest first
         for place, tokens in enumerate(ascending):
             if tokens * scale >= least:
                 break

@@ -13,7 +13,7 @@ from typing import NewType
 Markup = NewType("Markup", str)
 Value = str | float | None
 
-# A single one of these characters is enough to make a browser reject the whole picture.
+# Just one of these characters makes a browser reject the whole picture.
 NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -61,7 +61,7 @@ def at(x: float, y: float) -> str:
 
 def rect(x: float, y: float, width: float, height: float, **attributes: Value) -> Markup:
     """Return a rectangle with its upper left corner at (x, y)."""
-    # A negative size is an error in SVG, so a share of zero tokens must have zero width.
+    # A negative size is an error in SVG, so a share of zero tokens must have a width of zero.
     return element("rect", x=x, y=y, width=max(0, width), height=max(0, height), **attributes)
 
 

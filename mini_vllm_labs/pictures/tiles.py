@@ -26,7 +26,7 @@ def tile(index: int, label: str, x: float, y: float, width: float, height: float
 
 def baseline(index: int, height: float) -> float:
     """Return the y of a label's baseline in a box: the label is centred above the marks."""
-    # 0.36 is the distance from the middle of a letter down to its baseline.
+    # 0.36 is the distance from a letter's middle down to its baseline.
     return (height - (MARK + 1) * bool(lap(index))) / 2 + SIZE * 0.36
 
 

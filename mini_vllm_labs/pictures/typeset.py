@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterable
 
 WIDE = set("mwMW@%—…")
-REGULAR, BOLD = 0.54, 0.62  # the mean width of a letter in a sentence, relative to the font size
+REGULAR, BOLD = 0.54, 0.62  # the average letter width in a sentence, relative to the font size
 NO_BREAK = "\N{NO-BREAK SPACE}"
 NARROW = set("iljtfrI.,:;'|!()[] ")
 

@@ -14,7 +14,7 @@ from mini_vllm_labs.pictures.film import Film
 from mini_vllm_labs.pictures.picture import Picture, read_asset
 
 # When a trusted notebook is reopened, JupyterLab writes "model not found" instead of the widget. Unlike a widget, this
-# output contains no element.
+# output does not contain an element.
 NO_MODEL = "<style>.jp-OutputArea-output.jupyter-widgets:not(:has(*)) { display: none; }</style>"
 
 

@@ -30,7 +30,7 @@ class FeedbackQueues(SchedulingPolicy):
         self.starvation_seconds = starvation_seconds
         self._now = 0.0
         self._last_served: dict[str, float] = {}
-        self._promoted_at: dict[str, int] = {}  # the number of output tokens that the request had when it was promoted
+        self._promoted_at: dict[str, int] = {}  # how many output tokens the request had when it was promoted
 
     def start_step(self, step: StepView) -> None:
         self._now = step.now

@@ -48,9 +48,7 @@ class JointOrder(Around):
 
     def __init__(self, inner: SchedulingPolicy | None = None) -> None:
         super().__init__(inner)
-        self._num_outputs: dict[
-            str, int
-        ] = {}  # the number of output tokens that each running request had when it was admitted
+        self._num_outputs: dict[str, int] = {}  # how many output tokens each running request had when it was admitted
 
     def start_step(self, step: StepView) -> None:
         super().start_step(step)

@@ -19,7 +19,7 @@ from mini_vllm_labs.policies.shortest_first import ShortestFirst
 from mini_vllm_labs.policies.two_classes import TwoClasses
 from mini_vllm_labs.policies.victims import CheapestVictim, LeastComputedFirst
 
-OutputLengths = Mapping[str, int]  # true output lengths keyed by request id, used only by predictors
+OutputLengths = Mapping[str, int]  # true output lengths, keyed by request id, used only by predictors
 SIGMA = 0.3  # for noisy predictions: two thirds of them are within a factor of 1.35
 
 

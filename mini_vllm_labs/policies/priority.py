@@ -26,7 +26,7 @@ class Priority(SchedulingPolicy):
         return URGENCY(request)
 
     def victims(self, running: list[Request]) -> list[Request]:
-        # A reversed sort keeps equal requests in their original order, because vLLM preempts the first of them.
+        # A reversed sort keeps tied requests in their original order, because vLLM preempts the first of them.
         return sorted(running, key=lambda request: (request.priority, request.arrival_time), reverse=True)
 
 
@@ -46,7 +46,7 @@ class Ageing(SchedulingPolicy):
         self.seconds_per_level = seconds_per_level
 
     def rank(self, request: Request) -> float:
-        # All requests age equally, so the order never changes and `now` is not needed.
+        # All requests age at the same rate, so the order never changes and `now` is not needed.
         return request.priority + request.arrival_time / self.seconds_per_level
 
     def victims(self, running: list[Request]) -> list[Request]:

@@ -2,8 +2,8 @@
 
 from string import ascii_uppercase
 
-# The Okabe-Ito colours, distinguishable with colour blindness, each with its most legible text colour. Yellow comes
-# last, because as a foreground it is invisible on white.
+# The Okabe-Ito colours, which colour-blind readers can tell apart, each with its most legible text colour. Yellow comes
+# last, because as a foreground colour it is invisible on white.
 OKABE_ITO = (
     ("#E69F00", "#000000"),
     ("#56B4E9", "#000000"),

@@ -12,7 +12,7 @@ from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.outputs import CompletionOutput, Logprob, TokenLogprobs
 
 TokenRow = tuple[int, TokenLogprobs | None]
-MIN_LOGPROB = -9999.0  # vLLM's stand-in for minus infinity, which JSON cannot express
+MIN_LOGPROB = -9999.0  # vLLM's replacement for minus infinity, which JSON cannot express
 
 
 class ReportedLogprobs:
@@ -22,7 +22,7 @@ class ReportedLogprobs:
     """
 
     def __init__(self, tokenizer: Tokenizer, max_shown: int) -> None:
-        self._text_of = cache(lambda token_id: tokenizer.decode([token_id]))  # clients often repeat the same tokens
+        self._text_of = cache(lambda token_id: tokenizer.decode([token_id]))  # clients often send the same tokens again
         self._max_shown = max_shown
         self._num_reported = 0
         self._num_characters = 0

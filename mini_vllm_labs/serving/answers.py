@@ -15,7 +15,7 @@ from mini_vllm_labs.serving.generate_request import GenerateRequest, Item, Outpu
 from mini_vllm_labs.serving.limits import ended_by_disconnect
 from mini_vllm_labs.serving.tool_calls import GrowingCall
 
-compact = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would create an encoder for each call
+compact = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would create a new encoder for each call
 DONE = b"data: [DONE]\n\n"
 START = {
     "type": "http.response.start",
@@ -23,7 +23,7 @@ START = {
     "headers": [
         (b"content-type", b"text/event-stream; charset=utf-8"),
         (b"cache-control", b"no-cache"),
-        (b"x-accel-buffering", b"no"),  # otherwise, nginx holds events back until its buffer is full
+        (b"x-accel-buffering", b"no"),  # otherwise, nginx holds back events until its buffer is full
     ],
 }
 
@@ -47,7 +47,7 @@ async def whole_answer(request: GenerateRequest, http_request: Request) -> Respo
         head = compact(head_of(request, request.format.object))[:-1]
         end = f'],"usage":{compact(request.usage(outputs))}}}'
         return Response(f'{head},"choices":[{",".join(choices)}{end}', media_type="application/json")
-    return Response()  # the client has disconnected, so nobody reads this response
+    return Response()  # the client has disconnected, so nobody will read this response
 
 
 async def encoded_choice(request: GenerateRequest, index: int, output: RequestOutput) -> str:
@@ -103,7 +103,7 @@ class StreamedAnswer(Response):
         self._send, streams = send, self._request.served.streams
         streams.add(self._tell)
         try:
-            # Without `aclosing`, the generator would only abort its choices when it was garbage-collected.
+            # Without `aclosing`, the generator would abort its choices only when it was garbage-collected.
             async with ended_by_disconnect(receive), aclosing(self._request.outputs()) as outputs:
                 await self._send_events(outputs)
         finally:
@@ -161,12 +161,12 @@ class ChoiceEvents:
         self._echo = request.choices[index].echo
         self._call = GrowingCall(request.forced_call) if request.forced_call else None
         self._is_open = False
-        # Every event repeats these fields, so they are encoded once per choice instead of once per token.
+        # Every event repeats these fields, so they are encoded once per choice rather than once per token.
         self._start = f'data: {compact(head_of(request, request.format.chunk_object))[:-1]},"choices":['
-        # If OpenAI's stream ends with the usage, all other events also contain the field, set to null.
+        # If OpenAI's stream ends with the usage, all earlier events also contain the field, set to null.
         self._end = '],"usage":null}\n\n' if request.include_usage else "]}\n\n"
-        # Everything in an event except its text is encoded only once, because encoding a whole choice per token takes
-        # 20 times as long.
+        # Everything in an event except its text is encoded only once: encoding a whole choice for each token takes 20
+        # times as long.
         before, _, after = compact(self._choice(self._format.piece(""))).partition('""')
         self._before_text, self._after_text = self._start + before, after
 

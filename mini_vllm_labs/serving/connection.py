@@ -17,7 +17,7 @@ CallLater = Callable[..., TimerHandle]
 IDLE_SECONDS = 2.0
 SPARE_FILES, SECONDS_BETWEEN_WARNINGS = 16, 10.0
 logger = logging.getLogger(__name__)
-# Java's client offers HTTP/2 with every request. A server may ignore that, but httptools would skip the body.
+# Java's client offers HTTP/2 with every request. A server may ignore the offer, but httptools would skip the body.
 OFFER_OF_HTTP2 = re.compile(rb"\r\nUpgrade:[ \t]*h2c[ \t]*(?=\r\n|\Z)", re.IGNORECASE)
 
 
@@ -145,7 +145,7 @@ class Connection(HttpToolsProtocol):
         if self._is_in_header:
             header, end, rest = data.partition(b"\r\n\r\n")
             if end and not self._num_header_bytes:
-                # accepts only a whole header, so that a body that arrives in pieces stays unchanged
+                # accepts only a complete header, so that a body that arrives in pieces stays unchanged
                 data = OFFER_OF_HTTP2.sub(b"", header) + end + rest
             self._num_header_bytes += len(data)  # must come before `super`, which resets the count after a message
         super().data_received(data)
@@ -161,9 +161,9 @@ class Connection(HttpToolsProtocol):
             > self._settings.max_header_bytes
         ):
             self._refusal = self._header_too_large()
-            # uvicorn has no public hook for this. Raising an exception is a callback's only way to stop httptools'
-            # parser; uvicorn treats it as invalid HTTP and calls `send_400_response`. To skip the request instead, we
-            # would have to override `on_body` as well, which relies on every request having a cycle.
+            # uvicorn does not have a public hook for this. A callback can stop httptools' parser only by raising an
+            # exception; uvicorn treats it as invalid HTTP and calls `send_400_response`. To skip the request instead,
+            # we would also have to override `on_body`, which relies on every request having a cycle.
             raise ValueError("the header is too large")
         super().on_headers_complete()
         if self._is_last_request:
@@ -177,7 +177,7 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self.transport.is_closing():
-            # The timer also runs while a client is still sending the body of a refused request, which is discarded.
+            # The timer keeps running while a client is still sending the body of a refused request, which is discarded.
             self._header_timer.start(self.loop.call_later)
 
     def pause_writing(self) -> None:
@@ -212,7 +212,7 @@ class Connection(HttpToolsProtocol):
             message = f"the header was not there after {self._settings.header_timeout:g} seconds"
             self._refuse(ApiError(408, message, code="header_timeout"))
         else:
-            self.transport.close()  # no request has begun, so there is nothing to answer
+            self.transport.close()  # no request has started, so there is nothing to answer
 
     def _client_reads_nothing(self) -> None:
         self.logger.warning(
@@ -229,7 +229,7 @@ class Connection(HttpToolsProtocol):
         connection."""
         if self.transport.is_closing():
             return
-        if not self._is_idle:  # otherwise, an error would appear in the middle of the answer in progress
+        if not self._is_idle:  # otherwise, an error would appear in the middle of the answer being sent
             self.transport.close()
             return
         response = error.response()

@@ -111,7 +111,7 @@ async def numbered(stream: AsyncGenerator[RequestOutput, None]) -> Outputs:
 
 async def merged(streams: Sequence[AsyncGenerator[RequestOutput, None]]) -> Outputs:
     """Merge several streams, without reading ahead of the consumer."""
-    # otherwise, a slow reader would get single outputs instead of merged ones
+    # otherwise, a slow reader would get individual outputs instead of merged ones
     items = asyncio.Queue[Item | Exception](maxsize=1)
 
     async def read(index: int, stream: AsyncGenerator[RequestOutput, None]) -> None:

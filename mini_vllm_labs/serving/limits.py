@@ -43,7 +43,7 @@ async def read_body(request: Request, settings: ServerSettings) -> bytes:
                 body += part
     except TimeoutError:
         message = f"the body was not there after {settings.body_timeout:g} seconds"
-        # The connection is closed because the rest of the body may still arrive.
+        # The connection is closed because more of the body may still arrive.
         raise ApiError(408, message, code="body_timeout", headers={"Connection": "close"}) from None
     except ClientDisconnect:
         raise ApiError(400, "the connection ended before the whole body arrived", code="incomplete_body") from None
@@ -108,7 +108,7 @@ class KnownHosts:
 
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self.app = app
-        # The empty name is excluded, because `name_of` returns it for a malformed header and for the origin `null`.
+        # The empty name is excluded, because `name_of` returns it for a malformed header and for the `null` origin.
         self.known = {*LOCAL, settings.host.lower(), *(name_of(f"//{host}") for host in settings.allowed_hosts)} - {""}
         self.is_local = settings.host in LOCAL
         self.allows_all = "*" in settings.allowed_hosts

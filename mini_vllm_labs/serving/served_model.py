@@ -15,7 +15,7 @@ from mini_vllm_labs.serving.settings import ServerSettings
 
 MAX_SHORT_TEXT = 2000  # characters
 MAX_TIMES = (
-    2  # a prompt that is slightly too long is still tokenized, so that its error states the exact number of tokens
+    2  # a prompt that is slightly too long is still tokenized, so that its error can state the exact number of tokens
 )
 
 

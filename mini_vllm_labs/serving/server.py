@@ -31,7 +31,7 @@ from mini_vllm_labs.serving.routes.tokenize import tokenize_router
 from mini_vllm_labs.serving.served_model import ServedModel
 from mini_vllm_labs.serving.settings import ServerSettings
 
-BACKLOG = 2048  # uvicorn's default, needed because the socket is bound before uvicorn starts
+BACKLOG = 2048  # uvicorn's default, set explicitly because the socket is bound before uvicorn starts
 LAST_EVENTS_SECONDS = 2.0
 
 
@@ -49,7 +49,7 @@ def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
         for task in tasks:
             task.cancel()
 
-    # Routes read bodies themselves, so a schema would contain no fields.
+    # Routes read request bodies themselves, so a schema would not contain any fields.
     app = FastAPI(lifespan=lifespan, openapi_url=None, redirect_slashes=False)
     install_error_handlers(app)
     app.add_middleware(WholeAnswers)
@@ -113,7 +113,7 @@ class Server(uvicorn.Server):
         )  # waits for connections, which in turn wait for their requests
         ending = asyncio.create_task(self._end_requests())
         while not self.force_exit and not ending.done():
-            await asyncio.wait([ending], timeout=0.1)  # a second signal only sets a flag and does not wake any task
+            await asyncio.wait([ending], timeout=0.1)  # a second signal only sets a flag, without waking any task
         ending.cancel()
         for connection in self._connections():
             connection.transport.abort()
@@ -123,7 +123,7 @@ class Server(uvicorn.Server):
 
     async def _end_requests(self) -> None:
         await self.engine.shutdown(self.settings.shutdown_timeout)
-        # Give clients time to read the last events, but do not wait for clients that do not read.
+        # Give clients time to read the last events, but do not wait for clients that have stopped reading.
         end = time.monotonic() + LAST_EVENTS_SECONDS
         while self.server_state.connections and time.monotonic() < end:
             for connection in self._connections():
@@ -176,7 +176,7 @@ def running_server(llm: AsyncLLM, settings: ServerSettings | None = None) -> Ite
     server = engine_server(llm, settings)
     thread = threading.Thread(target=server.run, args=([listener],), name="mini-vllm-server", daemon=True)
     thread.start()
-    while not server.started and thread.is_alive():  # uvicorn has no event for its start
+    while not server.started and thread.is_alive():  # uvicorn has no event that signals its start
         time.sleep(0.005)
     if not server.started:
         raise RuntimeError("the server did not start: see its log")

@@ -77,7 +77,7 @@ class GrowingCall:
             if opening is None:
                 return []
             self.name, self._num_shown = self._openings[opening], len(opening)
-            self._closing = "}" if opening else ""  # this brace is not part of the arguments
+            self._closing = "}" if opening else ""  # this brace does not belong to the arguments
             function = {"name": self.name, "arguments": ""}
             pieces.append({"id": self.id, "type": "function", "function": function})
         end = len(self._text)

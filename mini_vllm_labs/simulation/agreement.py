@@ -81,7 +81,7 @@ def one_round(
     phase of the computer affects both.
     """
     steps, checks = engine.steps_to_fit(rate, on_progress, text), []
-    # Seeds start at 10, because the fits use the lower ones.
+    # Seeds start at 10, because lower seeds are used for the fits.
     for seed, (workload, arriving) in enumerate(rates.items(), start=10):
         for how, asked, number, figures in (
             ("as a stream", arriving, seed, LATENCIES),

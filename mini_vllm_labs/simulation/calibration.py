@@ -68,7 +68,7 @@ def fit(steps: Sequence[MeasuredStep], shape: ModelShape, bytes_per_number: int)
         for counts, _ in steps
     ]
     seconds = np.array([step.seconds for step in steps])
-    # Dividing by the seconds gives the errors of short and long steps the same weight.
+    # Dividing by the seconds gives the same weight to the errors of short and long steps.
     constant, request, kv_byte, operation, attention = least_deviations(np.array(parts) / seconds[:, None])
     weight_byte = min(kv_byte, constant / plain.weight_bytes)
     byte, flop = weight_byte or kv_byte, operation or attention
@@ -95,7 +95,7 @@ def least_deviations(rows: "NDArray[np.float64]") -> list[float]:
     import numpy as np
 
     scale = np.abs(rows).max(axis=0)
-    scale[scale == 0] = 1.0  # no step contains this part
+    scale[scale == 0] = 1.0  # this part does not occur in any step
     scaled, weights = rows / scale, np.ones(len(rows))
     for _ in range(NUM_ROUNDS):
         chosen = list(range(rows.shape[1]))

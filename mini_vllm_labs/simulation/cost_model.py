@@ -9,7 +9,7 @@ from mini_vllm_labs.simulation.gpus import Gpu
 from mini_vllm_labs.simulation.model_shapes import ModelShape
 from mini_vllm_labs.simulation.roofline import BYTES_PER_NUMBER, attention_flops_per_pair, kv_bytes_per_token
 
-# Assumed, not measured: the share of a data sheet's figures that good kernels reach, and the overhead of a step.
+# Assumed, not measured: the fraction of a data sheet's figures that good kernels reach, and a step's overhead.
 BANDWIDTH_EFFICIENCY = 0.8
 COMPUTE_EFFICIENCY = 0.6
 GPU_SECONDS_PER_STEP = 1e-3

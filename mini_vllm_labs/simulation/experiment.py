@@ -71,7 +71,7 @@ class Experiment:
             max_num_batched_tokens=self.engine.max_num_batched_tokens,
         )
         longest = self.engine.max_model_len or shape.max_model_len
-        # Blocks that can never be used would only lengthen the free queue.
+        # Blocks that can never be used would only make the free queue longer.
         num_useful = self.engine.max_num_seqs * cdiv(longest, self.engine.block_size) + 1
         return self.engine.resolved(shape.max_model_len, min(num_fitting, num_useful))
 

@@ -19,7 +19,7 @@ from mini_vllm_labs.simulation.served import Served
 from mini_vllm_labs.simulation.workloads import WorkloadName, make_requests, prompt_of, scaled
 
 FITTED_ON: WorkloadName = "mixed"
-LIGHT_LOAD, HEAVY_LOAD = 0.4, 1.5  # one for small steps and one for full steps
+LIGHT_LOAD, HEAVY_LOAD = 0.4, 1.5  # one each for small steps and full steps
 LONGEST_REQUEST = 12_400  # in tokens: the longest document and its longest answer
 NUM_WARM_UP_REQUESTS = 12
 ALL_AT_ONCE = 1e9  # in requests per second: all requests arrive before the first step ends

@@ -24,7 +24,9 @@ from mini_vllm_labs.simulation.waiting import WaitingTimes
 
 STEPS_PER_REPORT = 200
 ENGINES_OWN: dict[str, Policy] = {name: name for name in get_args(Policy)}
-OnStep = Callable[[SchedulerOutput, dict[str, Request]], None]  # receives the plan and the requests that sample in it
+OnStep = Callable[
+    [SchedulerOutput, dict[str, Request]], None
+]  # receives the plan and the requests for which it samples
 num_computed_tokens = attrgetter("num_computed_tokens")  # written in C, because every step maps it over its requests
 
 
@@ -167,7 +169,7 @@ class Simulation:
             self.waits.note(step, self.clock.now - start)
         if self.on_step is not None:
             self.on_step(step, sampling)
-        # Any token works, because outputs are not ended by tokens here.
+        # Any token will do, because tokens do not end outputs here.
         self.scheduler.update_from_output(step, {i: [request.prompt_token_ids[-1]] for i, request in sampling.items()})
         self._note_finished()
         for request_id in self.scheduler.finished_req_ids:
@@ -191,7 +193,7 @@ class Simulation:
         served.num_preemptions += len(step.preempted)
         num_context_tokens = sum(map(num_computed_tokens, map(alive.__getitem__, planned)))
         others: list[str] = []
-        if planned.keys() == self._decoding.keys():  # true for most steps, and avoids a loop over requests
+        if planned.keys() == self._decoding.keys():  # true in most steps, and avoids a loop over requests
             sampling, num_tokens, num_pairs = self._decoding, len(planned), num_context_tokens
         else:
             self._add_pauses(planned)

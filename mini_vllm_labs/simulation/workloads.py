@@ -154,7 +154,7 @@ def _bursts(rng: random.Random, rate: float, count: int) -> Iterator[float]:
 def _arrivals(gap: Callable[[], float], rate: float, count: int) -> Iterator[float]:
     time = 0.0
     for _ in range(count):
-        yield time / rate  # the gaps are drawn for rate 1, so that every rate gets the same requests
+        yield time / rate  # the gaps are drawn for a rate of 1, so that every rate gets the same requests
         time += gap()
 
 

@@ -52,7 +52,7 @@ def record_notebook(path: Path) -> Lines:
         if function is play_with_lines:
             function = play_workload  # learners get these records, so they must not contain lines from the reference
         value, line = outcome(function, arguments)
-        if function.__name__ != "measure":  # its times depend on this machine
+        if function.__name__ != "measure":  # the times depend on this machine
             lines[key_of(function, arguments)] = line()
         if isinstance(value, FreshError):
             raise value
@@ -111,7 +111,7 @@ def knob_settings(config: EngineConfig) -> Iterator[EngineConfig]:
             chosen["max_num_batched_tokens"] = config.max_model_len
         for slider, values in SLIDERS.items():
             for value in values:
-                with contextlib.suppress(ValueError):  # settings that the engine rejects need no record
+                with contextlib.suppress(ValueError):  # settings that the engine rejects do not need a record
                     yield replace(config, **chosen | {slider: value})
 
 

@@ -61,7 +61,7 @@ def page() -> str:
 
 def box(name: str) -> str:
     """Return a rule's box as Markdown."""
-    # a line that begins with # would be a heading
+    # a line that starts with # would become a heading
     text = f"**Changed** (`{name}`). {change(name)}".replace(" #", "\xa0#")
     lines = textwrap.wrap(text, 118, break_long_words=False, break_on_hyphens=False)
     return "".join(f"> {line}\n" for line in lines).replace("\xa0", " ")

@@ -38,7 +38,7 @@ def swaps(phase: int, text: str, lines: Collection[int]) -> Iterator[Change]:
     """Yield the file with one operator, `and`, `or`, `min` or `max` on these lines replaced by its counterpart."""
     rows = text.splitlines()
     for line, start, end in places_of_words(ast.parse(text)):
-        # `ast` counts bytes, so a line must be plain ASCII.
+        # `ast` counts in bytes, so a line must be plain ASCII.
         if line in lines and rows[line - 1].isascii() and (old := rows[line - 1][start:end].strip(" ()")) in TWINS:
             new = rows[line - 1][start:end].replace(old, TWINS[old])
             yield Change(phase, line, old, TWINS[old], replaced(rows, line, start, end, new))

@@ -12,7 +12,7 @@ from mini_vllm_labs.viva.runs import Played, RunPlayer, first_change, whole_deci
 from mini_vllm_labs.viva.sheet import Sheet, VivaQuestion
 
 LEAST_KINDS = 4
-# so that a guess is right in at most a third of the cases, however much the learner knows about the run
+# so that at most a third of guesses are right, however much the learner knows about the run
 LEAST_ANSWERS = 3
 
 

@@ -13,7 +13,7 @@ from mini_vllm_labs.runs.sandbox.imports import refused_import
 from mini_vllm_labs.runs.sandbox.source_text import complaint_about_content
 from mini_vllm_labs.runs.starter_status import lab_folder, unwritten_in
 
-PHASES = range(1, 6)  # phase 6's runner makes no scheduling decisions
+PHASES = range(1, 6)  # phase 6's runner does not make scheduling decisions
 OWN_FILE = re.compile(r"(?:.*[^a-zA-Z])?(?:phase|starter)_?(\d+)(?!\d).*\.py", re.IGNORECASE)
 
 

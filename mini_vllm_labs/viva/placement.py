@@ -26,7 +26,7 @@ NUM_EACH = 4
 LEAST_RIGHT = 3
 NUM_SHEETS = 4
 NUM_RUNS, REQUESTS = 8, 8
-LINEUP = "solution:1-3,solution:5"  # with a prefix cache, questions about hits would be needed as well
+LINEUP = "solution:1-3,solution:5"  # with a prefix cache, questions about hits would be needed too
 
 
 def recorded() -> list[list[VivaQuestion]]:
@@ -56,7 +56,7 @@ def make_sheets() -> str:
 
 def questions(run: Played, lengths: dict[str, int], rng: Random) -> Iterator[VivaQuestion]:
     """Yield the questions about a run with prompts of these lengths; the run determines every right answer."""
-    known = dict(lengths)  # number of tokens so far, including generated tokens
+    known = dict(lengths)  # number of tokens so far, including generated ones
     size, budget = run.settings["block_size"], run.settings["max_num_batched_tokens"]
     limit, before = run.settings["long_prefill_token_threshold"], None
     for number, step in enumerate(run.steps):

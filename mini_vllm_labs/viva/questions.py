@@ -47,7 +47,7 @@ def gather(files: Files, base: Played, player: RunPlayer, rng: Random) -> Facts:
         found = {one.text: one for phase, text in files.texts.items() for one in changes(phase, text, lines[phase])}
         drawn = rng.sample(list(found.values()), min(limit, len(found)))
         runs = [(one, player.play(files.with_text(one.phase, one.text), {"check_invariants": False})) for one in drawn]
-        # How long an endless run continues depends on the machine.
+        # How far an endless loop gets depends on the machine.
         return [(one, run) for one, run in runs if "OutOfTime" not in run.problem and "process" not in run.problem]
 
     facts.deleted = played(deletions, NUM_DELETED)
@@ -122,7 +122,7 @@ def swapped_traces(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
         wrong = [one for one in others if is_long(one)]
         if not is_long(right) or len(wrong) < NUM_OPTIONS - 1:
             continue
-        # The learner's own run comes first, to show what it looks like without a change.
+        # The learner's own run comes first, to show how it looks without a change.
         own, *rest = wrong
         options = rng.sample([right, own, *distractors(right, own, rest, rng)], NUM_OPTIONS)
         place = facts.quoted(change.phase, change.line)

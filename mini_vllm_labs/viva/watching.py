@@ -62,7 +62,7 @@ class LineWatch:
             self._read[file] = reads_of("".join(linecache.getlines(file)))
         paths, is_return = self._read[file].get(line, ((), False))
         if phase == 1 and not is_return:
-            self._plan.pop(line, None)  # so that lines are in the order in which they last ran
+            self._plan.pop(line, None)  # so that lines are ordered by when they last ran
             self._plan[line] = None
         if (self.step, phase, line) in self._known:
             return

@@ -95,7 +95,7 @@ CHILD = f"import subprocess; subprocess.run([{sys.executable!r}, '-c', 'import t
         ("print('loading'); print('{\"figures\": \"' + sys.argv[2] + '\"}')", 60, {"figures": "solution"}),
         ("raise ValueError('the GPU is gone')", 60, {"error": "ValueError: the GPU is gone"}),
         ("sys.exit(3)", 60, {"error": "exit code 3"}),
-        (CHILD, 1.5, {"error": "not done after 1.5 seconds"}),  # a child of the process exits too
+        (CHILD, 1.5, {"error": "not done after 1.5 seconds"}),  # the process's child exits too
     ],
     ids=["figures", "error", "exit", "time"],
 )

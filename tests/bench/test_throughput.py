@@ -84,8 +84,8 @@ def test_every_backend_draws_from_the_whole_vocabulary(name: str) -> None:
         return {token for tokens in backend.serve(requests, print, Load(temperature)).token_ids for token in tokens}
 
     assert len(first_tokens(0.0)) == 1
-    # The distribution is nearly uniform: 64 draws hit about 63 of 1,537 tokens. transformers' default would keep only
-    # 50.
+    # The distribution is nearly uniform: 64 draws pick about 63 of the 1,537 tokens. transformers' default would keep
+    # only 50.
     assert len(first_tokens(1e3)) > 50
     assert len(first_tokens(0.0)) == 1
 

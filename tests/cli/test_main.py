@@ -17,8 +17,8 @@ from tests.cli.conftest import Commands
 
 OURS = {"labs", "mini_vllm", "mini_vllm_labs", "solutions"}
 HEAVY = {"IPython", "fastapi", "httpx", "numpy", "playwright", "pytest", "torch", "transformers"}
-# The number of modules in this repository, of which about 85 belong to the engine. The limit leaves a margin of one
-# tenth, so that a file can be split in two.
+# The number of modules in this repository; about 85 of them belong to the engine. The limit leaves a margin of a tenth,
+# so that a file can be split in two.
 MAX_MODULES = 155
 FEW = dict.fromkeys(("approaches", "bring", "generate", "grade", "hint", "info", "lab", "watch"), 75)
 MANY = {"arena": 185, "claims": 185} | dict.fromkeys(

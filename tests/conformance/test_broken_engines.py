@@ -22,7 +22,7 @@ BROKEN = tomllib.loads(Path(__file__).with_name("broken_answers.toml").read_text
 def test_a_broken_engine_is_a_sentence_and_the_next_scenario_is_played(fault: str) -> None:
     code, said = suite(recorded(fault), TWO)
     assert code == 1
-    # noticed when the next message is sent
+    # noticed only when the next message is sent
     said = said.replace("in step 4", "in step 3") if fault == "two lines" else said
     assert BROKEN[fault] in said
     assert f", in step {STEP} of {FAULTY}" in said

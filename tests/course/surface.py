@@ -42,7 +42,7 @@ def surface(body: list[ast.stmt], prefix: str = "") -> dict[str, str]:
 def function(node: ast.FunctionDef) -> str:
     decorators = "".join(f"@{ast.unparse(decorator)}\n" for decorator in node.decorator_list)
     returns = ast.unparse(node.returns) if node.returns else "?"
-    # A starter's `__init__` may explain what to store; in a solution, the body shows it.
+    # A starter's `__init__` may explain what to store; in a solution, the code shows it.
     docstring = None if node.name == "__init__" else ast.get_docstring(node)
     return f"{decorators}({ast.unparse(node.args)}) -> {returns}\n{docstring}"
 

@@ -22,7 +22,7 @@ from tests.edition.conftest import module_at
 
 STORY = "Once upon a time"
 PROMPTS = [STORY, "One day, a girl", f"{STORY}, there was a", "The", f"{STORY}, there was a dog"]
-# The file contains none of these, so its text must not mention them.
+# The file does not contain any of these, so its text must not mention them.
 ABSENT = re.compile(
     "phase [78]|draft|specul|async|placeholder|penal|logprob|observer|recover|roll.?back|restart|parallel"
     "|starter|elective|absent|build.py|lineup|seam"

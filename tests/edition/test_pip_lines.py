@@ -29,7 +29,7 @@ PINS: dict[str, str] = {canonicalize_name(name): version for name, version in (l
 OTHERS = {"torch": "2.15.0", "ray": "3.0"}  # newer than the tested versions, or from an example that is not tested
 ASKED = re.compile(r"\binstall_command\(([\"'](\w+)[\"'])?\)")
 EXTRA = re.compile(r"mini-vllm-labs\[(\w+)\]|extra [`'](\w+)[`']")
-FRESH = re.compile(r"\.whl|\binstall '?\.")  # a line that installs the course as learners do
+FRESH = re.compile(r"\.whl|\binstall '?\.")  # a line that installs the course as learners would
 PRINTERS = {  # modules that may name pip, because a test here runs their commands
     "mini_vllm_labs/cli/classroom/release.py",
     "mini_vllm/installation.py",
@@ -86,7 +86,7 @@ class Place(NewLearner):
 
     def runs(self, line: str, at: Path | None = None) -> subprocess.CompletedProcess[str]:
         settings = {"NO_INDEX": "1", "FIND_LINKS": str(self.index), "CONFIG_FILE": os.devnull}
-        settings |= {"NO_BUILD_ISOLATION": "0", "DISABLE_PIP_VERSION_CHECK": "1"}  # pip reads 0 as "no isolation"
+        settings |= {"NO_BUILD_ISOLATION": "0", "DISABLE_PIP_VERSION_CHECK": "1"}  # pip interprets 0 as "no isolation"
         environment = {"HOME": str(self.home), "PATH": os.pathsep.join([str(self.bin), os.defpath])}
         environment |= {f"PIP_{name}": value for name, value in settings.items()}
         return subprocess.run(

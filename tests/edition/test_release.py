@@ -69,7 +69,7 @@ def test_the_starters_go_out_as_they_are(edition: dict[str, bytes]) -> None:
         assert edition[path.relative_to(ROOT).as_posix()] == path.read_bytes()
 
 
-# What the command refuses.
+# What the command rejects.
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_stray_copy_of_a_solution_is_refused(teacher: Path) -> None:
 
 
 def test_scratch_files_that_git_does_not_know_are_named(learner: Path) -> None:
-    require_tracked_code(learner)  # without git, the command cannot know
+    require_tracked_code(learner)  # without git, the command has no way to know
     subprocess.run(["git", "init", "-q"], cwd=learner, check=True)
     subprocess.run(["git", "add", "."], cwd=learner, check=True)
     require_tracked_code(learner)

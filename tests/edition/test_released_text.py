@@ -29,7 +29,7 @@ NOT_THERE = re.compile(
 NEEDS_THE_REFERENCE = ("release",)
 OF_THE_LAUNCHER = "start"  # part of an installed course; tests/edition/test_wheel.py runs this one
 OF_MAKE = re.compile(r"\bmake (?:lab|demo|test)\b|python lab\.py")
-STALLS = {  # the handouts say that these commands fail with an error
+STALLS = {  # the handouts say that these commands fail
     "trace --lineup starter:1-2 --num-gpu-blocks 21"
 }
 

@@ -25,7 +25,7 @@ def test_every_graded_test_of_a_new_edition_fails_and_names_a_task_of_its_own_ph
     report, folders = (
         tmp_path / "report.xml",
         [f"labs/{lab_folder(phase)}" for phase in LABS],
-    )  # so that electives count
+    )  # so that electives are counted too
     done = run(student, "pytest", *folders, "-q", "--tb=no", "-p", "no:cacheprovider", f"--junitxml={report}")
     assert done.returncode == 1, done.stdout[-2000:] + done.stderr
     num_tests = Counter[int]()

@@ -149,7 +149,7 @@ def test_a_killed_start_is_finished_by_the_next(newcomer: NewLearner, learners_f
         "   whole(target, content)\n"
         "folder.write_whole = dying\nstart.start_command([sys.argv[2]])\n"
     )
-    for files in ("0", "1", "300", str(len(learners_files) - 298)):  # the files before the last marker
+    for files in ("0", "1", "300", str(len(learners_files) - 298)):  # the files listed before the last marker
         done = newcomer.types("python", "-c", program, files, "killed", at=newcomer.home)
         assert done.returncode == -signal.SIGKILL
     assert newcomer.types("mini-vllm", "start", "killed", at=newcomer.home).returncode == 0

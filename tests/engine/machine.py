@@ -54,10 +54,11 @@ class EngineMachine(RuleBasedStateMachine):
         self.max_model_len = config.max_model_len or 0
         self.engine = make_engine(config, "solution:1-5,solution:7-8,solution:11", record=record)
         draft_half_right(self.engine)
-        # The progress of a free-running thread at an interrupt differs from run to run, so no run could be replayed.
+        # How far a free-running thread has got when interrupted differs from run to run, so no run could be replayed.
         pace_runner(self.engine, late=late)
         self.faulty = install_faults(self.engine)
-        # A different request may already be using these blocks when the engine learns that the logits are unusable.
+        # By the time the engine learns that the logits are unusable, a different request may already be using these
+        # blocks.
         self.faulty.scribbles_over_unusable_logits = not config.async_scheduling
         self.spy = install_spy(self.engine)
         self.memory = MemoryCheck(self.engine, self.faulty.inner)
@@ -247,7 +248,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.everything_is_consistent()
 
     def _watch_memory(self) -> None:
-        # On a separate thread, the runner does not read the engine's requests.
+        # In a separate thread, the runner does not read the engine's requests.
         self.spy.before_batch = None if self.config.async_scheduling else self.memory.note_hashes
 
     def _become_idle(self) -> None:

@@ -59,7 +59,7 @@ class MemoryCheck:
         for request in self._requests:
             for index, block_hash in enumerate(request.block_hashes):
                 tokens = request.all_token_ids[index * size : (index + 1) * size]
-                if len(tokens) == size:  # a stop string may have cut off the last tokens since then
+                if len(tokens) == size:  # a stop string may since have cut off the last tokens
                     self.tokens_of_hash[block_hash] = tokens
 
     def _noting(self, update: Callable[..., dict[str, list[int]]]) -> Callable[..., dict[str, list[int]]]:

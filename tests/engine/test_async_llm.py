@@ -106,7 +106,7 @@ def test_a_reader_that_leaves_frees_its_blocks(llm: AsyncLLM, num_read: int | No
     """None: the reader is cancelled before the request is added; 0: before its first output is read."""
 
     async def leave() -> None:
-        llm.pause()  # an engine in a thread would end all 200 steps before the third output is read
+        llm.pause()  # an engine in a thread would finish all 200 steps before the third output is read
         stream = llm.generate(PROMPTS[0], SamplingParams(200), "left")
         for _ in range(num_read or 1):
             reading = asyncio.ensure_future(anext(stream))

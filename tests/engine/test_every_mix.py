@@ -26,7 +26,7 @@ CLASSES: dict[str, type] = {
     "async_scheduling": OURS[8].PlaceholderScheduling,
 }
 STARTERS = dict(zip(CLASSES, (YOURS[phase] for phase in (2, 3, 4, 5, 7, 8)), strict=True))
-# Subclasses that change nothing: their class shows whether a part comes from a starter or from the reference.
+# Subclasses that do not change anything: their class shows whether a part comes from a starter or from the reference.
 YOUR_CLASSES = {part: type(f"Your{ours.__name__}", (ours,), {}) for part, ours in CLASSES.items()}
 FUNCTIONS = (
     (YOURS[1], OURS[1], ("schedule_step", "update_from_output")),

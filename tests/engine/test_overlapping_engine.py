@@ -98,7 +98,7 @@ def test_the_first_step_starts_and_the_second_one_applies_it() -> None:
     assert not engine.has_unfinished_requests()
     steps = engine.recorder.steps
     assert [step["update_of"] for step in steps] == [None, 0, 1, 2]
-    # Whatever token step 2 samples is the third, so step 3 has nothing to plan.
+    # Whichever token step 2 samples is the third, so step 3 has nothing to plan.
     assert [step["total"] for step in steps] == [5, 1, 1, 0]
     assert [len(step["sampled"].get("A", [])) for step in steps] == [1, 1, 1, 0]
 

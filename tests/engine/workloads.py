@@ -24,7 +24,7 @@ from tests.engine.runners import install_spy
 
 parsed = cache(
     parse_lineup
-)  # it searches the file system, which takes a third of the time needed to build a small engine
+)  # it searches the file system, which takes up a third of the time needed to build a small engine
 MAX_MODEL_LEN = 40
 PREFIXES = tuple(tuple(random.Random(seed).choices(range(1000), k=24)) for seed in range(3))
 

@@ -26,7 +26,7 @@ from mini_vllm_labs.grading.results import NOT_CHECKED
 grader.oracle_check = grader.stack_check = lambda *arguments: NOT_CHECKED
 app(sys.argv[1:], prog_name="mini-vllm")
 """
-SECONDS = "3"  # CPU time for one test: a correct answer takes less, even on a busy machine
+SECONDS = "3"  # CPU time for one test: a correct answer takes less than this, even on a busy machine
 
 
 class Checkout:

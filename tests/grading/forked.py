@@ -18,7 +18,7 @@ import pytest
 from tests.grading.checkout import ROOT, Checkout
 
 FROM_HERE = "tests.grading.forked"
-# Code that must never appear in output, because the learner did not write it.
+# Code that must never appear in the output, because the learner did not write it.
 OURS = re.compile(
     r"^((labs|mini_vllm|tests)/(?!phase\d+_\w+/starter\.py)[\w/]+\.py:\d+: |>  |E  |_ _ _|Traceback)", re.MULTILINE
 )
@@ -45,7 +45,7 @@ def serve(options: Sequence[str]) -> None:
     for name in ("pytest_timeout", "mini_vllm_labs.grading.labtest.reports"):
         importlib.import_module(name)  # so that the forked processes inherit it
 
-    gc.freeze()  # otherwise, each child's collector would traverse all of it
+    gc.freeze()  # otherwise, each child's garbage collector would traverse all of it
     checkout = Checkout.at(Path.cwd())
     for phase, text in json.loads(Path("jobs.json").read_text(encoding="utf-8")):
         untouched = checkout.starter(phase).read_text(encoding="utf-8")

@@ -20,8 +20,8 @@ from mini_vllm_labs.grading.plan import PlannedPhase
 from mini_vllm_labs.grading.plays.strict_queue import StrictQueue
 
 MAX_CALLS, MAX_CALLS_ALIKE = 40, 12
-ALL_TRIED = 20  # calls of a function that are checked: all of the first 20, and about 100 of the first 1,000
-MAX_SHOWN = 1000  # items to take from an iterator, which may be endless
+ALL_TRIED = 20  # which calls of a function are checked: all of the first 20, and about 100 of the first 1,000
+MAX_SHOWN = 1000  # how many items to take from an iterator, which may be endless
 Function = Callable[..., Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Adapter = Callable[[tuple[Any, ...], dict[str, Any]], Arguments] | None
@@ -64,7 +64,7 @@ def view(value: Any, depth: int = 4) -> object:
         return type(value).__name__
     if isinstance(value, Mapping):
         return {str(key): view(inner, depth - 1) for key, inner in value.items()}
-    if isinstance(value, set | frozenset):  # a copied set has a different order
+    if isinstance(value, set | frozenset):  # a copied set may be ordered differently
         return sorted([view(inner, depth - 1) for inner in value], key=repr)
     if isinstance(value, list | tuple):
         return [view(inner, depth - 1) for inner in value]
@@ -123,7 +123,7 @@ def calls_of_reference(plan: PlannedPhase, module: ModuleType) -> dict[str, list
         def keeping(*args: Any, **named: Any) -> Any:
             num_calls[name] += 1
             weight = max(1.0, num_calls[name] / ALL_TRIED)
-            # The copies would count as the function's own work, and would take minutes.
+            # The copies would count as the function's work, and would take minutes.
             is_measured = sys.gettrace() is not None
             if not is_measured and Random(num_calls[name]).random() * weight < 1:
                 with suppress(Exception):
@@ -144,5 +144,5 @@ def calls_of_reference(plan: PlannedPhase, module: ModuleType) -> dict[str, list
                 patch.setattr(holder, inner, kept(name, found))
         pytest.main([plan.folder, "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no", "--timeout", "0"])
     for kept_calls in calls.values():
-        Random(0).shuffle(kept_calls)  # a function that counts its calls would recognise successive calls
+        Random(0).shuffle(kept_calls)  # a function that counts its calls would notice successive calls
     return calls

@@ -41,7 +41,7 @@ MAX_ENDED = 3  # a function that has killed this many processes, or has only wai
 FORBIDDEN = ("os.", "subprocess.", "shutil.", "socket.", "pty.", "signal.pthread_kill", "webbrowser.")
 HARMLESS = ("os.listdir", "os.scandir", "os.walk", "os.fwalk", "os.putenv", "os.unsetenv")
 NUM_PROCESSES = min(os.cpu_count() or 1, 4)
-ONE_PIPE = Lock()  # a child that inherits the other's pipe would keep that pipe open
+ONE_PIPE = Lock()  # a child that inherited another child's pipe would keep that pipe open
 
 
 def ways(args: tuple[Any, ...], named: dict[str, Any], names: list[str], wanted: Container[str]) -> list[Arguments]:
@@ -110,8 +110,8 @@ def answers(function: Function, calls: list[Call], names: list[str]) -> bool:
     except (TypeError, ValueError):
         return False
     for number, (given, by_name) in enumerate(ways(calls[0].args, calls[0].named, names, signature.parameters)):
-        # A function without arguments has no different calls to compare, and otherwise most of the course's commands
-        # would start to run here.
+        # A function without arguments has no differing calls to compare, and without this check most of the course's
+        # commands would start running here.
         if not (given or by_name) or not fits(signature, given, by_name):
             continue
 
@@ -195,7 +195,7 @@ def try_all(
         shares = [list(functions)[first::NUM_PROCESSES] for first in range(NUM_PROCESSES)]
         pairs = [[f"{task}: {name}" for name in share for task in calls] for share in shares]
         found = [line for found in pool.map(in_children, pairs, [act] * NUM_PROCESSES) for line in found]
-    # Each function runs alone in a process, because answers that depend on earlier calls are not a learner's.
+    # Each function runs in a process by itself, because a learner's answers would not depend on earlier calls.
     return [line for one in found for line in in_children([one.removeprefix("! ")], act)]
 
 
@@ -275,9 +275,9 @@ def take_away(task: str) -> None:
 def main(numbers: Container[int]) -> None:
     sys.setrecursionlimit(10_000)  # `deepcopy` follows the links of free blocks
     os.environ["LAB_IMPL"] = "solution"
-    os.environ["OMP_NUM_THREADS"] = "1"  # a forked process waits forever for threads that only its parent has
+    os.environ["OMP_NUM_THREADS"] = "1"  # a forked process would wait forever for threads that exist only in its parent
     from mini_vllm_labs.grading.plays.device_tensors import (
-        DeviceTensor,  # must come after the setting, which torch reads when it is loaded
+        DeviceTensor,  # must come after the setting is made, because torch reads it when it is loaded
     )
 
     StrictQueue.__deepcopy__ = copy_of_queue  # type: ignore[attr-defined]
@@ -295,7 +295,7 @@ def main(numbers: Container[int]) -> None:
             task = f"{plan.number} {name}"
             calls[task] = kept
             parameters[task] = list(inspect.signature(eval(f"lambda {plan.names[name][1:-1]}: 0")).parameters)
-            # This is a control: a function that its own calls do not detect would not be detected anywhere.
+            # This is a control: a function that goes undetected in its own calls would not be detected anywhere.
             if len(kept) < MIN_CALLS or not answers(function_of(task), kept, parameters[task]):
                 print(f"not recognised: {task}")
                 del calls[task]

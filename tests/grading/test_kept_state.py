@@ -110,7 +110,7 @@ def test_chance_is_not_told_as_kept_state(tmp_path: Path) -> None:
     phase, ends = (
         fresh_from("a_phase", file),
         iter([False, True, False, False]),
-    )  # one result for the file, then results for fresh copies
+    )  # one result for the file, then the results for fresh copies
 
     def test(phase: Any) -> None:
         expect_equal(next(ends), True, rule="A run passes.", situation="one run", hint="which one?")

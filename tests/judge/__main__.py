@@ -64,8 +64,8 @@ def loses(judge: Judge, phase: int, text: str, lately: list[Key] | None = None) 
     lately = [] if lately is None else lately
     every = [(group, number) for number in range(judge.settings.situations) for group in judge.groups]
     keys = [*lately, *(key for key in every if key not in lately)]
-    # Works like the judge, which uses a fresh process for each situation, but with torch all situations that succeed
-    # share one process.
+    # Works like the judge, which uses a fresh process for each situation; with torch, however, all situations that
+    # succeed share one process.
     for batch in [keys] if phase in PHASES_WITH_TENSORS else [[key] for key in keys]:
         wrong = first_wrong(phase, text, [judge.situation(*key) for key in batch])
         if wrong is not None:

@@ -68,7 +68,7 @@ while True:
 """
 RAW = "for fd in range(3, 30):\n    try: os.write(fd, BYTES)\n    except OSError: pass\n"
 SWALLOW = "while True:\n try:\n  while True: pass\n except BaseException:\n  pass\n"
-# The loader rejects files that import the course, so these find its modules in a different way.
+# The loader rejects files that import the course, so these files find its modules in a different way.
 MODULES = """
 import sys
 of = lambda name: sys.modules['.'.join(('mini_vllm_labs', 'classroom', 'worker', name))]

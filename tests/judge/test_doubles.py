@@ -17,7 +17,7 @@ from mini_vllm_labs.runs.starter_status import LABS
 from tests.grading.checkout import solution
 from tests.judge.reader import reader
 
-# The loader rejects imports of the course, but it does not notice this one. The jails of phases 3 and 5 do not contain
+# The loader rejects imports of the course, but it does not notice this one. The jails for phases 3 and 5 do not contain
 # a double for them.
 DOUBLES = """
 memories = __import__('mini_vllm_labs.' + 'grading.plays.stand_ins', fromlist=['SharedBlocksKV'])
@@ -112,7 +112,7 @@ def test_a_script_carries_nothing_of_the_reference() -> None:
 def test_expected_answers_stay_with_the_judge() -> None:
     judge = Judge(JudgeSettings("secret", phases=(1,)), Jail())
     asked = judge.situation(judge.groups[0], 0)
-    *answers, changed = asked.expected  # the last line concerns answers that a later call changed
+    *answers, changed = asked.expected  # the last line is about answers that a later call changed
     assert all([*answer] == ["0. clamp"] for answer in answers)
     assert [*changed.values()] == [None]
     for path in (CHECKOUT / name for name in SEEN if name.startswith("mini_vllm_labs/classroom")):

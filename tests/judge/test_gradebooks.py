@@ -26,7 +26,7 @@ def rows(text: str) -> list[list[str]]:
 
 def test_canvas_finds_its_columns() -> None:
     header, maxima, *lines = rows(as_canvas(small_class(), SIS))
-    # as Canvas's lib/gradebook_importer.rb reads them
+    # as read by Canvas's lib/gradebook_importer.rb
     assert "Student" in header[0]
     assert "ID" in header[1]
     assert header[2:5] == ["SIS User ID", "SIS Login ID", "Section"]

@@ -63,7 +63,8 @@ learners = st.lists(
 @pytest.mark.parametrize("writer", [canvas, anonymous, moodle, moodle_flat])
 @given(learners)
 def test_names_are_read_back(writer: Writer, class_of: list[tuple[str, bool, int, int, str]]) -> None:
-    # Canvas searches only once for `_digits_`: some hostile names still contain it, and some names end with `_digits`.
+    # Canvas searches for `_digits_` only once: some hostile names still contain it afterwards, and some names end with
+    # `_digits`.
     assume(not any(re.search(r"^\W*_|_\d+(_|$)", re.sub(r"[^\w]", "", name)) for name, *_ in class_of))
     entries = {
         writer(name, is_late, number, 9000 + number, file.format(phase)): bytes([phase])

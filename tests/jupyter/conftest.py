@@ -58,7 +58,7 @@ def opened(browser: Any, server: str, course: Path, names: Iterator[str]) -> Ite
     assert [error for screen in screens for error in screen.errors] == []
 
 
-# nbconvert's page loads MathJax and RequireJS from the network, but none of our films needs them.
+# nbconvert's page loads MathJax and RequireJS from the network, but our films do not need either.
 NO_NETWORK = "ERR_INTERNET_DISCONNECTED"
 
 

@@ -20,7 +20,7 @@ SERIOUS = """async () => (await axe.run(document)).violations
   .filter((found) => ["serious", "critical"].includes(found.impact))
   .map((found) => [found.id, ...found.nodes.slice(0, 3).map((node) => node.html.slice(0, 90))])"""
 TRUSTED = "() => window.jupyterapp.shell.currentWidget.content.model.cells.get(0).trusted"
-# Returns whether an image has loaded, its text, and the number of different colours in it.
+# Returns whether an image has loaded, what its text is, and how many different colours it contains.
 SEEN = """async (image) => { await image.decode();
   const canvas = Object.assign(document.createElement("canvas"), { width: 720, height: 500 });
   const drawn = canvas.getContext("2d");

@@ -227,7 +227,7 @@ def test_stored_blocks_of_another_adapter_with_the_same_name_are_no_hits(
         output = llm.generate(PROMPTS[1], params, adapter="x")[0]
         wanted = expected[PROMPTS[1], folder]
         assert output.outputs[0].token_ids[: len(wanted)] == wanted
-        llm.generate("Milo", params)  # the step in which the previous text's blocks are saved
+        llm.generate("Milo", params)  # the step in which the blocks of the previous text are saved
         found.append(output.metrics.num_cached_tokens)
     assert found[:2] == [0, 0] != found[2:]
 

@@ -191,7 +191,7 @@ def test_a_tokenizer_that_encodes_messages_itself_is_asked_for_tokens() -> None:
     tokenizer = ModelTokenizer(theirs, frozenset([257]))
     chat: list[Message] = [{"role": "user", "content": "a<s>"}]
     assert tokenizer.apply_chat_template(chat) == [256, 257, *b"a<s>"]
-    assert tokenizer.decode([256, 97, 257, 1000, 98]) == "ab"  # a model may have more logits than tokens
+    assert tokenizer.decode([256, 97, 257, 1000, 98]) == "ab"  # a model may have more logits than it has tokens
     with pytest.raises(ValueError, match=re.escape("refuses the messages: The last message is already")) as refusal:
         tokenizer.apply_chat_template([*chat, {"role": "assistant", "content": "b"}])
     assert "\n" not in str(refusal.value)

@@ -62,7 +62,7 @@ def test_only_chunks_and_other_dtypes_attend_through_torch(dtype: torch.dtype) -
         query: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor, batch: FlatBatch, scale: float
     ) -> torch.Tensor:
         seen.append(batch.query_lens)
-        # Slots that no token may read contain NaN here; torch reads them, but masks them.
+        # Slots that tokens must not read contain NaN here; torch reads them, but masks them out.
         return STEPS.paged_attention(query, key_cache.nan_to_num(), value_cache.nan_to_num(), batch, scale)
 
     attention = compiled_attention(in_torch, CFile.read(SOURCE))

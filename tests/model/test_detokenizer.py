@@ -113,6 +113,7 @@ def test_tokens_that_become_no_character_are_streamed_at_a_bounded_cost(kind: st
         text.add([token_id])
     assert len(whole) - len(text.text) <= 4
     text.finish()
-    # With byte fallback, a single lone byte corrupts all bytes after it; our texts are correct again some tokens later.
+    # With byte fallback, a single lone byte corrupts all bytes after it; our texts are correct again a few tokens
+    # later.
     assert text.text == whole or (b"A" in spelled and len(text.text) == len(whole))
     assert tokenizer.num_decoded <= 120 * len(answer)

@@ -11,7 +11,7 @@ from mini_vllm.sampling_params import StructuredOutputsParams
 from tests.model.folders import both, edit, make_folder
 
 QUESTION: Any = [{"role": "user", "content": "What is the capital of Norway?"}]
-FOUND: list[tuple[list[Any], str]] = [  # the end tokens named by the generation config, the config and the tokenizer
+FOUND: list[tuple[list[Any], str]] = [  # the end tokens named in the generation config, the config and the tokenizer
     ([[2, 0], 2, 2], "0, 2 (generation)"),
     ([5, 2, 3], "5 (generation; not [2] of config; not [3] of tokenizer)"),
     ([None, 2, 3], "2 (config; not [3] of tokenizer)"),

@@ -84,7 +84,8 @@ def step(queries: list[int], seq_lens: list[int]) -> FlatBatch:
     )
 
 
-# Prompts, then a chunk among decodes, then only decodes, and one row, which uses a different product.
+# Prompts, then a chunk among decodes, then only decodes, and finally a single row, which takes a different
+# matrix-product path.
 RUN = [([9, 5, 1], [9, 5, 1]), ([1, 8, 1], [10, 13, 2]), ([1, 1, 1], [11, 14, 3]), ([1], [12])]
 
 

@@ -22,7 +22,7 @@ from tests.model.false_prefill import FAULTS
 from tests.model.test_kv_transfer import GREEDY, PROMPTS, ROOMY, SETTINGS, TIGHT, engine, texts
 
 TIMEOUT = 5.0
-SOON = 1.0  # for faults after which the client waits for its timeout
+SOON = 1.0  # for faults after which the client waits until its timeout
 
 
 @pytest.fixture(scope="module")

@@ -177,6 +177,6 @@ def test_kernels_of_sizes_long_unused_are_forgotten() -> None:
     command = [sys.executable, "-c", MANY_SIZES]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     first, later = map(int, done.stdout.split())
-    # Seven such layers together have the first one's size, but keeping them costs 14 times as much, because larger ones
-    # cost more.
+    # Seven layers like this add up to the first one's size, but keeping them costs 14 times as much, because larger
+    # ones cost more.
     assert later < 5 * first, "so many further sizes cost less than their share: the first ones are forgotten"

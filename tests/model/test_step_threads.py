@@ -20,7 +20,7 @@ from mini_vllm.runner.threads.step_threads import StepThreads
 from mini_vllm.runner.threads.waits import ShortWaits
 from tests.compiler import needs_compiler
 
-# seconds that a step takes, as a function of its tokens, its threads, and whether waits are short
+# how many seconds a step takes, as a function of its tokens, its threads, and whether waits are short
 Cost = Callable[[int, int, bool], float]
 
 
@@ -94,7 +94,9 @@ def test_each_size_of_a_step_has_its_own_number() -> None:
 def test_a_neighbour_that_comes_or_goes_shows_within_half_a_second(before: float, after: float) -> None:
     machine = Machine(lambda tokens, size, short: 0.0)
 
-    def cost(tokens: int, size: int, short: bool) -> float:  # one thread suits a busy machine, and two suit a quiet one
+    def cost(
+        tokens: int, size: int, short: bool
+    ) -> float:  # one thread is best on a busy machine, and two on a quiet one
         return 1e-3 if (size == 1) == (machine.busy > 0) else 2e-3
 
     machine.cost, machine.busy = cost, before

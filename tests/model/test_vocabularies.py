@@ -47,7 +47,7 @@ WHAT: dict[str, dict[str, Any]] = {
     "lark": {"grammar": f"start: {json.dumps(HARD)} /[a-z]{{1,4}}/ {json.dumps(HARD)}"},
 }
 LLGUIDANCE = {"object", "constant", "enum", "pattern", "lark"}
-# WordPiece has no token for a space, a capital letter, or punctuation right after a word.
+# WordPiece does not have tokens for spaces, capital letters, or punctuation that directly follows a word.
 REFUSED = {
     "byte-level, only bytes it has seen": LLGUIDANCE | {"hard choice"},
     "Unigram": {"constant", "lark", "hard choice"},
@@ -120,7 +120,7 @@ def test_forced_text_becomes_tokens_of_the_same_bytes(kind: str) -> None:
     assert vocabulary.is_complete
     for text in (HARD, '{"name":"', " ", "  ", "\n\n", "e\u0301", "</s>", "<|call|>", "<unk>", "x<s>"):
         assert b"".join(vocabulary.token_bytes[token_id] for token_id in vocabulary(text)) == text.encode()
-    plain = "One day"  # if the tokenizer's own tokens spell the text, they are used
+    plain = "One day"  # if the tokenizer's own tokens can spell the text, they are used
     own = tokenizer.encode(plain)
     if b"".join(vocabulary.token_bytes[token_id] for token_id in own) == plain.encode():
         assert vocabulary(plain) == own

@@ -52,7 +52,7 @@ def test_a_step_waits_once_and_leaves_out_what_is_not_finite(spoiled: dict[int, 
     with PretendedGpu() as gpu:
         found = executed(spoiled, GPU)
     assert gpu.waits[:1] == FETCHED
-    assert len(gpu.waits) == 1 or spoiled  # rows can be dropped only with a list of the rows that stay
+    assert len(gpu.waits) == 1 or spoiled  # rows can be dropped only with a list of the rows to keep
     assert found == executed(spoiled, HOST)
     assert set(found.errors) == {"ABCDEFG"[row] for row in spoiled}
     kept = {name: token for name, token in executed({}, HOST).sampled_token_ids.items() if name not in found.errors}

@@ -32,7 +32,7 @@ def chosen() -> dict[str, list[Approach]]:
         found[task] = [Approach(name, cost, excerpt(added[name], shows, planned)) for name, cost in told.items()]
     with (
         tempfile.TemporaryDirectory() as folder
-    ):  # ruff needs hardly any time if it formats all of them in a single call
+    ):  # ruff takes hardly any time if it formats all of them in a single call
         files = {(task, at): Path(folder) / f"{task}_{at}.py" for task in found for at in range(len(found[task]))}
         for (task, at), file in files.items():
             file.write_text(found[task][at].code, encoding="utf-8")

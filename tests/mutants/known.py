@@ -18,7 +18,7 @@ from tests.mutants.verdict import Verdict
 MOST_TRIED, MOST_PER_RULE, MOST_FAIR = 60, 2, 6
 REPORTED = re.compile(rf"\A(.+?)\n\n|^(?:E +)?{RULE}(.+)$", re.DOTALL | re.MULTILINE)
 SENTENCE = re.compile(r"(?<=\.) (?=[A-Z`])")
-# Mistakes that can be detected only by a whole engine, by counting lines, by inspecting private lists, or by luck.
+# Mistakes that can be detected only with a whole engine, by counting lines, by inspecting private lists, or by luck.
 NOT_ASKED = re.compile(r"^In an engine |\blines (of|run)\b|\bcosts?\b|memory leak|^\(\d+ of the random", re.IGNORECASE)
 
 

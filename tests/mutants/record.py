@@ -14,7 +14,7 @@ from tests.mutants.harness import harness, phases_and_jobs
 from tests.mutants.verdict import Verdict
 
 CPU_SECONDS = (
-    20  # for the answers to all tests in a phase: a slow mistake is recognised by its answers to the other tests
+    20  # for the answers to all of a phase's tests: a slow mistake is recognised by its answers to the other tests
 )
 TASK = re.compile(r"test_task(\d+)_(\d+)_")
 Hints = dict[str, dict[str, str]]

@@ -90,7 +90,7 @@ def first_seen(phase: int, subject: Subject, traces: Traces) -> int | None:
         module = ModuleType("mutant")
         exec(subject.text, vars(module))
         for seed, (trace, tape) in traces.items():
-            signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)  # a mistake that exits the process
+            signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)  # a mistake that makes the process exit
             os.write(writer, f"{seed} ".encode())
             if differs(phase, module, seed, trace, Tape(tape.answers)):
                 os._exit(0)

@@ -25,7 +25,9 @@ from tests.mutants.catalog import module_name
 from tests.mutants.verdict import Verdict, shortened
 
 MARK = "_subject_under_test"
-NUM_TRIED_FIRST = 20  # neighbouring mistakes in a catalogue break the same function, so the same test catches them
+NUM_TRIED_FIRST = (
+    20  # mistakes next to each other in a catalogue break the same function, so the same test catches them
+)
 WALL_SECONDS = 120
 MEMORY_BYTES = 4 * 2**30
 
@@ -92,7 +94,7 @@ class Forking:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         gc.collect()
-        gc.freeze()  # otherwise, each child's collector would traverse, and thereby copy, everything that was imported
+        gc.freeze()  # otherwise each child's garbage collector would copy everything that was imported
         with os.fdopen(self._jobs, encoding="utf-8") as jobs:
             for line in jobs:
                 run = Run(**json.loads(line))
@@ -141,7 +143,7 @@ def _run_tests(session: pytest.Session, run: Run) -> NoReturn:
             with contextlib.suppress(session.Failed):  # by `maxfail`
                 pytest_runtestloop(session)
             code = pytest.ExitCode.TESTS_FAILED if session.testsfailed else pytest.ExitCode.OK
-        except (KeyboardInterrupt, pytest.exit.Exception, session.Interrupted):  # the code ends the test run
+        except (KeyboardInterrupt, pytest.exit.Exception, session.Interrupted):  # the learner's code ends the test run
             code = pytest.ExitCode.INTERRUPTED
         witness.write("finished", int(code))
     finally:

@@ -45,9 +45,7 @@ def test_anki_gets_a_line_of_three_fields_for_each_card(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     *header, lines = path.read_text(encoding="utf-8").split("\n", 3)
     assert header == ["#separator:tab", "#html:true", "#tags column:3"]
-    rows = list(
-        csv.reader(lines.splitlines(), delimiter="\t")
-    )  # Anki's importer reads quotes in the same way as a CSV reader
+    rows = list(csv.reader(lines.splitlines(), delimiter="\t"))  # Anki's importer handles quotes like a CSV reader
     assert len(rows) == 60
     assert {len(row) for row in rows} == {3}
     assert rows[0][1:] == [all_cards()[0].answer, "mini-vllm phase-1-scheduler-step"]

@@ -70,7 +70,7 @@ def test_a_phase_that_is_none_is_refused() -> None:
 def test_a_played_workload_is_the_one_that_the_engine_plays() -> None:
     lab = Lab(5, "solution")
     played = require_result(lab.play(WORKLOAD))
-    explained = ("reasons", "limits")  # what a drawn run records in addition
+    explained = ("reasons", "limits")  # what else is recorded for a drawn run
     steps = [{key: value for key, value in step.items() if key not in explained} for step in played.recording.steps]
     assert steps == run_workload(WORKLOAD, SMALL_POOL, lab.lineup())
     assert played.token_ids.keys() == {arrival.request_id for arrival in WORKLOAD}

@@ -60,7 +60,8 @@ def asked_in(names: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 def test_the_output_of_the_cells_answers_the_questions_and_bears_out_the_texts(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A whole vLLM takes a minute, so its recorded runs are used here; `test_recorded.py` compares them with new runs.
+    # Running all of vLLM takes a minute, so its recorded runs are used here; `test_recorded.py` compares them with new
+    # runs.
     monkeypatch.setattr("mini_vllm_labs.inside_vllm.environment.is_made", lambda: False)
     answers = ANSWERS.get(path.stem, {})
     names, shown = run_cells(path, "solution", monkeypatch, answers.get("written"))

@@ -27,7 +27,7 @@ from tests.views.drawing import SVG, layers
 # Excerpts written by hand in the published formats: columns, order, units and quirks are original, but the requests are
 # not. In each excerpt, the first two rows with an output are 1 s apart and request 10 and 20 tokens.
 TRACES = {path.name: path for path in sorted(Path(__file__).with_name("traces").iterdir())}
-# Four seats and few blocks: requests wait for seconds and are preempted, and no block is hit a second time.
+# Four seats and few blocks: requests wait for seconds and are preempted, and no block is hit twice.
 TIGHT = replace(
     EXPERIMENT.resolved_engine(), max_num_seqs=4, num_gpu_blocks=60, max_model_len=400, enable_prefix_caching=False
 )

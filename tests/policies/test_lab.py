@@ -55,7 +55,7 @@ def test_a_mistake_fails_a_graded_test_that_says_what_broke(mistake: Subject) ->
     module = ModuleType("mistake")
     exec(mistake.text, vars(module))
     found = next(failures(module), "")
-    # The hint for an error in the learner's own code depends on its type, and `hints.py` adds it.
+    # The hint for an error in the learner's own code depends on the error's type, and `hints.py` adds it.
     told = ["\nHint: "] if found.startswith("Failed: ") else ["\nThe rule of this test: ", "\nThe situation:\n"]
     assert all(words in found for words in told), found
     assert loses(JUDGE, 13, mistake.text), "the judge lets it pass"

@@ -147,7 +147,7 @@ def test_two_requests_that_outrank_each_other_do_not_take_turns_for_ever() -> No
     driven = Driven(
         JointOrder(WaitingFirst()), [asked("a", 20, 3), asked("b", 20, 3)], max_num_seqs=1, max_num_batched_tokens=8
     )
-    assert driven.preempted == ["a", "a"]  # preempted after each token except the last, and not before the first
+    assert driven.preempted == ["a", "a"]  # preempted after each token except the last, but not before the first
 
 
 def test_what_cannot_be_admitted_yet_takes_no_seat() -> None:
@@ -186,7 +186,7 @@ def test_counters_of_tenants() -> None:
     assert order.count("b") == 3
     assert "bbb" not in "".join(
         name[0] for name in order.split()
-    )  # a tenant that waited has not accumulated credit, so it is lifted to a's counter
+    )  # a tenant that was waiting has not accumulated any credit, so it is lifted to a's counter
 
 
 @pytest.mark.parametrize(("policy", "gains"), [(QualityOfExperience(), True), (SchedulingPolicy(), False)])
@@ -206,7 +206,7 @@ def test_quality_is_the_area_that_was_read_of_the_expected_one() -> None:
     request.all_token_ids += [7, 7]
     for now in (0.0, 2.0, 4.0):
         policy.start_step(StepView(now, [request, other], PolicyQueue(policy), 9, 4, 4, 64))
-    # Due in the middle of each interval of 2 s: 1 token at 1 s, 5 at 3 s, 9 at 5 s. Received: 2 tokens and 0 tokens.
+    # Due in the middle of each 2 s interval: 1 token at 1 s, 5 at 3 s, 9 at 5 s. Received: 2 tokens and 0 tokens.
     assert policy.readings["r0"] == TokenSeconds(2 * (1 + 2), 2 * (1 + 5))
     assert policy.gain(request) == pytest.approx(2.0 * 2 / (12 + 18) / 11)
     assert policy.gain(other) == pytest.approx(2.0 * 2 / (12 + 18) / 10)
@@ -217,7 +217,7 @@ def test_quality_is_the_area_that_was_read_of_the_expected_one() -> None:
 def test_a_running_request_makes_way_for_gain_once() -> None:
     first, held, queue = asked("first", 40, 40), running(8, 8), PolicyQueue(SchedulingPolicy())
     queue.add_request(first)
-    held[1].all_token_ids += [7] * 40  # for a long time, it has had all tokens that are due
+    held[1].all_token_ids += [7] * 40  # for a long time, it has already had all the tokens that are due
     policy = QualityOfExperience(ttft=0.1, tpot=0.5, horizon=2.0)
     policy.start_step(step := StepView(1.0, held, queue, 8, 4, 4, 64))
     assert policy.to_preempt(step) == held[1:]

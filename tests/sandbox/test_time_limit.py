@@ -54,7 +54,7 @@ def test_busy_code_is_stopped_after_its_cpu_time_and_the_signal_is_given_back() 
 
 def test_code_that_gets_little_cpu_time_is_not_stopped() -> None:
     limit = TimeLimit(always, refuse)
-    run(limit, lambda: time.sleep(0.5))  # five times that many seconds of wall time, as on a busy machine
+    run(limit, lambda: time.sleep(0.5))  # five times as many seconds of wall-clock time, as on a busy machine
 
 
 def test_code_that_sleeps_is_woken_after_ten_times_its_seconds() -> None:

@@ -23,7 +23,7 @@ def server() -> Iterator[ServerUnderTest]:
 def test_before_the_first_token(server: ServerUnderTest, stream: bool, n: int) -> None:
     [connection] = server.ask_paused(stream=stream, n=n)
     connection.close()
-    server.wait_for_waiting(0)  # although no step has run
+    server.wait_for_waiting(0)  # even though no step has run
     server.llm.resume()
     server.wait_until_idle()
 

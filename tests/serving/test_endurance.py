@@ -163,7 +163,7 @@ def test_nothing_is_left_of_a_load_and_a_sigterm_loses_no_answer(answers: dict[T
         clients = Clients(server.endpoint, answers)
         asyncio.run(clients.burst(200))  # from here on, the server has all the threads that it will ever have
         wait_until(lambda: gauges(server) == [0, 0, 0], "every block is free after the warm-up")
-        time.sleep(2)  # wait until the last connections are closed
+        time.sleep(2)  # wait until the last connections have closed
         _, num_threads, num_fds = held(server)
         asyncio.run(clients.burst(1000))
         samples = asyncio.run(clients.load(SECONDS, lambda: held(server)[0]))

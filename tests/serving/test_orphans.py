@@ -60,7 +60,7 @@ def test_a_killed_server_leaves_no_process(served: tuple["subprocess.Popen[str]"
     process, address = served
     with httpx.Client(base_url=address) as http, http.stream("GET", "/live/stream") as page:
         pieces = page.iter_bytes()
-        next(pieces)  # so that a drawing process exists, and keeps running
+        next(pieces)  # makes sure that a drawing process exists, and keeps running
         if state == "paused":
             assert http.post("/live/pace", json={"steps_per_second": 0}).status_code == 200
         if state != "idle":

@@ -11,7 +11,7 @@ import yaml
 from tests.serving.running import CHAT, COMPLETION, HELLO, MODEL, RawConnection, ServerUnderTest, head
 
 TOO_LONG = "context_length_exceeded"
-# litellm 1.110.2 recognises these errors by their words (`is_error_str_context_window_exceeded`), not by their code.
+# litellm 1.110.2 recognises these errors by their wording (`is_error_str_context_window_exceeded`), not by their code.
 CONTEXT = "This model's maximum context length is 2048 tokens. However, you requested"
 CASES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text(encoding="utf-8"))
 WRONG_PROMPTS: list[Any] = [

@@ -143,6 +143,6 @@ def test_a_signal_in_the_middle_of_a_stream(number: signal.Signals) -> None:
             process.send_signal(number)
             assert [*chunks][-1].choices[0].finish_reason == "length", "it was given the time to finish"
         assert process.wait(PATIENCE) == 0
-        # long enough for progress on a busy machine
+        # long enough to make progress on a busy machine
         errors = [line for line in process.stderr or () if not line.startswith("[")]
         assert errors == []

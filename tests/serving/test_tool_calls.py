@@ -166,7 +166,7 @@ def test_calls_and_results_are_rendered_or_refused(
         ({"messages": [CALLED | {"role": "user"}]}, "messages.0", "only the role assistant"),
         ({"messages": [OLD_CALLED | {"function_call": {"name": "f", "arguments": "5"}}]},
          "messages.0.function_call.arguments", "must be a JSON object in a string"),
-        # fields that the engine rejects, under the client's names for them
+        # fields that the engine rejects, under the names by which clients know them
         (RATE | {"tool_choice": NAMED}, "tools", "tools needs phases 6 (GPU runner) and 9 (structured"),
         (OLD | {"function_call": {"name": "rate"}}, "functions", "--lineup solution:1-6,solution:9"),
         ({"response_format": {"type": "json_object"}}, "response_format", "--lineup solution:1-6,solution:9"),

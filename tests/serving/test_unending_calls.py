@@ -85,7 +85,7 @@ def put_in(engine: LLMEngine, body: str, is_in_call: bool) -> None:
             made = make_parts()
             return replace(made, functions=replace(made.functions, schedule_step=schedule_step))
 
-        scheduler._make_parts = parts  # a restart creates these parts again
+        scheduler._make_parts = parts  # a restart recreates these parts
         scheduler.restart()
 
 

@@ -29,7 +29,7 @@ def unpacked(name: str, content: bytes) -> Iterator[tuple[str, bytes]]:
 def test_no_solution_and_no_mutant_is_in_the_site(site: Path) -> None:
     files = dict(listed(site))
     assert any(name.endswith("labs/phase1_scheduler_step/starter.py") for name in files)
-    # The demo on the first page runs the compiled phases 1 to 5 of the reference; tests/tab checks its contents.
+    # The demo on the first page runs the compiled phases 1 to 5 of the reference; tests/tab checks what it contains.
     answers = {name for name in files if "solutions/" in name or "mutants" in name or "alternatives" in name}
     assert {name for name in answers if not re.fullmatch(r"chat/engine\.zip!solutions/\w+\.pyc", name)} == set()
     ours = {name: content for name, content in files.items() if ".whl!" not in name or "mini_vllm_course" in name}

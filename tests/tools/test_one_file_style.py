@@ -11,7 +11,7 @@ from tests.cli.conftest import Commands
 
 def test_mypy_and_ruff_find_nothing(mini_vllm: Commands, tmp_path: Path) -> None:
     mini_vllm("one-file", tmp_path / "file")
-    # With the settings of `make lint`, mypy finds its parsed PyTorch in that run's cache.
+    # With the settings from `make lint`, mypy finds PyTorch already parsed in that run's cache.
     for check in (["ruff", "check"], ["ruff", "format", "--check"], ["mypy", "--strict"]):
         config = f"--config{'-file' if check[0] == 'mypy' else ''}={CHECKOUT / 'pyproject.toml'}"
         command = [sys.executable, "-m", *check, config, str(tmp_path / "file" / composed.FILE_NAME)]

@@ -87,7 +87,7 @@ def test_the_script_trains_and_saves(tmp_path: Path, options: list[str]) -> None
         "60000",
     ]
     command += options
-    # tests run in parallel, so more threads would wait for each other
+    # tests run in parallel, so more threads would only wait for each other
     one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
     subprocess.run(command, cwd=ROOT, env=one_thread, check=True, capture_output=True)
     loaded, tokenizer = load_model(str(tmp_path))

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from mini_vllm_labs.pictures.picture import Picture
 
 SVG = "{http://www.w3.org/2000/svg}"
-# Classes that every text and panel has, and that do not describe the drawn content.
+# Classes that every text and panel has, and that say nothing about what is drawn.
 USUAL = {
     f"mv-{name}" for name in "end faint in-steps in-time ink line link middle panel paper rule strong title".split()
 }

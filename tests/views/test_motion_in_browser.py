@@ -19,7 +19,7 @@ MOVING_IN = '[data-side="{}-"] [data-id]:not([data-id="cursor-time"])'
 PREEMPTION = 6
 PLACES = """(selector) => [...document.querySelectorAll(selector)].map((part) => {
   const box = part.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })"""
-# Pauses every animation at its first moment, and returns how many animations there are.
+# Pauses every animation at its start, and returns how many animations there are.
 HOLD = """() => { const all = document.getAnimations();
   for (const animation of all) { animation.pause(); animation.currentTime = 0; } return all.length; }"""
 MOVING = "() => document.getAnimations().length"

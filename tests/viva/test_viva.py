@@ -120,8 +120,8 @@ def test_the_trial_counts_guessable_questions() -> None:
 
 
 def test_nobody_finds_a_trace_by_comparing_the_options(facts: Facts) -> None:
-    # When options were drawn independently, the most common first step was right in 55% of the questions, and the
-    # shortest option in 45%.
+    # When options were drawn independently, guessing the most common first step was right for 55% of the questions, and
+    # guessing the shortest option for 45%.
     questions = [one for seed in range(10) for one in swapped_traces(facts, Random(seed))]
     assert len(questions) > 50
     assert num_guessable(questions) == 0, best_guess(questions)
@@ -211,7 +211,7 @@ def test_only_written_phases_that_run_together_count(tmp_path: Path) -> None:
 
 
 def test_a_file_has_the_digest_of_its_bytes(tmp_path: Path) -> None:
-    # in the form that Windows' Notepad may save
+    # in the form in which Windows Notepad may save it
     content = b"\xef\xbb\xbf" + solution(1).replace("\n", "\r\n").encode()
     (tmp_path / "phase1.py").write_bytes(content)
     assert read_files(tmp_path).digests == {"1": hashlib.sha256(content).hexdigest()}

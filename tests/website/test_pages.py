@@ -91,7 +91,7 @@ def test_the_one_file_leaves_open_what_a_learner_writes(
     assert "chat/index.html" not in site["index.html"].all("iframe", "src")
 
 
-# the glossary has no part that could be folded
+# the glossary does not have any part that could be folded
 @pytest.mark.parametrize("handout", [one for one in HANDOUTS if one != "glossary"])
 def test_hints_and_answers_are_folded_and_unknown_to_the_search(
     handout: str, site: dict[str, Page], root: Path

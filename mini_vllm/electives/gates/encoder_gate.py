@@ -70,7 +70,7 @@ class EncoderGate(Gate):
 
     def _release(self, request: Request, num_tokens: int) -> None:
         for image in request.mm_features:
-            if image.end <= num_tokens:  # its tokens' K and V are cached, so the image is never read again
+            if image.end <= num_tokens:  # the K and V of its tokens are cached, so the image is never read again
                 self.cache.release(request, image)
 
     def give_up(self, request: Request) -> bool:

@@ -9,7 +9,7 @@ class Gate:
     `reason` says why the gate skips a request or limits its tokens, using a name from `engine/reasons.py`.
     """
 
-    reason = "adapters"  # the default matches phase 11's gate, so that learners need not set it
+    reason = "adapters"  # the default matches phase 11's gate, so learners need not set it
 
     def start_step(self) -> None:
         """Drop the state of the last step."""

@@ -40,13 +40,15 @@ class AdmissionGates:
         counted: Callable[[], Sequence[Request]] = tuple,
     ) -> None:
         self.gates = gates
-        self.counted = counted  # requests that count as planned from the start: since 0.33, all running requests
-        # Since 0.33, a request is also skipped if the gates let it use none of the remaining budget.
+        self.counted = (
+            counted  # requests that count as planned from the start: since 0.33, these are all running requests
+        )
+        # Since 0.33, a request is also skipped if the gates do not let it use any of the remaining budget.
         self.num_tokens_left = num_tokens_left
         self.leaving: Collection[
             str
-        ] = ()  # requests that have ended, but whose blocks a step in flight may still write
-        # The reasons why a step skipped or limited requests, keyed by request id.
+        ] = ()  # requests that have ended, but whose blocks may still be written by a step in flight
+        # Why a step skipped or limited requests, keyed by request id.
         self.whys: dict[str, str] = {}
         self._errors: dict[str, str] = {}
         self._is_stalled = False
@@ -69,7 +71,7 @@ class AdmissionGates:
 
     @property
     def awaits_others(self) -> bool:
-        # If nothing else happens, a later step takes away the blocks of a waiting request that holds some.
+        # If nothing else can advance, a later step takes the blocks from a waiting request that holds some.
         transfers = self.transfers
         is_transferring = transfers is not None and (bool(transfers.sending) or transfers.is_asking)
         # Requests whose grammar failed end in this step, even if they were never UNREADY.
@@ -96,7 +98,7 @@ class AdmissionGates:
 
     def end_plan(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
         self.waiting.put_back()
-        # Phase 1 counts only whole hit blocks, so the loaded tokens are counted here.
+        # Phase 1 counts only full hit blocks, so the loaded tokens are counted here.
         for request_id, num_tokens in self.kv.num_loaded_tokens.items():
             if request_id in scheduler_output.num_scheduled_tokens:
                 requests[request_id].keep_computed(num_tokens)

@@ -36,7 +36,7 @@ class KVTransfers:
         self.sending: dict[str, tuple[Request, int]] = {}
         self.loading: dict[str, int] = {}
         self.is_asking = False
-        # hit length and token count of the last load that got no blocks
+        # hit length and token count at the last load that got no blocks
         self.refused_load: tuple[Sequence[int], int] = ((), 0)
         self._num_hit_tokens: dict[str, int] = {}
         self._received: set[str] = set()
@@ -171,7 +171,8 @@ class KVTransfers:
 
     def apply(self, output: KVConnectorOutput) -> None:
         """Record which loads have arrived, and free the blocks that have been sent."""
-        # Requests that do not load anything are ignored: a report can arrive after an abort or a restart of the engine.
+        # Requests that are not loading anything are ignored: a report can arrive after an abort or a restart of the
+        # engine.
         self._received.update(
             request_id for request_id in output.finished_recving if request_id in self._num_hit_tokens
         )

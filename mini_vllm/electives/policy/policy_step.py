@@ -28,7 +28,7 @@ class PolicyScheduling:
         self.inner = inner
         self.clock = clock
         self.waiting: RequestQueue = FCFSRequestQueue()
-        # Only decisions that a policy overrides are wrapped, so the others cost nothing.
+        # Only decisions that a policy overrides are wrapped, so the others cost nothing extra.
         self._limits, self._counts = _decides(policy, "token_limit", "admits"), _decides(policy, "scheduled")
         orders = _decides(policy, "start_step", "to_preempt", "serve_order") or not policy.rank_is_fixed
         plans = orders or self._limits or self._counts
@@ -131,8 +131,8 @@ class OrderedPreemption:
         if not any(candidate is request for candidate in candidates):
             candidates.insert(0, request)  # preempt the request itself if preempting all others was not enough
         if not self.policy.rank_is_fixed and running[0].num_preemptions >= MAX_PREEMPTIONS:
-            # While ranks change, two requests could take each other's blocks forever. If the head of `running` has
-            # often been preempted, it becomes the last victim, so that it can finish.
+            # While ranks change, two requests could take each other's blocks forever. If the head of `running` has been
+            # preempted often, it becomes the last victim, so that it can finish.
             candidates = [running[0], *(each for each in candidates if each is not running[0])]
         has_room = self.inner.make_room(request, num_new_tokens, candidates, waiting, scheduler_output, kv)
         victims = {entry.victim_id for entry in scheduler_output.preempted}

@@ -35,7 +35,7 @@ class SchedulingPolicy:
     `fcfs` and `priority`.)
     """
 
-    # Whether a waiting request keeps its rank. If it does not, the queue is sorted again before every step.
+    # Whether a request's rank stays the same while it waits. If not, the queue is sorted again before every step.
     rank_is_fixed = True
     # Whether the rank depends on `priority`, which may change during a request's lifetime.
     uses_priority = False

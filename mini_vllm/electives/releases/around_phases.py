@@ -38,7 +38,7 @@ class NewerChunks(WrappedChunks):
         padded = request.followed_by([UNKNOWN] * step.num_drafts)
         num_new_tokens = self.inner.num_new_tokens(padded, num_computed_tokens, token_budget)
         if num_new_tokens <= step.num_drafts:
-            return 0  # the request waits until there is room, because fewer tokens would make the batch uneven
+            return 0  # the request waits until there is room, because a smaller share would make the batch uneven
         step.padded.add(request.request_id)
         return num_new_tokens
 
@@ -184,7 +184,8 @@ class NewerFunctions:
             step.holders.is_paused = is_paused
         elif is_paused:
             max_num_seqs = min(max_num_seqs, len(running))
-        # Most steps only decode. In such steps, an extra call per request and wrapper is a large part of the cost.
+        # Most steps only decode. In such steps, one more call per request and wrapper makes up a large part of the
+        # cost.
         if isinstance(kv, SharesCounted) and isinstance(chunks, NewerChunks):
             may_admit = bool(waiting) and len(running) < max_num_seqs
             if not may_admit and step.can_skip_newer_rules(kv.num_free_blocks):
@@ -195,7 +196,7 @@ class NewerFunctions:
             scheduler_output.token_budget, step.budget_kept = step.budget_kept, None
             if (
                 not scheduler_output.preempted
-            ):  # a budget of 0 has prevented admission, but only a preemption may do that
+            ):  # a budget of 0 has prevented admission, but only a preemption is allowed to do that
                 self._admit(scheduler_output, running, max_num_seqs, plan)
         if step.holders is not None:
             step.holders.is_paused = False

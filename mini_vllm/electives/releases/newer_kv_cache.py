@@ -150,7 +150,7 @@ def allocate_table(
     """
     (table,) = tables
     num_needed, num_free = max(0, num_blocks - len(table)), pool.num_free_blocks
-    # As in phase 2, a hit's free blocks are counted only if the result depends on them.
+    # As in phase 2, free blocks in the hit are counted only if the result depends on them.
     if num_needed > num_free:
         return None
     if pin is not None:

@@ -62,7 +62,7 @@ class StepState:
         self.reset: list[Preempted] = []
         self.dropped: dict[str, int] = {}
         self.in_flight: Counter[str] = Counter()
-        # Counts of non-empty steps: those planned, and those whose output has arrived.
+        # Numbers of non-empty steps: those planned, and those whose output has arrived.
         self.num_planned = self.num_done = 0
         self.last_step: dict[str, int] = {}
         self.defers_frees = False
@@ -99,7 +99,7 @@ class StepState:
         If so, the new rules neither count nor limit their tokens, and no request is preempted, because enough blocks
         are free.
         """
-        # Each request needs at most one block more than its new tokens will fill.
+        # Each request needs at most one more block than its new tokens will fill.
         num_blocks = (len(self.running) + self.most_tokens // self.config.block_size) * self.num_groups
         return not self.counts_shares and not self.holds_prompts and num_blocks <= num_free_blocks
 
@@ -115,7 +115,7 @@ class StepState:
 
     @property
     def has_stand_ins(self) -> Collection[str]:
-        # With async scheduling, the runner's thread knows which drafts were proposed, and shortens the shares itself.
+        # With async scheduling, the runner's thread knows which drafts were proposed and reduces the shares itself.
         return () if self.config.async_scheduling else self.padded
 
     def num_tokens_left(self) -> int:

@@ -17,7 +17,7 @@ class NamedBlocks:
     def __init__(self, cache: PrefixCache, block_size: int) -> None:
         self.cache = cache
         # Phase 4 looks up prefixes, so a request with a single block hash finds only this block. The request has one
-        # token more than the block, because a request's last token is never a hit.
+        # more token than the block, because a request's last token is never a hit.
         self._asking = Request("", [0] * (block_size + 1))
         self.of_hash: dict[bytes, int] = {}
         self._hash_of_block: dict[int, bytes] = {}

@@ -54,7 +54,7 @@ class DraftModel:
             limits[request_id] = min(num_drafts.get(request_id, 0), num_slots - share.request.num_tokens + 1)
             share.needs_token = bool(sampled) and limits[request_id] > 0
             if sampled and not share.needs_token:
-                share.num_scheduled_tokens -= 1  # the sampled token may have no slot yet
+                share.num_scheduled_tokens -= 1  # the sampled token may not have a slot yet
             # Prompts are always computed, because other requests may share their blocks. A decode step without drafts
             # can catch up later.
             is_prompt = scheduled.num_scheduled_tokens - len(scheduled.draft_token_ids) > 1
@@ -79,7 +79,7 @@ class DraftModel:
     def _share(self, scheduled: ScheduledRequest, sampled: Sequence[int]) -> ScheduledRequest:
         """Return this model's share of a request: up to the sampled token, or as far as the target has computed."""
         request = self.own_copy(scheduled.request.followed_by(sampled))
-        # This cache is behind the target's after a pause, and ahead of it after a preemption.
+        # This cache lags the target's after a pause, and is ahead of it after a preemption.
         known = self._num_computed_tokens.get(request.request_id, scheduled.num_computed_tokens)
         first = min(scheduled.num_computed_tokens, known)
         end = request.num_tokens if sampled else scheduled.num_computed_tokens + scheduled.num_scheduled_tokens

@@ -60,7 +60,7 @@ class DraftingRunner:
                 if scheduled.draft_token_ids:
                     length.observe(len(scheduled.draft_token_ids), num_sampled - 1)
                 limit = length.next_length()
-            # A step yields one token more than its drafts, and tokens beyond the request's limit are not kept.
+            # A step yields one more token than it has drafts, and tokens beyond the request's limit are not kept.
             num_tokens = request.num_tokens + num_sampled
             limit = min(limit, request.max_total_tokens(self.max_model_len) - num_tokens - 1)
             if limit > 0:

@@ -17,7 +17,7 @@ class RandomDraftRunner(PagedModelRunner):
 
     drawn_from: dict[
         str, list[Tensor]
-    ]  # the distribution [vocab] of each draft in the current step, keyed by request id
+    ]  # for each draft in the current step, its distribution [vocab], keyed by request id
 
     def sample(self, rows: Sequence[tuple[ScheduledRequest, int]], logits: Tensor) -> list[int]:
         """Return a draft for each row of logits [S, vocab]."""

@@ -32,7 +32,7 @@ def _accept(
     drafts, request = scheduled.draft_token_ids, scheduled.request
     if scheduled.draft_probs is None:
         return functions.accept_drafts(drafts, sampled)
-    # Sampling uses the first random number of a position, so acceptance uses the second.
+    # Sampling uses a position's first random number, so acceptance uses the second.
     draws = [draw_twice(request, place)[::-1] for place in range(len(drafts) + 1)]
     target_probs = probabilities(logits, request.sampling_params)
     return functions.rejection_sample(drafts, scheduled.draft_probs, target_probs, draws)

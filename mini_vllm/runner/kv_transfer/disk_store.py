@@ -37,7 +37,7 @@ class DiskBlockStore:
         self.folder = folder
         self.max_bytes = max_bytes
         self.like = like
-        self.num_bytes_of: dict[str, int] = {}  # in order of last use, so the first file is the next to be deleted
+        self.num_bytes_of: dict[str, int] = {}  # in order of last use, so the first file is the next one to delete
         self._unfinished = f".{token_hex(4)}{UNFINISHED}"  # unique to this store
         self._why_not_written = ""  # logged only once, not for each block
         self._next_look = 0.0
@@ -55,7 +55,7 @@ class DiskBlockStore:
         try:
             with path.open(
                 "rb"
-            ) as file:  # read instead of mapped, because truncating a mapped file would kill its reader
+            ) as file:  # read rather than mapped, because truncating a mapped file would kill the process reading it
                 content = bytearray(file.read(self.like.nbytes + MAX_HEADER))
             block = torch.frombuffer(content[-self.like.nbytes :], dtype=self.like.dtype).view(self.like.shape)
             os.utime(path)  # later engines sort the files by modification time
@@ -98,7 +98,7 @@ class DiskBlockStore:
         """Update the list of files after changes by other engines, and delete unfinished files left by crashes."""
         self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
         found = list[tuple[float, str, int]]()
-        with suppress(OSError):  # the folder or any file may disappear between two checks
+        with suppress(OSError):  # the folder, or any file in it, may disappear between two checks
             for entry in os.scandir(self.folder):
                 if OURS.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                     with suppress(OSError):
@@ -111,7 +111,7 @@ class DiskBlockStore:
 
     def _delete(self, name: str) -> None:
         self.num_bytes_of.pop(name, None)
-        with suppress(OSError):  # also forget files that cannot be deleted
+        with suppress(OSError):  # also forget files that could not be deleted
             (self.folder / name).unlink()
 
 

@@ -36,7 +36,7 @@ class PrefillClient:
         command = [sys.executable, "-m", module, str(self._rendezvous.port)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE)
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # the pipe stays open; closing it signals the end of this process
+        with suppress(BrokenPipeError):  # the pipe stays open; closing it would signal that this process has ended
             self.process.stdin.write(opening)
             self.process.stdin.flush()
         self._asked: SimpleQueue[tuple[Future[None], Sequence[int], Sequence[bytes]]] = SimpleQueue()

@@ -11,7 +11,8 @@ from unicodedata import category
 from mini_vllm.core.tokenizer import Message, Tool
 
 CONTRACTION = re.compile("'(?:s|t|re|ve|m|ll|d)")
-# GPT-2's pattern over character classes: letter (a), number (0), space, other white space (_), anything else (.).
+# GPT-2's pattern in terms of character classes: letter (a), number (0), space, other white space (_), anything else
+# (.).
 WORD = re.compile(r" ?a+| ?0+| ?\.+|[ _]+(?![^ _])|[ _]+")
 WHITE_SPACE = {*map(chr, range(9, 14)), "\x85", "\xa0", "\u1680", *map(chr, range(0x2000, 0x200B)), "\u2028", "\u2029"}
 WHITE_SPACE |= {"\u202f", "\u205f", "\u3000"}
@@ -84,7 +85,7 @@ def words_of(text: str) -> Iterator[str]:
         kinds, at = "".join(map(kind_of, piece)), 0
         while at < len(piece):
             found = CONTRACTION.match(piece, at) or WORD.match(kinds, at)
-            assert found is not None  # any class can begin a word
+            assert found is not None  # a word can begin with any class
             yield piece[at : found.end()]
             at = found.end()
 

@@ -13,8 +13,7 @@ from mini_vllm.runner.threads.neighbours import Neighbours
 from mini_vllm.runner.threads.team_size import TeamSize
 from mini_vllm.runner.threads.waits import ShortWaits
 
-# CPUs used by other processes: the number from which a machine counts as busy, and the number below which it is quiet
-# again
+# CPUs used by other processes: a machine counts as busy from the first number up, and as quiet again below the second
 BUSY, QUIET = 0.3, 0.15
 
 

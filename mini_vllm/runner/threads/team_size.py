@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp
 
-SECONDS_OF_TRIAL = {False: 0.005, True: 0.1}  # on a busy machine, a trial must outlast other processes' time slices
+SECONDS_OF_TRIAL = {
+    False: 0.005,
+    True: 0.1,
+}  # on a busy machine, a trial must last longer than other processes' time slices
 MIN_PAUSE, MAX_PAUSE = 0.25, 4.0  # seconds of computing between two rounds of trials
-MEMORY = 3.0  # seconds of computing after which a measurement's weight has fallen to a third
+MEMORY = 3.0  # seconds of computing after which a measurement's weight has dropped to a third
 CLEARLY = 0.9  # a different team size is chosen if its steps take less than this fraction of the time
 FAR_WORSE = 1.5  # in the first round, smaller teams are skipped once a team is this many times slower than the best
 
@@ -63,7 +66,7 @@ class TeamSize:
         if len(self.sizes) == 1:
             return
         if self.skips_step and seconds < self.seconds_of_trial:
-            self.skips_step = False  # that step woke up the threads of a new team
+            self.skips_step = False  # that step woke the threads of a new team
             return
         self.window.add(TeamCost(seconds, num_tokens))
         if self.window.seconds < self.seconds_of_trial:

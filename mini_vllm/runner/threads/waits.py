@@ -33,7 +33,7 @@ class ShortWaits:
             return
         (end, thread), self.crowd = self.crowd, None
         end()
-        thread.join()  # libgomp ends the team of threads
+        thread.join()  # libgomp then ends its team of threads
 
     @staticmethod
     def _crowd(library: ctypes.CDLL, leave: Event) -> None:

@@ -98,7 +98,7 @@ class EventStream:
     def _take_choice(self, choice: dict[str, Any], now: float) -> None:
         text = choice["delta"].get("content") if "delta" in choice else choice["text"]
         reason = choice.get("finish_reason")
-        # The last token may add no text: it may be an end token, or half a character.
+        # The last token may not add any text: it may be an end token or half a character.
         if text or (reason is not None and not self.answer.token_times):
             self.answer.token_times.append(now)
             self._parts.append(text or "")

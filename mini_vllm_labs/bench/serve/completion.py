@@ -16,7 +16,7 @@ from mini_vllm_labs.bench.serve.answer import BrokenAnswerError, ClientAnswer, E
 from mini_vllm_labs.bench.serve.text_requests import Endpoint, TextRequest
 
 OnBody = Callable[[bytes], None]
-MAX_REFUSAL_BYTES = 10_000  # only an error's message is shown
+MAX_REFUSAL_BYTES = 10_000  # only the message in an error response is shown
 TIMEOUT = 600.0
 
 
@@ -57,14 +57,16 @@ class HttpExchange(asyncio.Protocol):
             self._end(cause if isinstance(cause, BrokenAnswerError) else BrokenAnswerError(f"not HTTP: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._has_headers and not self._has_length and exc is None:  # such an answer ends when its connection closes
+        if (
+            self._has_headers and not self._has_length and exc is None
+        ):  # this kind of answer ends when its connection closes
             self._end(None)
         elif self.num_bytes == 0:
             self._end(BrokenAnswerError(f"no answer: the connection was closed{f' ({exc})' if exc else ''}"))
         else:
             self._end(BrokenAnswerError("the connection was cut before the answer's end"))
 
-    # httptools calls this method and the next three by their names.
+    # httptools calls this method and the next three by name.
     def on_header(self, name: bytes, value: bytes) -> None:
         self._has_length |= name.lower() in (b"content-length", b"transfer-encoding")
 

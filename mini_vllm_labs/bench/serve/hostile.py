@@ -153,7 +153,7 @@ async def tried(endpoint: Endpoint, sent: Sent | None) -> Tried:
     neighbour, lateness = Neighbour(endpoint), 0.0
     data = (
         None if sent is None else encoded(endpoint, sent)
-    )  # done before the stream, because it would delay the stream
+    )  # done before the stream, because doing it during the stream would delay it
 
     async def watch() -> None:  # on a busy machine, the server is not the only cause of the gap
         nonlocal lateness

@@ -60,7 +60,7 @@ class RateSearch:
         if failed is None:
             assert held is not None
             return 2 * held
-        return failed / 2 if held is None else math.sqrt(held * failed)  # what matters is the ratio of two rates
+        return failed / 2 if held is None else math.sqrt(held * failed)  # what matters is the ratio between two rates
 
     def record(self, rate: float, figures: RoundReport) -> None:
         """Record the result at a rate.
@@ -117,7 +117,7 @@ class ServeLoad:
         """
         first = replace(self, num_requests=1, request_rate=math.inf, objective=None)
         more = replace(first, num_requests=NUM_WARM_UPS)
-        # Rounds with a negative number use words that no later round uses, so their cached blocks do not help later
+        # Rounds with negative numbers use words that no later round uses, so their cached blocks do not help later
         # rounds.
         reports = [
             load.send(endpoint, -number, f"{name}, warm-up", on_progress) for number, load in ((1, first), (2, more))

@@ -17,7 +17,7 @@ from typing import Any
 from mini_vllm_labs.bench.backend import BackendSettings
 from mini_vllm_labs.bench.openvino_backend import add_request, open_pipeline
 
-Tokens = asyncio.Queue[list[int] | None]  # new tokens of one request; None marks the end
+Tokens = asyncio.Queue[list[int] | None]  # a request's new tokens; None marks the end
 
 
 class Stepper:

@@ -8,7 +8,7 @@ from mini_vllm_labs.bench.serve.answer import ClientAnswer
 from mini_vllm_labs.bench.serve.completion import Round
 from mini_vllm_labs.simulation.summary import Spread
 
-MIN_SPAN = 0.1  # over a shorter time, a few chance arrivals determine the rate
+MIN_SPAN = 0.1  # over a shorter period, a few chance arrivals determine the rate
 NAMES = ("ttft", "tpot", "e2el")
 
 

@@ -81,7 +81,8 @@ def our_arguments(settings: BackendSettings, port: int) -> list[str]:
         "num-gpu-blocks": settings.kv_cache_tokens // BLOCK_SIZE + 1,
         "dtype": settings.dtype,
     }
-    # Without a model, the lineup has no phase 6. The fake model's letters are enough, and nothing else is as quick.
+    # Without a model, the lineup has no phase 6. The fake model's letters are enough, and no other text is as quick to
+    # produce.
     model = settings.model or "--fake-model"
     return [
         sys.executable,
@@ -127,7 +128,7 @@ class MeasuredServer:
         self.process = subprocess.Popen(
             command.arguments,
             stdin=subprocess.DEVNULL,
-            stdout=self._output,  # a file, because a pipe would fill up unread
+            stdout=self._output,  # a file, because a pipe that nobody reads would fill up
             stderr=subprocess.STDOUT,
             cwd=CHECKOUT,
             env={**os.environ, "HF_HUB_OFFLINE": "1", **command.environment},

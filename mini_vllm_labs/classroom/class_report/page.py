@@ -32,7 +32,7 @@ def pictures(learners: Sequence[Learner]) -> list[Picture]:
     tasks = by_task(learners)
     tries = {task: median(one.tries for one in found) for task, found in tasks.items()}
     minutes = {task: round(median(one.minutes for one in found), 1) for task, found in tasks.items()}
-    # The rule is a test's case, which appears in brackets in the test's name.
+    # The rule is a test's case, which appears in brackets after the test's name.
     broken = [(task, rule) for task, found in tasks.items() for one in found for rule in one.rules]
     rules = Counter(f"{task}: {rule.partition('[')[2].rstrip(']') or rule}" for task, rule in broken)
     missed = Counter(question for learner in learners for question in learner.missed)

@@ -35,7 +35,8 @@ from mini_vllm_labs.classroom.worker.text import one_line
 from mini_vllm_labs.runs.sandbox.source_text import complaint_about_content, written_for_newer
 from mini_vllm_labs.runs.starter_status import LABS
 
-# The text that a platform puts between a display name and a file name. The lookahead also finds overlapping matches.
+# The text that a platform puts between a display name and a file name. The lookahead makes it find overlapping matches
+# too.
 FORMS = {
     "Canvas": re.compile(r"(?=(_LATE)?_(?P<id>[0-9]{1,20})_[0-9]+_(?P<file>.+))", re.DOTALL),
     "Canvas, anonymous": re.compile(
@@ -154,7 +155,8 @@ def platform_of(names: Sequence[str], download: Path) -> str:
 
     Raises `SubmissionError` if there is no such platform, or if there is a tie.
     """
-    # A file's name may contain Canvas's `_11_29_`, which display names never contain and Moodle's form never needs.
+    # A file's name may contain Canvas's `_11_29_`, which never occurs in display names and which Moodle's form never
+    # needs.
     counts = {
         platform: sum(
             bool(readings(name, platform)) and not (platform == "Canvas" and readings(name, "Moodle")) for name in names

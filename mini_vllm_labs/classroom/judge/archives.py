@@ -25,15 +25,15 @@ NUM_SHOWN = 3
 NUMBERS = "|".join(map(str, LABS))
 PHASE = rf"phase[_ -]?0?({NUMBERS})(?![0-9])"
 IN_FOLDER = re.compile(rf"{PHASE}(?:[_ -]\w+)?", re.IGNORECASE)
-# `phase1.py`, `starter1.py`, `alice_phase1.py`, `phase1_scheduler_step-2.py`: names that editors, browsers and learning
-# platforms produce. They also number copies: the 1 in `starter-1.py` or `starter (1).py` is not a phase number.
+# `phase1.py`, `starter1.py`, `alice_phase1.py`, `phase1_scheduler_step-2.py`: names produced by editors, browsers and
+# learning platforms. They also number the copies: the 1 in `starter-1.py` or `starter (1).py` is not a phase number.
 BY_NAME = re.compile(rf"(?:.*[_ .-])?(?:{PHASE}|starter0?({NUMBERS})(?![0-9]))[\w ().-]*\.py", re.IGNORECASE)
 COUNTER = r"[ _.-]*(?:\(\d+\)|v?\d+|copy|kopie|final|new)"
 STARTER = re.compile(rf"(?:.*[_ .-])?starter(?!\d)(?:{COUNTER})*\.py", re.IGNORECASE)
 LOOKS_LIKE_ONE = re.compile(r"phase|starter|\.(py|ipynb)$", re.IGNORECASE)
 DEFINED = re.compile(rb"^(?:async +)?(?:def|class) +(\w+)", re.MULTILINE)
 IGNORED = {"__MACOSX", "__pycache__", ".git", ".ipynb_checkpoints", ".venv", "venv", "node_modules", "tests"}
-# (phase, path, content). Phase 0 means that the content determines the phase. A content of None means that only the
+# (phase, path, content) Phase 0 means that the content determines the phase. None as the content means that only the
 # name was checked.
 Starter = tuple[int, PurePosixPath, bytes | None]
 
@@ -124,7 +124,7 @@ def require_inside(name: str) -> PurePosixPath:
 MAX_ARCHIVE_BYTES = 200 * 2**20
 MAX_DIRECTORY_BYTES = 8 * 2**20
 MAX_TAR_BYTES = 200 * 2**20
-# Other methods unpack a block of any size in a single call, so a zip of a thousand bytes could need gigabytes.
+# Other methods unpack a block of any size in a single call, so a thousand-byte zip could need gigabytes.
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 LOCATOR_64, NUM_LOCATOR_BYTES = b"PK\x06\x07", 20
 END_OF_DIRECTORY_64, NUM_END_64_BYTES = b"PK\x06\x06", 56
@@ -184,7 +184,7 @@ def require_short_directory(path: Path) -> None:
         if not record.startswith(END_OF_DIRECTORY_64) or len(record) < NUM_END_64_BYTES:
             raise SubmissionError("the end of the zip is damaged: create the zip again")
         num_entries, num_bytes = struct.unpack("<QQ", record[32:48])
-    if num_entries > MAX_ENTRIES:  # without that record, 65,535 may also mean "or more"
+    if num_entries > MAX_ENTRIES:  # if that record is missing, 65,535 may also mean "or more"
         raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in the zip")
     if num_bytes > MAX_DIRECTORY_BYTES:
         raise SubmissionError(f"the zip's list of files is larger than {MAX_DIRECTORY_BYTES >> 20} MiB")
@@ -222,7 +222,7 @@ def files_of_tar(path: Path) -> Iterator[Starter]:
                 raise SubmissionError(f"{one_line(str(inner))} is a link: hand in the file itself")
             yield phase, inner, limited(file.read(MAX_FILE_BYTES + 1), str(inner))
         while unpacked.read(2**16):
-            pass  # reads up to the checksum at the end
+            pass  # reads up to and including the checksum at the end
 
 
 class Unpacked(io.RawIOBase):

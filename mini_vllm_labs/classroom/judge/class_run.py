@@ -65,7 +65,7 @@ class Record:
                         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                     os.fsync(file.fileno())
                 except OSError as error:
-                    file.truncate(num_bytes)  # otherwise, the next line would also be lost
+                    file.truncate(num_bytes)  # otherwise, the next line would be lost too
                     raise RecordError(
                         f"{self._path} cannot be written: {error.strerror}. The results so far are kept: free some "
                         "space and run the same command again"
@@ -99,7 +99,9 @@ def recorded_settings(path: Path) -> JudgeSettings:
         raise RecordError(f"{path} is not a judge record: {error}") from None
 
 
-GRACE_SECONDS = 300.0  # added to a submission's budget for reading it, drawing situations and writing feedback
+GRACE_SECONDS = (
+    300.0  # added to the time for a submission, to allow for reading it, drawing situations and writing feedback
+)
 NUM_TRIES = 2
 
 
@@ -219,7 +221,7 @@ class ClassRun:
         try:
             result = grader.grade(handed_in, known)
         except GraderError as error:  # not recorded, so that the next run tries it again
-            from mini_vllm_labs.classroom.judge.judge import Judge  # loads pytest and the cases of the graded tests
+            from mini_vllm_labs.classroom.judge.judge import Judge  # loads pytest and the graded tests' cases
 
             ungraded = Judge(self._settings, Jail()).grade(Submission(handed_in.name, error=str(error)))
             text = f"{handed_in.name}: {error}\n"

@@ -14,7 +14,7 @@ from mini_vllm_labs.classroom.judge.submission import HandedIn
 from mini_vllm_labs.runs.dask_client import dask_client
 from mini_vllm_labs.runs.sandbox.channel import Message
 
-LEAST_AT_ONCE = 16  # shows an autoscaling cluster that there is work
+LEAST_AT_ONCE = 16  # tells an autoscaling cluster that there is work to do
 POLL_SECONDS = 2.0
 
 
@@ -37,7 +37,7 @@ class ClusterGrader:
         self._course = course_digest()
         self._refused: dict[str, str] = {}
         self._lock = threading.Lock()
-        # The reader that was freed last is used first, so that no more readers start than are busy at the same time.
+        # The most recently freed reader is used first, so that only as many readers start as are busy at the same time.
         # They never load a learner's code.
         self._readers = [GradingProcess(replace(settings, jailed=False)) for _ in range(os.cpu_count() or 1)]
         self._idle: LifoQueue[GradingProcess] = LifoQueue()

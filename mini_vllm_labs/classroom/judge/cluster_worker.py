@@ -81,7 +81,7 @@ class Desk:
         with self._lock:
             is_idle = (
                 self._idle.get(process) is threading.current_thread()
-            )  # otherwise, the process has just been put to use again
+            )  # otherwise, the process has just been given new work
             if is_idle:
                 del self._idle[process]
         if is_idle:

@@ -26,7 +26,7 @@ from mini_vllm_labs.runs.sandbox.imports import refused_import
 from mini_vllm_labs.runs.sandbox.limits import Limits, limit_resources
 
 LIMITS = Limits(memory_bytes=6 * 2**30)
-READ_SECONDS = (30.0, 120.0)  # the limits for two tries: the machine may have been busy during the first
+READ_SECONDS = (30.0, 120.0)  # the limits for two attempts: the machine may have been busy during the first
 FEEDBACK_SECONDS = 30.0
 MAX_FEEDBACK = 500_000
 

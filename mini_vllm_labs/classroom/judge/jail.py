@@ -23,13 +23,13 @@ ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/tmp",
     "USER": "worker",
-    "LANG": "C",  # so that `locale.setlocale(LC_ALL, "")` works: other locales need files that are missing here
+    "LANG": "C",  # makes `locale.setlocale(LC_ALL, "")` work: other locales need files that are missing here
     "PYTHONUTF8": "1",
     "PYTHONHASHSEED": "0",
     "PYTHONBREAKPOINT": "0",  # as in `mini-vllm grade`, which reports a forgotten breakpoint
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
-    "TORCHINDUCTOR_CACHE_DIR": "/tmp",  # otherwise, torch would look for a writable folder, which does not exist
+    "TORCHINDUCTOR_CACHE_DIR": "/tmp",  # otherwise, torch would look for a writable folder, and there is none
 }
 BOOT = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "

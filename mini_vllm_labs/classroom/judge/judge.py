@@ -27,7 +27,9 @@ from mini_vllm_labs.runs.sandbox.channel import ChannelError
 
 LOAD_SECONDS = 60.0
 PHASE_SECONDS = 300.0
-MORE_TIME = 4  # multiplies the time limit when a late situation is tried again, because the machine may have been busy
+MORE_TIME = (
+    4  # multiplies the time limit when a situation that ran late is retried, because the machine may have been busy
+)
 NEARLY_ALL = 0.8
 MAX_TIMEOUTS = 2
 LAST_WITHOUT_MODEL = 5
@@ -51,7 +53,7 @@ class Judge:
     def grade(self, submission: Submission) -> SubmissionGrade:
         """Grade one submission: each phase alone, then all written phases together."""
         self.on_progress("drawing situations", 0)
-        self.draw(submission.starters)  # done before the clock starts, so that drawing is not timed
+        self.draw(submission.starters)  # done before the clock starts, so that drawing situations is not timed
         start = monotonic()
         self._deadline = start + 60 * self.settings.minutes
         grade = SubmissionGrade(submission.name, submission.error, submission.notes)
@@ -148,7 +150,7 @@ class PhaseSession:
         worker = self.workers.fresh(self.phase, with_torch=self.phase in PHASES_WITH_TENSORS, until=self.deadline)
         if failed := load(worker, self.phase):
             if failed.status == "late" and seconds <= self.judge.settings.seconds:
-                return failed  # the caller will try it again
+                return failed  # the caller will try again
             self.error = f"The file cannot be loaded. {failed.message}"
             return Outcome("not played", self.error)
         return play(situation, worker, seconds)

@@ -19,11 +19,11 @@ SEEN = (
     "mini_vllm_labs/runs/sandbox",
     "mini_vllm_labs/classroom/__init__.py",
     "mini_vllm_labs/classroom/worker",
-    "mini_vllm_labs/grading/plays",  # public by definition, because this folder contains no right answers
+    "mini_vllm_labs/grading/plays",  # public anyway, because this folder contains no right answers
 )
-WHOLE_ENGINE = 0  # stands for the check of phases 1 to 5 in one engine, for which there are no points
+WHOLE_ENGINE = 0  # stands for the check of phases 1 to 5 in one engine, which earns no points
 ONLY_TOGETHER = "mini_vllm_labs/classroom/worker/scenario.py"
-ALWAYS = (  # what learners may use, and what the worker imports by name
+ALWAYS = (  # everything that learners may use or that the worker imports by name
     "mini_vllm/core/cdiv.py",
     "mini_vllm_labs/classroom/worker/inside.py",
     "mini_vllm_labs/grading/plays/device_tensors.py",
@@ -39,7 +39,7 @@ def copy_course(phase: int, target: Path) -> None:
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(
                     source, copy
-                )  # with its modification time, which Python compares with the one in the bytecode
+                )  # with its modification time, which Python compares with the time in the bytecode
 
 
 @cache

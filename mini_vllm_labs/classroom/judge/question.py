@@ -68,7 +68,7 @@ def same(expected: Json, found: Json) -> bool:
     if isinstance(expected, list):
         if not isinstance(found, list) or len(expected) != len(found):
             return False
-        if set(map(type, expected)) == {int}:  # a fast path: most values are in such lists
+        if set(map(type, expected)) == {int}:  # a fast path: most values are in lists like this
             return expected == found and float not in map(type, found)
         return all(map(same, expected, found))
     if not isinstance(expected, dict) or not isinstance(found, dict):

@@ -12,7 +12,7 @@ from mini_vllm_labs.classroom.judge.question import JudgeQuestion, packed, quest
 from mini_vllm_labs.classroom.worker.scenario import EngineScenario
 from mini_vllm_labs.classroom.worker.script import Call
 
-SHARED = ("FlatBatch",)  # all layers in a step receive the same object
+SHARED = ("FlatBatch",)  # all layers in a step are passed the same object
 
 
 class Script:

@@ -5,7 +5,7 @@ from typing import Any
 
 from mini_vllm.assembly.lineup import PHASE_NAMES
 
-MAX_MESSAGE_BYTES = 32 * 2**20  # sent from the command to a grading process, in one direction
+MAX_MESSAGE_BYTES = 32 * 2**20  # sent one way, from the command to a grading process
 
 
 @dataclass(frozen=True)

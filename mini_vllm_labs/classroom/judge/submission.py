@@ -65,7 +65,7 @@ def read_submission(path: Path, name: str) -> Submission:
         starters, notes = one_per_phase(files_of(path))
         return Submission(name, starters, notes=list(map(printable, notes)))
     except TimeoutError:
-        raise  # the file is not at fault
+        raise  # the file is not to blame
     except SubmissionError as error:
         return Submission(name, error=printable(str(error)))
     except Exception as error:  # archive readers raise various errors for damaged files

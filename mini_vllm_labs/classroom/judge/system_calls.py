@@ -14,13 +14,13 @@ NO_MORE_PROCESSES = ("fork", "vfork")
 NEW_NAMESPACES = ("unshare", "setns", "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "fsopen")
 KEYS = ("keyctl", "add_key", "request_key")
 OTHER_PROCESSES = ("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd", "pidfd_open")
-# Calls that use kernel memory or pages not counted by any process limit.
+# Calls that use kernel memory, or pages that none of the process's limits count.
 SHARED_MEMORY = ("memfd_create", "memfd_secret", "shmget", "shmat", "msgget", "semget", "mq_open")
 SOCKETS = ("socket", "socketpair")
 PINNED_PAGES = ("splice", "vmsplice", "tee", "sendfile", "io_setup", "mlock", "mlock2", "mlockall")
 KEPT_BY_THE_KERNEL = ("inotify_init", "inotify_init1", "landlock_create_ruleset", "timer_create", "flock")
-FILE_LOCKS_AND_PIPE_SIZE = (5, 6, 7, 36, 37, 38, 1031)  # commands of `fcntl`
-GROWS_DOWN = 0x100  # a second stack, which does not count as data
+FILE_LOCKS_AND_PIPE_SIZE = (5, 6, 7, 36, 37, 38, 1031)  # commands for `fcntl`
+GROWS_DOWN = 0x100  # a second stack, which is not counted as data
 KERNEL = (
     *("bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register"),
     *("open_by_handle_at", "name_to_handle_at", "personality", "syslog", "quotactl", "acct", "reboot", "kexec_load"),
@@ -29,7 +29,7 @@ KERNEL = (
 DENIED: tuple[str, ...] = NEW_NAMESPACES + KEYS + OTHER_PROCESSES + SHARED_MEMORY
 DENIED += KERNEL + SOCKETS + PINNED_PAGES + KEPT_BY_THE_KERNEL
 CLONE_THREAD = 0x10000
-LOW_HALF = 0xFFFFFFFF  # the kernel ignores the upper half of an int argument
+LOW_HALF = 0xFFFFFFFF  # for an int argument, the kernel ignores the upper half
 
 
 class NoFilterError(ValueError):
@@ -53,12 +53,12 @@ def filter_programs() -> tuple[bytes, bytes]:
     for filter, names in ((rules, DENIED), (no_processes, NO_MORE_PROCESSES)):
         for name in names:
             number = pyseccomp.resolve_syscall(pyseccomp.system_arch(), name)
-            if number >= 0:  # otherwise, this version of libseccomp or this processor does not have the call
+            if number >= 0:  # otherwise, the call does not exist in this version of libseccomp or on this processor
                 filter.add_rule(deny, number)
     no_processes.add_rule(deny, "clone", pyseccomp.Arg(0, masked, CLONE_THREAD, 0))
     rules.add_rule(
         pyseccomp.ERRNO(errno.ENOSYS), "clone3"
-    )  # libc then falls back to `clone`, whose flags a filter can read
+    )  # libc then falls back to `clone`, whose flags a filter can inspect
     for kind in (mmap.MAP_SHARED, GROWS_DOWN):
         rules.add_rule(deny, "mmap", pyseccomp.Arg(3, masked, kind, kind))
     for command in FILE_LOCKS_AND_PIPE_SIZE:

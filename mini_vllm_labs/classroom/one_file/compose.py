@@ -15,7 +15,7 @@ from mini_vllm.assembly.lineup import CHECKOUT
 FILE_NAME = "mini_vllm.py"
 TEMPLATE = Path(__file__).with_name("mini_vllm.py.in")
 MARK = re.compile(r"^#> (\S+)(?: without (.+))?$", re.MULTILINE)
-# Each part has only one implementation, so its class takes the interface's name, which annotations already use.
+# Each part has only one implementation, so its class takes over the interface's name, which annotations already use.
 RENAMED = {
     "PagedKVCacheManager": "KVCacheManager",
     "RecomputePreemption": "Preemption",

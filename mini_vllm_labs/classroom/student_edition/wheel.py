@@ -18,7 +18,7 @@ from mini_vllm_labs.classroom.student_edition.texts import ReleaseError
 KERNEL = "mini_vllm_labs/notebook/kernel/"
 SETTINGS = Path(__file__).with_name("wheel.toml")
 TESTED = Path(__file__).with_name("tested.txt")  # packages that every platform needs, directly or indirectly
-GRADES = ("pytest", "pytest-timeout")  # the portion of the extra `test` that `mini-vllm grade` and `pytest labs` need
+GRADES = ("pytest", "pytest-timeout")  # the part of the `test` extra that `mini-vllm grade` and `pytest labs` need
 BUILD = "import sys; from setuptools.build_meta import build_wheel; print(build_wheel(sys.argv[1]))"
 
 

@@ -18,7 +18,7 @@ from mini_vllm_labs.runs.sandbox.explain import explain
 MAX_INTEGER = 2**256
 MAX_DEPTH = 40
 MAX_ITEMS = 10_000
-BY_CONTRACT = (ValueError, IndexError, KeyError)  # exceptions that a phase's contract names
+BY_CONTRACT = (ValueError, IndexError, KeyError)  # exceptions named in a phase's contract
 Json = Any
 
 
@@ -71,7 +71,7 @@ class Describer:
             return self(sorted(value), depth)
         if isinstance(value, float):
             return value if isfinite(value) else str(value)
-        if hasattr(value, "tolist"):  # numbers and arrays from numpy
+        if hasattr(value, "tolist"):  # numpy numbers and arrays
             return self(value.tolist(), depth + 1)
         if isinstance(value, Iterable):
             items = list(islice(value, MAX_ITEMS + 1))
@@ -107,7 +107,7 @@ def checked(value: Json, depth: int = 0) -> Json:
     if isinstance(value, list):
         is_plain = depth < MAX_DEPTH and set(map(type, value)) == {int}
         if is_plain and max(value) < MAX_INTEGER and min(value) > -MAX_INTEGER:
-            return value  # a fast path: most values are in such lists
+            return value  # a fast path: most values are in lists like this
         return [checked(item, depth + 1) for item in value]
     if isinstance(value, dict):
         return {checked(key): checked(item, depth + 1) for key, item in value.items()}

@@ -58,8 +58,8 @@ def table(files: Mapping[int, Any], phase: int, cases: list[tuple[str, Sequence[
 
     Some cases are then played again, each with a different case run between two of its calls.
     """
-    # Imported here, because phase 9's plays load numpy, which takes a third of a worker's start, and few workers need
-    # it.
+    # Imported here, because phase 9's plays load numpy, which takes a third of a worker's start-up time, and few
+    # workers need it.
     plays = importlib.import_module(f"mini_vllm_labs.grading.plays.phase{phase}_plays")
 
     def played(case: tuple[str, Sequence[Any]]) -> Json:

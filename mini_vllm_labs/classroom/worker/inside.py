@@ -25,11 +25,11 @@ from mini_vllm_labs.runs.sandbox.explain import explain
 from mini_vllm_labs.runs.sandbox.limits import Limits, limit_resources
 from mini_vllm_labs.runs.sandbox.source_text import newer_syntax
 
-MEMORY_BYTES = 1536 * 2**20  # on top of the memory that Python, its libraries and torch have already mapped
+MEMORY_BYTES = 1536 * 2**20  # on top of the memory already mapped by Python, its libraries and torch
 LIMITS = Limits(2 * 2**30, stack_bytes=2**23, file_bytes=2**20, num_open_files=64, cpu_seconds=300, num_signals=64)
 MAX_PROCESSES = 32
 CAN_FORK = sys.platform == "linux"  # on macOS, torch uses system libraries that do not survive a fork
-FRESH = 75  # exit status of a process that must be replaced with a fresh one
+FRESH = 75  # exit status of a process that must be replaced with a new one
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 
 
@@ -44,7 +44,7 @@ def main() -> None:
     sys.modules["solutions"] = None  # type: ignore[assignment]  # only against accidents; the jail is the barrier
     if module:
         importlib.import_module(module)
-    gc.freeze()  # otherwise, each process's collector would write to the shared pages and thereby copy them
+    gc.freeze()  # otherwise, each process's garbage collector would write to the shared pages and so copy them
     while True:
         if not CAN_FORK or (child := os.fork()) == 0:
             confine(int(user), bytes.fromhex(no_processes))
@@ -55,7 +55,7 @@ def main() -> None:
 
 def confine(user: int, no_processes: bytes) -> None:
     """Permanently give up the rights and resources that no starter needs."""
-    # Only in a jail does the worker have a uid, and therefore a process count, to itself.
+    # Only in a jail does the worker have its own uid, and so a process count that covers no others.
     limit_resources(replace(LIMITS, num_processes=MAX_PROCESSES) if user else LIMITS)
     give_up_root(user)
     if no_processes:

@@ -6,7 +6,7 @@ MAX_TEXT = 4000
 def printable(text: str, limit: int = MAX_TEXT) -> str:
     """Return at most `limit` characters, with "?" for control characters, direction marks and lone surrogates."""
     if len(text) <= limit and text.isprintable():
-        return text  # fast path: a correct submission sends a million texts, and nearly all are printable
+        return text  # fast path: a correct submission sends a million texts, and nearly all of them are printable
     shown = "".join(
         char if char.isprintable() or char == "\n" else " " if char == "\t" else "?" for char in text[:limit]
     )

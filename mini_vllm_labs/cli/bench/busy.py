@@ -18,7 +18,7 @@ from mini_vllm_labs.pictures.terminal.learner_lineup import lineup_to_run
 from mini_vllm_labs.pictures.terminal.options import AsJson, LineupText
 from mini_vllm_labs.pictures.terminal.progress import ProgressReport
 
-SECONDS_OF_TURN = 0.6  # on average: a large model's batch alongside eight busy processes takes several seconds
+SECONDS_OF_TURN = 0.6  # on average: with eight busy processes alongside, a large model's batch takes several seconds
 WHY = (
     "Ratios divide a side by the default in the same round. The default adapts its number of threads, and how long "
     "they spin while waiting, to what other programs leave it. On a busy machine a spinning thread uses up the time in "

@@ -27,7 +27,7 @@ WHY = (
     "one text, over all replicas: each computes the same prefix. Time is simulated: a run with the same seed gives the "
     "same figures."
 )
-LOAD = 2.1  # a multiple of the rate that the replicas can sustain without cache hits, so only hits let them keep up
+LOAD = 2.1  # a multiple of the rate that the replicas can sustain without cache hits, so they keep up only with hits
 
 
 @friendly

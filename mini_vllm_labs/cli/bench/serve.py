@@ -136,7 +136,7 @@ def bench_serve(
     Without --base-url, start our server and its peers one after another. For each, find the highest request rate that
     keeps the time to the first token within a bound, and measure what HTTP costs on top of LLM.generate.
     """
-    # Imported here to keep `--help` quick.
+    # Imported here to keep `--help` fast.
     from mini_vllm_labs.bench.serve.comparison import ServingPlan, load_cases, server_cases
     from mini_vllm_labs.bench.serve.http_cost import NUM_STREAMS
     from mini_vllm_labs.bench.serve.load import Search
@@ -148,7 +148,7 @@ def bench_serve(
     search = Search(searched.max_p99_ttft / 1e3, searched.probes, searched.probe_seconds)
     if quick:
         load, search, rounds = replace(load, **QUICK_LOAD), Search(**QUICK_SEARCH), min(rounds, 1)
-    load.requests(0)  # rejects illegal values before anything starts
+    load.requests(0)  # rejects invalid values before anything starts
     base_url, model = where.base_url, where.model
     wanted = search if (base_url is None if searched.find_rate is None else searched.find_rate) else None
     facts: dict[str, Any] = {"model": model}
@@ -177,7 +177,7 @@ def bench_serve(
 
 def bench_hostile(where: EndpointOptions, lineup: str | None, threads: int | None, *, as_json: bool) -> None:
     """Run `--hostile` against an endpoint or against our own server."""
-    # Imported here to keep `--help` quick.
+    # Imported here to keep `--help` fast.
     from mini_vllm_labs.bench.serve.hostile import MAX_GAP_MS, hostile_case
 
     team = None if where.base_url else lineup_to_run(lineup, make_console(stderr=as_json), WHOLE_REFERENCE)

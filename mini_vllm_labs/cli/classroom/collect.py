@@ -29,7 +29,7 @@ def collect(
         handed_in.mkdir(parents=True)
         collected = collect_download(download, handed_in)
         write_whole(roster, collected.roster())
-    except Exception as error:  # `zipfile` may raise any error for a broken file
+    except Exception as error:  # `zipfile` may raise any error for a damaged file
         shutil.rmtree(handed_in, ignore_errors=True)
         raise ValueError(f"{download} cannot be collected: {error or type(error).__name__}") from None
     console = make_console()

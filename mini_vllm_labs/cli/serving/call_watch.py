@@ -14,9 +14,9 @@ from mini_vllm_labs.runs.sandbox.errors import OutOfTime
 from mini_vllm_labs.runs.sandbox.explain import hint_for, lines_of
 from mini_vllm_labs.runs.sandbox.frames import is_learners
 
-LIMIT, PAUSE = 8.0, 0.25  # seconds that a call may take, and seconds between two checks
-NOTICE = 4.0  # wall-clock seconds until a call is reported, doubled each time, because the machine may be slow
-IDLE, WAITING_FACTOR = 0.1, 10  # a call that used less CPU time has only been waiting; a call that polls may use more
+LIMIT, PAUSE = 8.0, 0.25  # how many seconds a call may take, and the seconds between two checks
+NOTICE = 4.0  # wall-clock seconds before a call is reported; doubled each time, because the machine may be slow
+IDLE, WAITING_FACTOR = 0.1, 10  # a call that used less CPU time than this was only waiting; one that polls may use more
 
 
 @dataclass(eq=False)
@@ -48,7 +48,7 @@ class WatchedCall:
             words = f"Your code was still running after {LIMIT:g} seconds of CPU time in one call:"
             return words, hint_for(OutOfTime())
         limit = LIMIT if cpu_seconds < IDLE else WAITING_FACTOR * LIMIT
-        # Count checks instead of seconds, because no code runs while the machine is asleep.
+        # Count checks rather than seconds, because no code runs while the machine is asleep.
         if self.num_looks * PAUSE >= limit:
             return f"Your code has waited for {limit:g} seconds in one call:", "what does it wait for?"
         return None

@@ -146,7 +146,7 @@ def listen(settings: ServerSettings, open_server: Callable[[], "Server"]) -> Non
     address = address_of(listener)
     places = f"OpenAI's API: {address}/v1; the page: {address}/"
     typer.echo(f"Serving {settings.model_name} at {address} ({places}). Ctrl-C ends it.")
-    gc.freeze()  # everything loaded so far stays, so the collector need not traverse it again
+    gc.freeze()  # everything loaded so far stays in memory, so the garbage collector need not traverse it again
     server.run([listener])
 
 

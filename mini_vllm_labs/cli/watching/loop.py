@@ -84,7 +84,7 @@ class Watch(Watched):
         def work(stop: Event) -> PhaseGrade:
             try:
                 return grade_tests(phase, stop, spare=self.spare)
-            except OSError as error:  # the file was deleted in the meantime
+            except OSError as error:  # the file has since been deleted
                 return PhaseGrade(phase, "", [], f"{phase.starter} cannot be read: {error.strerror}.")
             finally:
                 self.spare.prepare(phase.number)

@@ -22,7 +22,7 @@ from mini_vllm_labs.grading.results import EngineCheck, PhaseGrade, TaskGrade
 from mini_vllm_labs.grading.view import handout, heading, show_check, show_failure, show_text, why_not_graded
 from mini_vllm_labs.pictures.terminal.step_view import FAINT, STRONG, render_step
 
-ESCAPE = "\x1b"  # the codes of arrow and function keys begin with it
+ESCAPE = "\x1b"  # the codes of arrow and function keys start with it
 Read = Callable[[float], str]
 HEADING = re.compile(r"^### Task (\d+\.\d)[ ,:]*(.*)$", re.MULTILINE)
 STYLES = {"passed": "green", "stale": "yellow", "open": "dim"}
@@ -53,7 +53,7 @@ def keys() -> Iterator[Read | None]:
     before = termios.tcgetattr(0)
     try:
         tty.setcbreak(0)
-        # A shell restores the terminal settings for a program that continues after Ctrl-Z.
+        # A shell restores the terminal settings when a program continues after Ctrl-Z.
         signal.signal(signal.SIGCONT, lambda *_: tty.setcbreak(0))
         yield pressed
     finally:

@@ -18,7 +18,7 @@ from mini_vllm_labs.pictures.terminal.step_table import totals
 from mini_vllm_labs.pictures.terminal.step_view import FAINT
 
 QUIET_SECONDS = 0.15
-MISSING_SECONDS = 1.0  # a file that has been missing for this long was really deleted and is not just being saved
+MISSING_SECONDS = 1.0  # a file that has been missing for this long was really deleted, not just saved
 Stamp = tuple[int, int, int] | None
 TICK_SECONDS = 0.1
 
@@ -28,7 +28,7 @@ class Job(NamedTuple):
 
     work: Callable[[Event], Any]
     show: Callable[[Any, float], None]
-    is_verdict: bool  # describes one version of a file, so it is useless once there is a new version
+    is_verdict: bool  # describes one version of a file, so it is useless once there is a newer one
 
 
 class Jobs:

@@ -45,7 +45,7 @@ def unusable_answer(error: Exception, run_again: Callable[[], object]) -> Unusab
     if learners_frames(error.__traceback__) or missing_name(error):
         return None
     if isinstance(error, TypeError) and SIGNATURE_WORDS.match(str(error)):
-        return None  # wrong signatures get a better explanation elsewhere
+        return None  # wrong signatures are explained better elsewhere
     listener = Listener()
     sys.setprofile(listener)
     try:

@@ -45,7 +45,7 @@ class Report(str):
 class Failed(TestFailed):
     """pytest's failure, extended with the parts of its text."""
 
-    __module__ = "builtins"  # like pytest's own class, so that a summary names it `Failed`
+    __module__ = "builtins"  # like pytest's own class, so that a summary calls it `Failed`
 
     def __init__(self, text: str, parts: Failure | None) -> None:
         super().__init__(text, pytrace=False)

@@ -72,14 +72,14 @@ def arrange(reporter: pytest.TerminalReporter) -> None:
     first = {phase_of(report.nodeid): report for report in reversed(shown)}
     for report in shown:
         before, hint = first[phase_of(report.nodeid)], getattr(report, "hint", "")
-        # Different tests may fail because of the same mistake, so later questions are marked.
+        # Different tests may fail because of the same mistake, so questions after the first are marked.
         if report is not before and not (hint and hint == getattr(before, "hint", "")):
             retell_as(report, str(report.longrepr).rstrip().replace(HINT, LATER))
     reporter.stats["failed"] = [report for report in failures if report not in graded] + shown[::-1]
     _count(reporter, FAILED[1], [report for group in groups.values() for report in group[1:]])
     _count(reporter, FAILED[2], later)
     if reporter.config.getoption("reportchars") == "fE":
-        reporter.reportchars = "E"  # the list of failures would make the first one scroll off the screen
+        reporter.reportchars = "E"  # the list of failures would push the first one off the screen
 
 
 def _task(report: Any) -> str:

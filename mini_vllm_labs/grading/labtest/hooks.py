@@ -138,7 +138,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
                 raise retold_as_kept(error, pyfuncitem.obj, arguments) from error.__cause__
     except Exception as error:
         if isinstance(answers := arguments.get("answers"), Answers):
-            answers.restart()  # the second run starts again with the first case
+            answers.restart()  # the second run starts over with the first case
         explanation = unusable_answer(error, lambda: pyfuncitem.obj(**arguments))
         if explanation is None:
             raise

@@ -35,7 +35,7 @@ def all_kept(item: pytest.Function) -> Iterator[None]:
     try:
         tell_changed(earlier.changed)
     except Failed as failed:
-        raise failed from None  # a learner reads only this one
+        raise failed from None  # a learner should see only this exception
 
 
 def tell_changed(changed: Changed | Shared | None) -> None:

@@ -19,8 +19,11 @@ from mini_vllm_labs.runs.sandbox.limits import limit_resources
 
 ENDED_EARLY = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
 KEY_SECONDS = 20.0
-SECONDS = 4.0  # for one run of the file; a mistake that causes an endless loop uses all of this time
-MOST_CPU_SECONDS, MOST_SECONDS = 0.6, 3.0  # for a right implementation, so that all runs end within 20 s on two cores
+SECONDS = 4.0  # for one run of the file; a mistake that causes an endless loop uses up all of this time
+MOST_CPU_SECONDS, MOST_SECONDS = (
+    0.6,
+    3.0,
+)  # for a correct implementation, so that all runs finish within 20 s on two cores
 
 
 def serve() -> None:
@@ -41,7 +44,7 @@ def judged(order: Mapping[str, Any]) -> Message:
     known = opened(phase, str(order["module"]))
     install(phase, known.reference)
     gc.collect()
-    gc.freeze()  # so that a forked process copies less memory
+    gc.freeze()  # so that a forked process has less memory to copy
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "own_tests.py"
         file.write_text(order["source"], encoding="utf-8")

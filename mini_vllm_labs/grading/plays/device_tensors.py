@@ -32,7 +32,7 @@ class DeviceTensor(Tensor):
         if func == DEVICE_OF:
             return DEVICE
         with torch._C.DisableTorchFunctionSubclass():
-            # Scalars are skipped, because torch mixes them with tensors on any device.
+            # Scalars are skipped, because torch can mix them with tensors on any device.
             kinds = [isinstance(one, DeviceTensor) for one in _tensors([args, kwargs or {}]) if one.dim() > 0]
             if len(set(kinds)) > 1 and func not in MAY_MIX:
                 raise RuntimeError(MESSAGE)

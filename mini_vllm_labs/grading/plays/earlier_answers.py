@@ -21,13 +21,13 @@ from mini_vllm_labs.grading.plays.own_containers import OwnContainers, Shared, l
 from mini_vllm_labs.runs.sandbox.frames import short
 
 NUM_WATCHED = 1000  # limit of recorded calls per function and test; a policy may be called 100,000 times
-NUM_CHECKED = 300  # of these, the number also checked for containers that another object holds
-NUM_KEPT = 3  # answers per function: if a function fills two lists in turn, its third call changes its first answer
+NUM_CHECKED = 300  # of these, how many are also checked for containers that another object holds
+NUM_KEPT = (
+    3  # answers kept per function: if a function fills two lists in turn, its third call changes its first answer
+)
 PLAIN = (str, bytes, range, frozenset, type, Request, KVCacheBlock)  # immutable, or not owned by the answer
 ATOMS = frozenset((int, float, str, bytes, bool, type(None)))
-LIVE = (
-    "PagedKVCacheManager.block_ids",
-)  # a block table belongs to the manager, and grows during its request's lifetime
+LIVE = ("PagedKVCacheManager.block_ids",)  # a block table belongs to the manager, and grows as its request does
 # must not change the table, because the engine needs it to send blocks to another process
 FREES = "PagedKVCacheManager.free"
 
@@ -63,7 +63,7 @@ class KeptAnswer:
             return same(self.seen, snapshot(self.answer))
         try:
             return bool(self.answer == self.seen) and (type(self.seen) is not dict or [*self.answer] == [*self.seen])
-        except Exception:  # it has received a tensor, which is neither equal nor unequal
+        except Exception:  # a tensor was involved, and tensors compare as neither equal nor unequal
             return False
 
 
@@ -83,7 +83,7 @@ class EarlierAnswers:
         """Watch the calls in the `with` block, starting without earlier answers."""
         self.changed, self.is_watching = None, True
         limit = sys.getrecursionlimit()
-        # A recursive method enters its wrapper at every level, and must still reach its usual depth.
+        # A recursive method enters its wrapper at every level, and must still be able to recurse as deep as usual.
         sys.setrecursionlimit(2 * limit)
         try:
             yield
@@ -114,9 +114,9 @@ class EarlierAnswers:
             if id(kept.answer) not in given
         ]
         for _, kept in earlier:
-            if not kept.is_as_seen():  # the caller has changed its answer
+            if not kept.is_as_seen():  # the caller has modified its answer
                 kept.look()
-        self.is_watching = False  # ignores calls that happen inside this one
+        self.is_watching = False  # ignores calls made inside this one
         try:
             found = function(*positional, **named)
         finally:

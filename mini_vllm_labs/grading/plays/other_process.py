@@ -24,7 +24,7 @@ spec.loader.exec_module(file)
 calls = pickle.load(sys.stdin.buffer)
 answers.write(pickle.dumps([getattr(file, sys.argv[2])(*call) for call in calls]))
 """
-# The effects of a restart, for environments that cannot start a process.
+# Simulates the effects of a restart where a process cannot be started.
 AFTER_A_RESTART: dict[str, Callable[[Any], int]] = {
     "hash": lambda value: hash((value, SEED)),
     "id": lambda value: id(value) + int(SEED),
@@ -78,7 +78,7 @@ def from_another_process(key: Any) -> Any:
 
     Python caches the hash in the object, after its header and length, on the first call to `hash`.
     """
-    if not key or len(key) < 2:  # Python shares a single object for each of these
+    if not key or len(key) < 2:  # Python uses a single shared object for each of these
         return key
     copied = "".join([*key]) if isinstance(key, str) else bytes([*key])
     known, place = hash(copied), id(copied) + object.__basicsize__ + ctypes.sizeof(ctypes.c_ssize_t)

@@ -16,10 +16,10 @@ ON_PURPOSE = (
     "HostBlockStore.get",
     "RegexTokenMasks.bitmask_row",
     "RegexTokenMasks.next_states",
-)  # these return what they store
+)  # these return what they have stored
 PASSES_ON = "SpeculativeScheduling.usable_hit_blocks"  # may return its argument
 RETURNED, GAVE = "returned", "gave a request"
-LISTS = ("spec_token_ids", "block_hashes", "all_token_ids")  # the lists of a request
+LISTS = ("spec_token_ids", "block_hashes", "all_token_ids")  # a request's lists
 
 
 class Shared(NamedTuple):

@@ -54,7 +54,7 @@ def stores(phase10: ModuleType, max_bytes: int, calls: Calls) -> Seen:
     for number, (what, given, size) in enumerate(calls, start=1):
         names |= set(given)
         if what == "put":
-            # the number of bytes equals neither the number of rows nor the number of elements
+            # the number of bytes differs from both the number of rows and the number of elements
             block = torch.full((size // 4, 2), ord(given), dtype=torch.int16)
             answer: object = store.put(hash_of(given), block)
         elif what == "lookup":
@@ -164,7 +164,7 @@ def loads(phase10: ModuleType, block_size: int, stored: Sequence[str], calls: Ca
             seen[f"{number}. allocate {name}"] = _unless_changed(None, table, table_of(given))
         else:
             seen[f"{number}. step"] = connector.build_connector_meta()
-    # Read at the end, because a step in flight needs its metadata while later ones are planned.
+    # Read at the end, because a step in flight still needs its metadata while later ones are planned.
     return {label: _shown(one.loads) if isinstance(one, KVConnectorMetadata) else one for label, one in seen.items()}
 
 
@@ -244,7 +244,7 @@ def moves(phase10: ModuleType, stored: Sequence[str], forgets: Mapping[str, str]
         seen[f"{step}: reported lost"] = sorted(map(int, output.invalid_block_ids))
         seen[f"{step}: blocks"] = [[_content(cache[block]) for cache in caches] for block in range(NUM_BLOCKS)]
         seen[f"{step}: stored"] = {name_of(one): _parts(block) for one, block in sorted(store.blocks.items())}
-        # Only the order of the blocks counts, because a block may be used any number of times.
+        # Only the order of the blocks matters, because a block may be used any number of times.
         seen[f"{step}: used last"] = list(map(name_of, dict.fromkeys(reversed(store.uses))))
         for cache in caches:
             cache += 1

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Seen = dict[str, object]  # plain JSON
 Image = tuple[str, int, int]  # (content, offset, length)
 EMPTY = "''"
-ADAPTERS = ("x", "y", "z", "xy", EMPTY, "")  # the last entry means no adapter
+ADAPTERS = ("x", "y", "z", "xy", EMPTY, "")  # the last entry means that there is no adapter
 
 
 def request_of(name: str, images: Sequence[Image] = (), **settings: Any) -> Request:
@@ -215,7 +215,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
             return num_seats, calls
         case 2:
             scale, lengths = rng.choice((1, 1, 1, 3000)), {"a": 2, "cat": 3, "cat2": 4, "d": 5}
-            if rng.random() < 0.04:  # an image that many users share
+            if rng.random() < 0.04:  # an image shared by many users
                 calls = [("encode", f"user{number}", "a", scale * 2) for number in range(80)]
             for _ in range(24):
                 what = rng.choice(("encode", "encode", "release", "release", "refer", "room"))

@@ -145,7 +145,7 @@ def attends(
     longest, dtype = max(lengths), torch.bfloat16 if as_on_gpu else torch.float32
     keys = torch.ones(len(blocks) + 1, block_size, num_kv_heads, longest + KEY_SIZE, dtype=dtype)
     values = torch.zeros_like(keys)
-    values[..., -1] = 1  # for the null block, and for slots without a token
+    values[..., -1] = 1  # for the null block, and for slots that do not hold a token
     tables = []
     for (computed, _), length in zip(shares, lengths, strict=True):
         table = [blocks.pop() for _ in range(cdiv(length, block_size))]

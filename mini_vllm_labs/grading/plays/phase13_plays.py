@@ -17,9 +17,9 @@ from mini_vllm.electives.policy.policy_queue import PolicyQueue
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.sampling_params import SamplingParams
 
-# Name (its first letter is the tenant), prompt tokens, output tokens, arrival time in seconds, limits. The limits may
-# include "hit", the number of tokens in a prefix hit, and "again", the number of output tokens after which the request
-# is preempted once.
+# Name (its first letter is the tenant), number of prompt tokens, number of output tokens, arrival time in seconds,
+# limits. The limits may include "hit", the number of tokens in a prefix hit, and "again", the number of output tokens
+# after which the request is preempted once.
 Asked = tuple[str, int, int, float, dict[str, float]]
 Seen = dict[str, object]  # plain JSON
 STEP_SECONDS, TOKEN_SECONDS = 0.01, 0.001
@@ -155,7 +155,7 @@ def shares(
     """Serve tenants by their counters; report the whole order, or the order before each request of one tenant."""
     of_tenants = {TENANTS.get(letter, letter): weight for letter, weight in weights.items()}
     policy = phase13.VirtualTokenCounter(*prices, of_tenants)
-    phase13.VirtualTokenCounter(7.0, 5.0, {"a": 9.0})  # reveals state kept on the class
+    phase13.VirtualTokenCounter(7.0, 5.0, {"a": 9.0})  # reveals state that is stored on the class
     run = PlayedRun(policy, asked, num_seats, num_at_once=num_at_once, budget=budget)
     if not seen_from:
         return {"order": run.order, "amiss": run.amiss}
@@ -172,7 +172,7 @@ def slacks(
 ) -> Seen:
     """Serve requests by their slack; report the order, and all slacks and the victims of a step without memory."""
     policy = phase13.LeastSlackFirst(TOKEN_SECONDS, STEP_SECONDS)
-    phase13.LeastSlackFirst(7.0, 5.0)  # reveals state kept on the class
+    phase13.LeastSlackFirst(7.0, 5.0)  # reveals state that is stored on the class
     run = PlayedRun(policy, asked, num_seats, step_of_victims, num_at_once, slack=policy.slack)
     return {"order": run.order, "victims": run.victims, **run.slacks, "amiss": run.amiss}
 
@@ -211,7 +211,7 @@ def random_shares(rng: Random) -> tuple[Any, ...]:
         return [(f"{tenant}{n}", rng.randint(4, 10), rng.randint(1, longest), at, {}) for n in numbers]
 
     much: Asked = ("b0", rng.randint(120, 160), 1, 0.0, {})
-    # odd numbers, so that counters are never equal by chance
+    # odd numbers, so that counters are never equal by coincidence
     back, odd = rng.uniform(0.15, 0.18), {"b": 0.9137, "c": 1.0631}
     many: Sequence[int] = range(1, 31)
     some: Asked = ("d0", rng.randint(60, 80), 1, 0.0, {})
@@ -228,7 +228,7 @@ def random_shares(rng: Random) -> tuple[Any, ...]:
             prices = rng.choice(((1.0, 2.0), (2.0, 1.0), (0.25, 3.0), (1000.0, 1.0)))
             budget = BUDGET if long == 1 else 40 * long
             asked = [(*one[:4], {"hit": rng.randrange(one[1])}) if rng.random() < 0.3 else one for one in asked]
-            # preempted alone, which leads to a plan without shares
+            # preempted by itself, which leads to a plan without shares
             asked = [(*one[:4], {**one[4], "again": 1}) if one[2] > 1 and rng.random() < 0.2 else one for one in asked]
             return rng.sample(asked, len(asked)), weights, 1, "", prices, rng.choice((1, 1, 3)), budget
         case "away":

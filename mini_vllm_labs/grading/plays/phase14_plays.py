@@ -76,7 +76,7 @@ def paces(phase14: ModuleType, interval: int, steps: Sequence[Step]) -> Seen:
     The last value is -1 for a step that did not look at the queue.
     """
     pacer, seen = phase14.PrefillPacer(interval), dict[str, object]()
-    phase14.PrefillPacer(interval + 1).planned(5, True, 3)  # reveals state kept on the class
+    phase14.PrefillPacer(interval + 1).planned(5, True, 3)  # reveals state that is stored on the class
     for number, (has_decodes, num_tokens, has_prompt, num_left_waiting) in enumerate(steps, start=1):
         seen[f"step {number}: prompts are held"] = bool(pacer.holds(has_decodes))
         pacer.planned(num_tokens, has_prompt, None if num_left_waiting < 0 else num_left_waiting)

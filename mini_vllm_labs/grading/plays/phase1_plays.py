@@ -28,14 +28,14 @@ from mini_vllm_labs.grading.plays.support import fields_of, some_ids, with_a_pas
 from mini_vllm_labs.grading.plays.work import LONG, ROOM, SHORT, left_behind, work_of
 
 Seen = dict[str, object]  # plain JSON
-Steps = Iterator[str | Seen]  # lines that describe a call, followed by observations
-Told = Mapping[str, Any]  # a case's settings, keyed by name; all others have defaults
+Steps = Iterator[str | Seen]  # lines describing a call, followed by observations
+Told = Mapping[str, Any]  # a case's settings, keyed by name; the others have their default values
 TOLD = re.compile(r"(\S+) (?:(\d+)/)?(\d+)(?:\+(\d+))?( preempted)?(?: max (\d+))?(?: stop ([\d ]+))?( ignores EOS)?")
 NUM_RANDOM = 200
 EOS = 2
 DECIDED = ("status", "num_computed_tokens")
 UPDATED = ("all_token_ids", "status", "stop_reason")
-PRIORITIES, ARRIVALS = (2, 0, 1), (1.5, 0.25, 2.5, 0.75)  # neither order is the order of service
+PRIORITIES, ARRIVALS = (2, 0, 1), (1.5, 0.25, 2.5, 0.75)  # neither order is the order in which they are served
 MAX_LOG, LAST = 40, 10
 
 
@@ -112,7 +112,7 @@ class Scene:
         self.requests = {request.request_id: request for request in (*self.running, *waiting)}
         for request in bringing_along(self.requests.values(), told):
             is_ahead = request.status is RequestStatus.RUNNING and request.num_computed_tokens % 2
-            if request.num_output_placeholders and is_ahead:  # the tokens of that step are still in flight
+            if request.num_output_placeholders and is_ahead:  # that step's tokens are still in flight
                 request.num_computed_tokens = request.num_tokens
         self.waiting, self.log = StrictQueue(waiting), CallLog(max(MAX_CALLS, 20 * len(self.requests)))
         num_blocks, block_size, held = told.get("blocks", 1000), told.get("block_size", 1), told.get("held", {})
@@ -406,7 +406,7 @@ def random_update(rng: Random, many: int) -> dict[str, Any]:
         "waiting": ", ".join(told[name] for name in waiting),
         "planned": rng.sample(names, len(names)),
         "gone": gone,
-        "sampled": dict(rng.sample(sorted(sampled.items()), len(sampled))),  # runners do not guarantee an order
+        "sampled": dict(rng.sample(sorted(sampled.items()), len(sampled))),  # runners do not guarantee any order
         "max_model_len": rng.choice((8, 10, 1000)),
         "past": rng.randrange(10**6),
     }

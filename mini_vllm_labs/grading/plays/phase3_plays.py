@@ -32,9 +32,9 @@ WAITS = re.compile(rf"(\S+){RANK}")
 POLICIES: dict[int, Policy] = {4: "fcfs", 5: "priority"}
 RANKS: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...] = (
     ((0, 1, 2), (0.0, 1.0, 2.0)),
-    ((-10, -9, 9, 10), (0.5, 9.0, 10.0, 1e6)),  # sorting them as strings would change the order
+    ((-10, -9, 9, 10), (0.5, 9.0, 10.0, 1e6)),  # sorting them as strings would change their order
     ((999, 1000, 1001), (1.75e9 + 0.25, 1.75e9 + 0.5, 1.75e9 + 0.75)),  # seconds since 1970, as returned by time.time()
-    ((0, 1), (5.0, 5.0001, 5.0002)),  # prompts sent together
+    ((0, 1), (5.0, 5.0001, 5.0002)),  # prompts that were sent together
     ((0, 1), (5.0, 5.0 + 2**-30, 5.0 + 2**-21)),  # a billionth of a second apart
     ((0, 1), (1.75e9, 1.75e9 + 2**-22, 1.75e9 + 2**-21)),  # neighbouring floats near the current time
     ((-(10**8), 0, 10**8, 10**8 + 1), (1.75e9, 1.75e9 + 1e-4, 1.75e9 + 5)),
@@ -99,7 +99,7 @@ class Queued:
             self.inside.discard(str(self.popped[-1]).removeprefix("another "))
         elif what == "rank":
             self.known[given[0]].priority = int(given[1])
-        elif what == "another":  # reveals state kept on the class
+        elif what == "another":  # reveals state that is stored on the class
             type(self.queue)().add_request(make_request("Z", 4, priority=-9))
 
     def state(self) -> Seen:
@@ -242,7 +242,9 @@ class Room:
     def __init__(self, phase3: ModuleType, policy: Policy, sizes: Mapping[str, int], told: Sequence[str]) -> None:
         self.block_size = sizes.get("block_size", 4)
         self.preemption = phase3.RecomputePreemption(as_typed(policy))
-        phase3.RecomputePreemption("priority" if policy == "fcfs" else "fcfs")  # reveals state kept on the class
+        phase3.RecomputePreemption(
+            "priority" if policy == "fcfs" else "fcfs"
+        )  # reveals state that is stored on the class
         self.running, tables = runners([one for one in told if " at " in one], self.block_size)
         waiting = [waiter(one) for one in told if " at " not in one]
         self.requests = {one.request_id: one for one in (*self.running, *waiting)}
@@ -445,7 +447,7 @@ def _random_room(rng: Random, policy: Policy, many: int, rank_of: Callable[[], s
         num_prompt = rng.choice((rng.randint(2, 12), 40)) if many > 1 else rng.randint(2, 12)
         num_tokens = num_prompt + num_outputs
         computed = num_tokens - 1 if rng.random() < 0.5 else rng.randint(1, num_tokens - 1)
-        if rng.random() < 0.1:  # planned ahead, while the tokens of a step are still in flight
+        if rng.random() < 0.1:  # planned ahead, while a step's tokens are still in flight
             computed = num_tokens + 2
         table = [*(tables[-1] if tables and rng.random() < 0.3 else [])]
         table = table[: rng.randint(0, min(len(table), cdiv(computed, block_size)))]

@@ -113,7 +113,7 @@ def of_keys(root: bytes) -> list[Block]:
     for mark in ("", *SEPARATORS, *PAIRS_OF_MARKS, *MARKS):
         pairs += [(f"a{mark}b", "c"), ("a", f"b{mark}c"), (f"a{mark}", None), (None, f"{mark}a")]
     end = "e" * 20
-    for tag in ("", "x", "s"):  # equal if each key is preceded by its length modulo 256, with or without a tag
+    for tag in ("", "x", "s"):  # equal if each key is prefixed with its length modulo 256, with or without a tag
         for length in dict.fromkeys((chr(len(end)), chr(len(tag + end)))):
             begin = "b" * (256 - len(length + tag))
             pairs += [("", begin + length + tag + end), (length + tag + begin, end)]
@@ -134,7 +134,7 @@ def strength(phase4: ModuleType) -> Steps:
     digests = [digest_of(phase4, (phase4.ROOT_HASH, tokens, ())) for tokens in BINARY]
     parts = [{digest[at : at + 4] for at in range(0, 32, 4)} for digest in digests]
     as_numbers = [int.from_bytes(digest, "big") for digest in digests]
-    # a checksum would be 0, because the tokens cancel out
+    # a checksum would be 0, because the tokens cancel each other out
     sums = as_numbers[0] ^ as_numbers[1] ^ as_numbers[2] ^ as_numbers[3]
     yield {
         "different hashes": len({*digests}),
@@ -385,7 +385,7 @@ def _work_among(phase4: ModuleType, call: str, num_blocks: int) -> int:
     else:
         cache.cache_full_blocks(known, list(range(num_blocks)), 0, num_blocks)
     known.all_token_ids += range(4)
-    cache.update_block_hashes(known)  # the growing list may copy itself once; after that, it has room
+    cache.update_block_hashes(known)  # the growing list may be copied once when it grows; after that, it has room
     known.all_token_ids += range(4)
     acts: dict[str, Callable[[], object]] = {
         "update_block_hashes, per block": lambda: cache.update_block_hashes(new),
@@ -425,7 +425,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
         return ([_random_block(rng, number) for number in range(rng.randint(3, 12))],)
     block_size, many = rng.choice((1, 2, 3, 4)), 8 if rng.random() < 0.05 else 1
     names = some_ids(rng, 8 if many > 1 else 4)
-    letters = rng.choice(("ab", "a\u0161", "a\U00010061"))  # equal in their lowest byte, or in their lowest two
+    letters = rng.choice(("ab", "a\u0161", "a\U00010061"))  # equal in their lowest byte or in their lowest two
     stem, texts = "".join(rng.choices(letters, k=16 * many)), dict[str, Text]()
     for name in names:
         own = "".join(rng.choices(letters, k=rng.randint(1, 8 * many)))

@@ -19,11 +19,9 @@ from mini_vllm_labs.grading.plays.work import left_behind
 Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # a call, then the observations after it
 Settings = Mapping[str, int]  # of the policy: threshold, max_model_len, chunking, guard
-Choices = Mapping[
-    tuple[bool, ...], int
-]  # maps the outcomes of comparisons between `clamp`'s numbers to the index of its result
+Choices = Mapping[tuple[bool, ...], int]  # maps the outcomes of comparing `clamp`'s numbers to the index of its result
 STATUSES = "WAITING", "RUNNING", "PREEMPTED"
-TOKENS = r"(\d+)(?:\+(\d+))?"  # prompt tokens and generated tokens
+TOKENS = r"(\d+)(?:\+(\d+))?"  # numbers of prompt tokens and generated tokens
 ASKED = re.compile(rf"(\S+) ({'|'.join(STATUSES)}) {TOKENS} at (\d+) (budget|counter|chunks of) (\d+)(?: past (\d+))?")
 WAITS = re.compile(rf"(\S+) (WAITING|PREEMPTED) {TOKENS}(?: hits ([\d -]+?))?(?: beside (.+?))?(?: past (\d+))?")
 RUNS = re.compile(rf"(?:(\d+) times )?(\S+) {TOKENS} at (\d+) on ([\d -]+)")

@@ -20,7 +20,7 @@ from mini_vllm_labs.grading.plays.support import fields_of, make_request, with_a
 from mini_vllm_labs.grading.plays.support import numbers as told_numbers
 
 Seen = dict[str, object]  # plain JSON
-Steps = Iterator[str | Seen]  # lines that describe a call, followed by observations
+Steps = Iterator[str | Seen]  # lines describing a call, followed by observations
 SHARE = re.compile(
     r"(\S+) (\d+)\+(\d+)(?: of (\d+))?(?: outputs (\d+))?(?: from (\d+))?(?: counts (\d+))?(?: past (\d+))?"
     r"( no token)? in ([\d -]+)"

@@ -20,7 +20,7 @@ Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # a call, followed by observations
 Ints = Sequence[int]
 Text = Ints | str
-KNOWN = 14  # number of tokens in a request, 10 of them from the prompt
+KNOWN = 14  # number of tokens in a request, of which 10 are from the prompt
 SCHEDULE = re.compile(r"schedule \[(.*)\] at (\d+)(?: with (\d+))?")
 ROLL_BACK = re.compile(r"roll back (\d+) (\d+) at (\d+)(?: with (\d+))?")
 SMALL, LARGE = (2, 12, 21, 1, 122, 22, 0, 212, 11), (300, 151_643, 1_000_003, 1, 2**16 + 1, 257, 256, 43, 0)
@@ -102,7 +102,9 @@ class Speculating:
     def play(self, calls: Sequence[str]) -> Steps:
         yield f"SpeculativeScheduling{self.settings}, then one with other settings"
         self.scheduling = self.phase7.SpeculativeScheduling(*self.settings)
-        self.phase7.SpeculativeScheduling(self.settings[0] + 3, not self.settings[1])  # reveals state kept on the class
+        self.phase7.SpeculativeScheduling(
+            self.settings[0] + 3, not self.settings[1]
+        )  # reveals state that is stored on the class
         yield {}
         for call in calls:
             name, _, told = call.partition(" ")
@@ -152,7 +154,7 @@ class Speculating:
             "arguments": changed(request, before),
         }
         if isinstance(request.spec_token_ids, list):
-            request.spec_token_ids.append(8)  # stands for the next draft
+            request.spec_token_ids.append(8)  # represents the next draft
             seen["schedule_drafts, after the next draft"] = numbers(answer)
             request.spec_token_ids.clear()
         return len(answer), seen
@@ -239,7 +241,7 @@ def share_of(name: str, first: int, size: int, drafts: Ints | None = None, *, rn
         start, size = first - size, size + len(drafts)
         request.num_computed_tokens = start + size
         share = ScheduledRequest(request, start, size, [3, 4], needs_token=True, draft_token_ids=drafts)
-        share = share.with_drafts()  # in the form that the runner passes
+        share = share.with_drafts()  # in the form in which the runner passes it
     if rng:  # the scheduler may already have planned the next step, or preempted the request
         with_a_past(rng, share.request).num_computed_tokens += rng.choice((0, 1, 6, -share.request.num_computed_tokens))
     return share

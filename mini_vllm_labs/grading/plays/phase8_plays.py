@@ -18,7 +18,7 @@ Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # a call, followed by observations
 Share = tuple[
     int, int, int, int, Sequence[int], bool
-]  # start, known tokens, placeholders, rejected, drafts, needs a token
+]  # start, known tokens, placeholders, rejected, drafts, whether it needs a token
 CALL = re.compile(
     r"(take|fill|over) ?(\d*): (\S+) (\d+)(?:\+(\d+))?(?: of (\d+))? at (\d+)(?: with (\d+))?(?: past (\d+))?"
 )
@@ -32,7 +32,7 @@ BLOCKS, OTHER_TABLE = [7, 3, 9], [0, 4, 9]  # the second table belongs to a diff
 def scheduling_of(phase8: ModuleType, num_speculative_tokens: int) -> AsyncScheduling:
     """Make an object for this number of drafts, then a second one for more drafts."""
     scheduling: AsyncScheduling = phase8.PlaceholderScheduling(num_speculative_tokens)
-    phase8.PlaceholderScheduling(num_speculative_tokens + 3)  # reveals state kept on the class
+    phase8.PlaceholderScheduling(num_speculative_tokens + 3)  # reveals state that is stored on the class
     return scheduling
 
 
@@ -116,7 +116,7 @@ def shares(phase8: ModuleType, calls: Sequence[Share], past: int = 0) -> Steps:
         num_tokens = start - num_rejected + num_known
         computed = (
             start + num_known + num_stand_ins + 3 * (place % 2)
-        )  # the following step may also have been planned already
+        )  # the following step may already have been planned as well
         counters = (min(3, num_tokens), max(0, num_tokens - 3), 0, computed, num_stand_ins)
         moments = [request_at("A", *counters, drafts=[-1] * num_stand_ins) for _ in range(3)]
         odd = [with_odd_fields(one, f"{past} {place}" if past else None) for one in moments[:2]]

@@ -222,7 +222,7 @@ def follows(phase9: ModuleType, tables: Sequence[Mapping[Any, int]], calls: Sequ
         count = int(grammar.num_processed_tokens)
         end = " and terminated" if count >= 0 and grammar.is_terminated() else ""
         seen[f"{number}. {'AB'[which]}: {name} {argument}"] = f"{answer}; {count} accepted{end}"
-        if count < 0:  # the next call has no valid state to continue from
+        if count < 0:  # there is no valid state from which the next call could continue
             break
     return seen
 

@@ -214,7 +214,7 @@ class SharedBlocksKV:
 
     def _count(self) -> None:
         self.num_calls += 1
-        if self.num_calls > MAX_CALLS:  # an endless loop would fill memory before the time limit
+        if self.num_calls > MAX_CALLS:  # an endless loop would fill up memory before the time limit was reached
             raise RuntimeError(f"make_room never returns: it has called the memory's methods {MAX_CALLS} times")
 
 

@@ -15,7 +15,7 @@ class StrictQueue:
     __slots__ = ("_order", "_use", "cost")
 
     def __init__(self, requests: Iterable[Request] = (), order: Sequence[str] = ()) -> None:
-        inside = deque(requests)  # in a closure, because an attribute would bypass the Protocol
+        inside = deque(requests)  # in a closure, because with an attribute the Protocol could be bypassed
         self._order, self.cost = order, 0
         self._sort(inside)
 
@@ -59,7 +59,7 @@ class StrictQueue:
         return len(self._use())
 
     def __iter__(self) -> Iterator[Request]:
-        for request in tuple(self._use()):  # a copy, because the caller may remove requests in the meantime
+        for request in tuple(self._use()):  # a copy, because the caller may remove requests during the iteration
             self.cost += 1
             yield request
 

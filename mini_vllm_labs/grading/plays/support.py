@@ -10,7 +10,7 @@ from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.sampling_params import SamplingParams
 
 LONG_START = "x" * 300  # ids that differ only at their ends
-# Ids of one family are easily confused: "10" starts with "1", and "é" may be one character or two.
+# Ids in one family are easily confused: "10" starts with "1", and "é" may be one character or two.
 FAMILIES_OF_IDS = (
     ("A", "B", "C", "D", "9", "10", "r7", "Ä"),
     ("1", "10", "100", "1-0", "1:0", "01", "0", "11"),

@@ -9,11 +9,11 @@ from typing import Any
 
 from mini_vllm.core.request import Request
 
-BYTES_PER_UNIT = 64  # a copy of a list with 8 entries costs as much as one line
+BYTES_PER_UNIT = 64  # copying a list of 8 entries costs as much as one line
 BYTES_OF_A_CALL = 1024  # for the frames of the call and of the tracer
 NUM_REQUESTS = 150
 SHORT, LONG = 9, 900
-ROOM = 20  # a difference in lines or entries that is not yet evidence of a loop over everything or a leak
+ROOM = 20  # a difference in lines or entries that does not yet prove a leak or a loop over everything
 
 
 def work_of(act: Callable[[], object], file: str) -> int:
@@ -92,7 +92,7 @@ def num_entries(phase: ModuleType, *objects: object) -> int:
     """Count the entries of all containers reachable from these objects or from a phase's globals."""
     left = [*objects, *(value for name, value in vars(phase).items() if not name.startswith("__"))]
     num_found = 0
-    seen: dict[int, object] = {}  # keeps the objects alive, so that no id is reused
+    seen: dict[int, object] = {}  # keeps the objects alive, so that ids are not reused
     while left:
         thing = left.pop()
         if id(thing) not in seen and not isinstance(thing, str | bytes | range):

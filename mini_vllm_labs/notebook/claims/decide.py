@@ -137,7 +137,7 @@ def play_seats(lineup: Lineup) -> dict[str, Played]:
 def play_claim(claim: Claim, lineup: Lineup) -> Played:
     try:
         return [play_workload(setup.arrivals, setup.config, lineup) for setup in claim.setups.values()]
-    except Exception as error:  # a claim that fails does not remove the others from the deck
+    except Exception as error:  # a failing claim does not remove the others from the deck
         return describe(error)
 
 

@@ -57,7 +57,7 @@ def saturation() -> Evidence:
 
 def operations() -> Evidence:
     """Count the operations of one forward pass of three tokens, except views, which compute nothing."""
-    counted = COUNTED if IN_BROWSER else counted_operations()  # a browser has no torch
+    counted = COUNTED if IN_BROWSER else counted_operations()  # torch is not available in a browser
     chart = bars("One forward pass", counted, in_unit(counted, ""))
     return Evidence("true" if counted["all operations"] == 1 else "false", [chart], chart.text_alternative)
 

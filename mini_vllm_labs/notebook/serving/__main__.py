@@ -182,7 +182,7 @@ def end_with_parent(channel: Channel, server: Server) -> None:
         while True:
             channel.receive()
     except ChannelError:
-        server.should_exit = server.force_exit = True  # nobody reads the answer any longer
+        server.should_exit = server.force_exit = True  # nobody is reading the answer any more
 
 
 def main() -> None:

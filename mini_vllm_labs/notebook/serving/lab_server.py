@@ -54,7 +54,7 @@ class LabServerProcess:
         except ChannelError as error:
             status = None if error.reason == "timeout" else self._worker.status
             self._worker.kill()
-            trace = self._worker.output  # complete only after the process is dead
+            trace = self._worker.output  # complete only once the process is dead
             self._end()
             raise FreshError(explain_death(status, trace, START_SECONDS, START_SECONDS)[1]) from None
         except BaseException:

@@ -111,7 +111,7 @@ class RecordedServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self._config, self._lineup = config, lineup
         self._seen = Counter[tuple[str, str, str]]()
-        self._lock = threading.Lock()  # each request runs in a separate thread
+        self._lock = threading.Lock()  # each request runs in its own thread
         threading.Thread(target=self.serve_forever, name="replay", daemon=True).start()
 
     @property

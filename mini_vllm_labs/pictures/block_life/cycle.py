@@ -11,7 +11,7 @@ from mini_vllm_labs.pictures.text import counted
 
 HIGH, LOWER, UPPER, HEAD = 40, 94, 74, 4
 FREE, HELD, SHARED, KEPT = "free, empty", "held", "shared", "free, content kept"
-Way = tuple[float, float, float]  # start, end and cross coordinate of an arrow
+Way = tuple[float, float, float]  # an arrow's start, end and cross-axis coordinate
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from mini_vllm_labs.pictures.typeset import first_fitting
 from mini_vllm_labs.runs.palette import color
 from mini_vllm_labs.runs.traces.run_state import RunInfo
 
-FIRST, SECOND, MIN_QUEUE_WIDTH = 20, 70, 276  # the names of both ends fit next to each other
+FIRST, SECOND, MIN_QUEUE_WIDTH = 20, 70, 276  # the names of both ends fit side by side
 
 
 def queue_part(info: RunInfo, moves: Moves, owners_before: dict[int, str], width: float) -> Part:

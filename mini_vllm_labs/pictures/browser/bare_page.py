@@ -21,7 +21,7 @@ def open_widget(
         page.expose_function("answer", lambda question, step: answer_of(widget, question, step))
         page.evaluate("answerQuestions()")
     state = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
-    # The other traits refer to a kernel, which this page does not have.
+    # The other traits refer to a kernel, and this page does not have one.
     sent = {name: value for name, value in state.items() if name not in ("layout", "tabbable", "tooltip", "comm")}
     page.evaluate("([source, state]) => start(source, state)", [widget._esm, json.loads(json.dumps(sent))])
     return page

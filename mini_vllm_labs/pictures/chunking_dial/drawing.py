@@ -29,7 +29,7 @@ AXIS, GAP, FROM_TITLE, BELOW = 50, 30, 44, 34
 NARROW = 620  # below this width, the charts are stacked vertically
 LATENCIES = {"request": "Time to first token", "token": "Inter-token latency"}
 COLOUR = OKABE_ITO[4][0]
-MAX_NAMED = 2  # number of knobs that a sentence names; more knobs are only counted
+MAX_NAMED = 2  # how many knobs a sentence names; if there are more, it only gives their number
 
 
 def chunking_dial(gpu: str = "H100", model: str = "Llama-3.1-8B", num_requests: int = 2_000) -> "Panel":

@@ -83,7 +83,7 @@ def block_strip(states: Sequence[str], scale: StripScale, index: int, block: int
         drawn.append(slots_of(state, x, count * scale.cell, HIGH, index))
         told.append(f"{counted(count, 'slot')} {state}")
         x += count * scale.cell
-    if scale.cell >= 3:  # with less spacing, the lines would hide the slots
+    if scale.cell >= 3:  # with less space between them, the lines would hide the slots
         ticks = "".join(f"M{svg.number(k * scale.cell)} 0v{HIGH}" for k in range(1, scale.size))
         drawn.append(svg.path(ticks, style="stroke:var(--mv-paper)", opacity=0.6))
     return svg.group(svg.tooltip(f"block {block}: {', '.join(told)}"), *drawn)

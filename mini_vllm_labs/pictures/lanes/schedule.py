@@ -8,7 +8,7 @@ from mini_vllm_labs.runs.traces.drafts import verdicts_of
 from mini_vllm_labs.runs.traces.recording import Recording
 
 PLAN, APPLY, TEXT, COMPUTE = "plan", "apply", "text", "compute"
-SHARES = {PLAN: 0.5, APPLY: 0.25, TEXT: 0.25}  # how a step's engine time is divided
+SHARES = {PLAN: 0.5, APPLY: 0.25, TEXT: 0.25}  # how the engine's time in a step is divided
 
 
 @dataclass(frozen=True)

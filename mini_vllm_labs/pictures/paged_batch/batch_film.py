@@ -18,7 +18,7 @@ from mini_vllm_labs.pictures.text import counted, facts, ranges, spaced
 
 BLOCK_SIZE = 4
 MAX_REQUESTS, MAX_NUMBERS = 16, 6
-# A film of every row of a long prompt would be too large for a notebook.
+# A film that showed every row of a long prompt would be too large for a notebook.
 MAX_STEPS = 240
 
 

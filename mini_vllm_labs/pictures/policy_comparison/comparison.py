@@ -32,7 +32,7 @@ class PolicyComparison:
     load: int = 150
     num_gpu_blocks: int = 800
     prediction_sigma: float = SIGMA
-    num_requests: int = 76  # few enough to compute all figures while a knob is dragged
+    num_requests: int = 76  # few enough that all figures can be computed while a knob is dragged
     gpu: str = "H100"
     model: str = "Llama-3.1-8B"
     policies: tuple[str, ...] = COMPARED

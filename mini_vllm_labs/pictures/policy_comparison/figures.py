@@ -10,7 +10,7 @@ from mini_vllm_labs.policies.named import POLICIES
 from mini_vllm_labs.simulation.served import Slo
 
 Figure = Callable[[PolicyResult], float]
-STARVED = 1.1  # a group counts as starved if it waits this many times as long as with the first policy
+STARVED = 1.1  # a group counts as starved if it waits this many times as long as under the first policy
 
 
 class FigureRow(NamedTuple):

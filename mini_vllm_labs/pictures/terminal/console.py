@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 def make_console(*, stderr: bool = False) -> Console:
     """Return a console that writes escape codes only to a terminal."""
-    # FORCE_COLOR and similar variables must not put escape codes into a pipe.
+    # FORCE_COLOR and similar variables must not send escape codes into a pipe.
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, highlight=False, force_terminal=None if stream.isatty() else False)
 

@@ -17,7 +17,7 @@ from mini_vllm_labs.runs.starter_status import starter_path, unwritten_tasks, wr
 from mini_vllm_labs.runs.workloads.electives import electives_of
 
 RECORDED = "mini-vllm trace --read labs/observed/all_phases.jsonl"
-WHOLE_REFERENCE = f"solution:1-{len(ALL_NAMES)}"  # includes electives; settings determine whether they are used
+WHOLE_REFERENCE = f"solution:1-{len(ALL_NAMES)}"  # includes electives; the settings determine whether they are used
 TURNS_ON = {7: "--speculative-method ngram", 8: "--async-scheduling", 10: "--kv-connector host"}
 
 

@@ -44,7 +44,7 @@ def reported(text: str, console: Console | None = None) -> Iterator[ProgressRepo
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"))
     times = (TimeElapsedColumn(), TimeRemainingColumn())
-    # Results shown on the same terminal appear above the bar. A pipe receives them through stdout.
+    # Results printed to the same terminal appear above the bar. With a pipe, results go to stdout.
     is_shared = sys.stdout.isatty()
     with Progress(
         *columns, *times, console=console, transient=True, redirect_stdout=is_shared, redirect_stderr=False

@@ -146,7 +146,7 @@ def block_cells(state: RunState, block_ids: Iterable[int]) -> Iterator[Text]:
         held_by = holders.get(block_id, [])
         owner = held_by[0] if held_by else state.remembered.get(block_id)
         if len(held_by) > 1:
-            # there is only room for one digit
+            # there is room for only one digit
             yield Text(f"{state.info.label(held_by[0])[-1]}{min(len(held_by), 9)}", SHARED)
         elif held_by:
             mark = "+" if block_id in taken else " "

@@ -21,9 +21,9 @@ from mini_vllm_labs.runs.traces.sentences import events_in
 
 NAMES = ("mine", "reference")
 PREFIXES = ("first-", "second-")
-MIN_WIDTH_BESIDE, GAP = 1000, 4  # from this width on, the runs are drawn side by side
+MIN_WIDTH_BESIDE, GAP = 1000, 4  # at this width and above, the runs are drawn side by side
 MAX_HEIGHT_ABOVE = 64  # height of a timeline when one run is drawn above the other
-# The compared fields in step order, with their display names.
+# The fields to compare, in step order, with their display names.
 FIELDS = {
     "added": "the arrivals",
     "scheduled": "the scheduled requests",
@@ -52,8 +52,8 @@ def first_difference(first: Sequence[StepRecord], second: Sequence[StepRecord]) 
     """Return the first difference of two traces, or None if they are equal."""
     for step, records in enumerate(zip(first, second, strict=False)):
         for field in FIELDS:
-            # Compare as JSON, which does not distinguish tuples from lists, so that a live step equals its copy from a
-            # file.
+            # Compare as JSON, which does not distinguish tuples from lists, so that a live step equals its copy loaded
+            # from a file.
             one, other = (json.dumps(record[field], sort_keys=True) for record in records)  # type: ignore[literal-required]
             if one != other:
                 return RunDifference(step, field)

@@ -21,7 +21,7 @@ def free_queue_part(state: RunState, width: float) -> Part:
     """Draw the queue after the step, and outline the blocks that were just given back. The middle of a long queue is
     omitted."""
     info, queue, cached = state.info, state.pool.free_queue, state.cached()
-    # The longest number determines the width of a cell.
+    # The longest number determines how wide a cell is.
     wide = WIDE + max(0, 7 * len(str(info.num_blocks)) - 17)
     givers = {block: giver for giver, blocks in state.pool.freed for block in blocks}
 
@@ -55,7 +55,7 @@ def queue_row(
         number = f"+{len(queue) - places + 1}"
         hidden = svg.text((wide - APART) / 2, HIGH / 2 + 4, number, class_="mv-middle mv-faint")
     cells = [hidden if block is None else draw(block) for block in both_ends(queue, places)]
-    cells += [svg.Markup("")] * (places - len(cells))  # all pictures of a film have the same layers
+    cells += [svg.Markup("")] * (places - len(cells))  # all frames of a film have the same layers
     return [Layer(f"{name}-{place}", cell, LEFT + place * wide, y) for place, cell in enumerate(cells)]
 
 

@@ -29,7 +29,7 @@ from mini_vllm_labs.runs.traces.recording import Recording
 from mini_vllm_labs.runs.traces.run_state import RunInfo, RunState
 from mini_vllm_labs.runs.traces.sentences import describe_step, events_in
 
-MAX_BRIEF_HEIGHT = 112  # height in px of a brief film's timeline
+MAX_BRIEF_HEIGHT = 112  # height in px of the timeline in a brief film
 
 
 def time_machine(recording: Recording, *, brief: bool = False) -> Film:
@@ -126,7 +126,7 @@ class MachineFrame:
             parts.append(tables_part(state, width, self.num_table_rows))
         if state.info.block_size > 1 and not self.brief:
             parts.append(free_queue_part(state, width))
-        if self.has_reasons:  # the last part is the free queue, or the memory if a block is a single slot
+        if self.has_reasons:  # the last part is the free queue, or the memory if each block is a single slot
             parts[-1] = with_limit(parts[-1], "blocks", state, width, parts[-1].height - 8, 32)
         parts.append(self.timeline.part(state, record_of(state)["step"]))
         if self.waits.shown:

@@ -79,7 +79,7 @@ def blocks_of(state: RunState, block_ids: Iterable[int]) -> list[Block]:
     return blocks
 
 
-# Cached, because a block rarely changes between two steps, and a film draws every step.
+# Cached, because a block rarely changes from one step to the next, and a film draws every step.
 @lru_cache(maxsize=4096)
 def draw_block(block: Block, shelf: Shelf) -> svg.Markup:
     names = " ".join(map(str, block.holders or ([block.owner] if block.owner is not None else [])))
@@ -189,7 +189,7 @@ def line_numbers(shelf: Shelf, block_size: int, first_block: int = 1) -> svg.Mar
     """Draw the first id of each line if the blocks are too narrow for their ids."""
     if shelf.named or shelf.height <= 2 * shelf.line:
         return svg.Markup("")
-    every = 1 if shelf.line >= 13 else 2  # with lower lines, only every second one has room for a number
+    every = 1 if shelf.line >= 13 else 2  # when the lines are lower, only every second one has room for a number
     firsts = range(shelf.per_line * shelf.size * 4 * every, shelf.num_slots, shelf.per_line * shelf.size * every)
     drawn = []
     for slot in firsts:

@@ -88,7 +88,7 @@ def chips(
             )
         )
         x += width + GAP
-        if below[place : place + 2] != [below[place]] * 2:  # the last neighbour with this mark
+        if below[place : place + 2] != [below[place]] * 2:  # the last neighbour that has this mark
             x = max(x, start + width_of(words) + GAP) if mark else x
             parts += [marked(mark, words, start, HIGH + 3, x - GAP - start)] if mark else []
             start = x

@@ -61,12 +61,12 @@ class Timeline:
         ]
         hidden = len(info.titles) - len(self.shown) if shown is None else num_hidden
         self.caption = counted(hidden, "more request") if hidden else ""
-        self.foot = 20 if self.caption or num_hidden is not None else 8  # constant even if `num_hidden` changes
+        self.foot = 20 if self.caption or num_hidden is not None else 8  # constant even when `num_hidden` changes
 
     def part(self, state: RunState, step: int, *, with_axis: bool = True) -> Part:
         below = self.height + TOP
         layers = [self._head(place, request_id, state) for place, request_id in enumerate(self.shown)]
-        for place in range(len(self.shown), self.num_rows):  # all pictures of a film have the same layers
+        for place in range(len(self.shown), self.num_rows):  # all frames of a film have the same layers
             layers.append(Layer(f"head-{place}", svg.Markup(""), x=12, y=TOP + place * self.row))
         for scale, axis in self.axes.items():
             end = "" if scale == "steps" else f"-{scale}"
@@ -89,7 +89,7 @@ class Timeline:
             "axis": svg.joined([rule, axis.numbers()]),
             "cursor": svg.Markup(""),
             "mark": self._mark(axis),
-            # drawn above the cursor's and the mark's lines, because these would cross the letters
+            # drawn on top of the cursor's and the mark's lines, which would otherwise cross the letters
             "names": self._names(scale),
             "columns": axis.columns(-3, self.height + 3 + AXIS),
         }

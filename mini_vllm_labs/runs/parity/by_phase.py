@@ -32,7 +32,7 @@ def phases_needed(scenario: Scenario) -> frozenset[int]:
         needed.add(3)
     if config["enable_prefix_caching"]:
         needed.add(4)
-    # Without phase 5, the budget must hold whole prompts. Tokens whose share does not end with a sample are a chunk.
+    # Without phase 5, the budget must cover whole prompts. A share that does not end with a sampled token is a chunk.
     if config["max_num_batched_tokens"] < config["max_model_len"] or any(
         share["id"] not in step["sampled"] for step in scenario.steps for share in step["scheduled"]
     ):

@@ -122,7 +122,7 @@ class ScenarioReplay:
         self.model.admitted = {share["id"] for share in shares if share["kind"] != "running"}
         check_step(self.scheduler, step)
         sampled = self.model.execute_model(self.scheduler.start_step(step))
-        is_first = self.config.vllm == RELEASES[0]  # the recorders of later releases request reports after aborts
+        is_first = self.config.vllm == RELEASES[0]  # later releases' recorders ask for reports after aborts
         transfers = self.connector.take_output() if self.connector and is_first else None
         self._apply_events(number, before_update=True)
         transfers = self.connector.take_output() if self.connector and not is_first else transfers
@@ -231,7 +231,7 @@ def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
 
 def _comparable(field: str, recorded: Any) -> Any:
     """Normalise a recorded field by sorting lost blocks and an encoding's users, which have no order."""
-    if field == "preempted":  # a reset preempts requests, although no other request causes it
+    if field == "preempted":  # a reset preempts requests, although no other request is the cause
         return [[victim, cause or "", num_tokens] for victim, cause, num_tokens in recorded]
     if field == "transfers":
         return {**recorded, "invalid": sorted(recorded["invalid"])}

@@ -162,7 +162,7 @@ class Scenario:
 
 def _speculative_config(spec: dict[str, Any], release: str) -> SpeculativeConfig:
     if release == RELEASES[0]:
-        # 0.13.0's scheduler only checks whether the drafter has a KV cache, as EAGLE's does.
+        # 0.13.0's scheduler only checks whether the drafter has a KV cache, as EAGLE's drafter does.
         method: DraftMethod = "draft_model" if spec["method"] == "eagle" else "ngram"
         return SpeculativeConfig(method, spec["num_speculative_tokens"])
     rows = spec.get("per_batch_size")

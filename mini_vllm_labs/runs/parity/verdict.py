@@ -11,8 +11,8 @@ from mini_vllm_labs.runs.parity.scenario import Scenario
 
 Outcome = Literal["match", "differ", "free of defect", "broken", "out of scope"]
 
-# Defects of each vLLM release; the README next to its traces describes them. Traces that name other defects are
-# compared in the usual way.
+# Each vLLM release's defects; the README next to its traces describes them. Traces that name other defects are compared
+# in the usual way.
 KNOWN_DEFECTS = {
     "0.13.0": {"stale_blocks", "index_slip", "stale_drafts", "flipped_skips"},
     "0.33.0": {"stale_blocks", "own_reservation", "ghost_prefill", "unreserved_prompts"},
@@ -55,7 +55,7 @@ def judge(scenario: Scenario, lineup: Lineup) -> ParityVerdict:
             run_free_of_defects(scenario, lineup)
             return ParityVerdict(scenario, "free of defect")
         difference = compare(scenario, lineup)
-    except NotImplementedError:  # an unwritten task violates no invariant
+    except NotImplementedError:  # an unwritten task does not violate any invariant
         raise
     except InvariantError as error:
         return ParityVerdict(scenario, "broken", error=f"an invariant is broken {_place(error)}: {error}", cause=error)

@@ -17,7 +17,8 @@ from mini_vllm_labs.runs.sandbox.frames import is_learners
 
 FORGOTTEN = ("labs", "solutions")
 TOOL = 4  # a `sys.monitoring` tool id that debuggers and profilers do not use
-# Pyodide reads its interrupt buffer at every 50th call or jump. This buffer holds a clock instead of a number.
+# Pyodide reads its interrupt buffer at every 50th call or jump. This buffer checks a clock when it is read, instead of
+# holding a number.
 CLOCK = """({
     next: 0,
     get 0() {
@@ -99,11 +100,11 @@ class EventWatch:
 
     def _at_event(self, frame: FrameType) -> None:
         self._look(frame)
-        self._end_events()  # the late call has now finished
+        self._end_events()  # the call that was late has now finished
 
 
 def _monitoring() -> Any:
-    return vars(sys)["monitoring"]  # missing in the type stubs of Python 3.11, which the project uses
+    return vars(sys)["monitoring"]  # missing from the Python 3.11 type stubs, which the project uses
 
 
 def _set_interrupt_buffer(buffer: object) -> None:

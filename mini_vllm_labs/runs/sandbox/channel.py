@@ -47,7 +47,7 @@ class Channel:
             raise ValueError(
                 f"an answer of {len(content):,} bytes is too long: at most {self._max_bytes:,} bytes can be sent"
             )
-        # The leading line break ends a line that was cut off.
+        # The leading line break ends any line that was cut off.
         rest = memoryview(b"\n" + self._mark + content + b"\n")
         while rest:
             try:

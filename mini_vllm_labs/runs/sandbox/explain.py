@@ -175,7 +175,7 @@ def explain_death(
 def _place_in_trace(trace: str) -> str:
     threads = trace.split("\n\n")
     for thread in sorted(threads, key=lambda text: "runtestprotocol" not in text):
-        # starts with the thread that ran the test
+        # begins with the thread that ran the test
         for frame in FRAME.finditer(thread):
             if is_learners(frame["file"]):
                 return f"\n  {place(frame['file'], int(frame['line']), frame['function'])}"

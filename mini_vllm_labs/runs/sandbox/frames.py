@@ -88,7 +88,7 @@ def stored_value(path: tuple[str, ...], variables: dict[str, Any]) -> tuple[obje
         return None, False
     value = variables[path[0]]
     for name in path[1:]:
-        # Reading a slot or an entry of `__dict__` runs no code; reading a property would.
+        # Reading a slot or a `__dict__` entry does not run any code; reading a property would.
         stored = isinstance(inspect.getattr_static(type(value), name, None), MemberDescriptorType)
         if not stored and name not in getattr(value, "__dict__", {}):
             return None, False

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator
 from functools import lru_cache
 
 REFUSED = ("mini_vllm_labs", "solutions", "tests")
-# A sorted queue is what task 3.1 asks learners to write.
+# Task 3.1 asks learners to write a sorted queue.
 ANSWERS = ("mini_vllm.electives.policy.policy_queue", "mini_vllm.electives.policy.policy_step")
 NAMED = re.compile(rf"({'|'.join(REFUSED)}|mini_vllm\.electives\.policy|labs)(\.\w+)*")
 STARTER = re.compile(r"labs\.phase\d+_\w+\.starter(_\w+)?(\.|$)")
@@ -56,7 +56,7 @@ def _imported(node: ast.AST, importers: Container[str]) -> Iterator[str]:
         case ast.ImportFrom(level=0, module=str() as module, names=names):
             yield from (f"{module}.{alias.name}" for alias in names)
         case ast.ImportFrom(level=1 | 2 as level, module=module, names=names):
-            package = "labs.phase0_own" if level == 1 else "labs"  # any phase works here
+            package = "labs.phase0_own" if level == 1 else "labs"  # any phase will do here
             yield from (".".join(filter(None, [package, module, alias.name])) for alias in names)
         case ast.ImportFrom():
             yield "labs"

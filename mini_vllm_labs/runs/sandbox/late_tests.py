@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 TASK = re.compile(r"test_(task\d+_\d+)_")
-LEAST_SECONDS = 0.3  # a test that finishes takes less time, except on a very slow machine
+LEAST_SECONDS = 0.3  # a test that finishes takes less time than this, except on a very slow machine
 LATE_TESTS_OF_TASK = 2
 NOT_RUN = f"Not run: {LATE_TESTS_OF_TASK} tests of this task did not end before this one."
 

@@ -36,7 +36,8 @@ KINDS: tuple[tuple[bytes, str, str], ...] = (
 )
 NOTEBOOK = re.compile(rb'\s*\{\s*"(cells|metadata|nbformat)"\s*:')
 IS_BYTECODE, NULL_SHARE = b"\r\n", 0.3
-# (Python version, description, pattern in a line that an older Python cannot parse, part of its error message)
+# (Python version, description, pattern in a line that an older Python cannot parse, part of that Python's error
+# message)
 NEWER = (
     ("3.14", "`except A, B:` without parentheses", r"^\s*except\*?\s+[\w.]+\s*,", ""),
     ("3.14", "a t-string", r"(?<![\w\"'])(t|tr|rt)[\"']", ""),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mini_vllm_labs.runs.sandbox.browser import EventWatch
 
 SECONDS = 10.0
-SECONDS_OF_PHASE = {6: 60.0}  # this phase's tests compute with torch
+SECONDS_OF_PHASE = {6: 60.0}  # tests in this phase compute with torch
 WAITING_FACTOR = 10.0
 PAUSE = 0.1
 MAX_TRIES = 5
@@ -75,7 +75,7 @@ class TimeLimit:
         return EventWatch(self._look_here)
 
     def start(self) -> None:
-        if self.by_signal:  # a signal that pytest-timeout and profilers leave alone
+        if self.by_signal:  # a signal that neither pytest-timeout nor profilers use
             self._before = signal.signal(signal.SIGVTALRM, self._on_signal)
         self._watcher.start()
 
@@ -120,7 +120,7 @@ class TimeLimit:
         found = self._watched(frame)
         if found is not None and found[0] is self._key:
             raise self._error
-        self._key = None  # the call has just finished, or a debugger has stopped it, so its time starts again
+        self._key = None  # the call has just finished, or a debugger has stopped it, so its time starts over
 
 
 def in_main_thread() -> bool:

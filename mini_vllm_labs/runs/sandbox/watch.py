@@ -22,7 +22,7 @@ class Watchdog:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab")  # opened for appending, so that a record begins at 0 after `clear`
+        self._file = path.open("ab")  # opened for appending, so that records start at 0 after `clear`
         faulthandler.enable(self._file)
         if MEASURES_CPU:
             faulthandler.register(

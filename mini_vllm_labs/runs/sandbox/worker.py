@@ -17,8 +17,8 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.runs.sandbox.channel import CHUNK, MAX_BYTES, Channel, ChannelError, Message
 
 OUTPUT_BYTES = 4000
-MAX_QUEUED = 16  # further messages stay in the pipe and take up no memory here
-POLL_SECONDS = 0.05  # `receive` waits on a queue, which does not show that the process has exited
+MAX_QUEUED = 16  # further messages stay in the pipe and do not take up memory here
+POLL_SECONDS = 0.05  # `receive` waits on a queue, which cannot show that the process has exited
 GRACE_SECONDS = 1.0
 
 
@@ -91,7 +91,7 @@ class WorkerProcess:
     @property
     def output(self) -> str:
         """The output of the process, cut in the middle if it is long."""
-        self._threads[0].join(GRACE_SECONDS)  # a child that left the group may keep the pipe open
+        self._threads[0].join(GRACE_SECONDS)  # a child that has left the group may keep the pipe open
         return self._output.text()
 
     def send(self, message: Message) -> None:
@@ -112,7 +112,7 @@ class WorkerProcess:
             with contextlib.suppress(Empty):
                 return self._next(min(left, POLL_SECONDS))
             if not self.is_running:
-                self.kill()  # its children may keep the pipe open, so end-of-file never arrives
+                self.kill()  # its children may keep the pipe open, and then end-of-file never arrives
                 with contextlib.suppress(Empty):  # its last message may still be on its way
                     return self._next(GRACE_SECONDS)
                 raise ChannelError("closed", "the process has exited")
@@ -154,13 +154,13 @@ class WorkerProcess:
         return item
 
     def _open_channel(self, max_bytes: int) -> Channel:
-        # The mark is secret, so that the code's output cannot imitate a message.
+        # The mark is secret, so that output from the code cannot imitate a message.
         stdin, stdout, mark = self._process.stdin, self._process.stdout, secrets.token_hex(8)
         assert stdin is not None
         assert stdout is not None
         with contextlib.suppress(OSError):  # the process may already have exited; `receive` reports it
             os.write(stdin.fileno(), mark.encode() + b"\n")
-        if os.name == "posix":  # a process that does not read must not block its parent
+        if os.name == "posix":  # a process that does not read its input must not block its parent
             os.set_blocking(stdin.fileno(), False)
         return Channel(stdout.fileno(), stdin.fileno(), mark, max_bytes)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from mini_vllm.core.step_record import StepRecord
 
-STAND_IN = -1  # replaces a draft that was unknown when the step was planned
+STAND_IN = -1  # replaces a draft that was not known when the step was planned
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def verdicts_of(steps: Sequence[StepRecord]) -> list[list[Verdict]]:
     applied_in = {record["update_of"]: record for record in steps if record["update_of"] is not None}
     found: list[list[Verdict]] = []
     for record in steps:
-        # With async scheduling, the previous step was applied after this plan had been made.
+        # With async scheduling, this plan was made before the previous step was applied.
         late = record["step"] - 1 if applied_in.get(record["step"] - 1) is record else None
         known = [] if late is None or late < steps[0]["step"] else found[late - steps[0]["step"]]
         before = {verdict.request_id: verdict for verdict in known}

@@ -155,7 +155,7 @@ class LineRecorder:
         if PHASE_OF_STEP in file and name == "schedule_step":
             self._decision = None
         if PHASE_OF_BLOCKS in file and name in ("touch", "free_blocks"):
-            # copied immediately, because the call may change its argument
+            # copied immediately, because the call may modify its argument
             self._note(OF_BLOCKS[name], numbers_in(argument(frame)), frame.f_back)
         return self._on_line if file else None
 
@@ -177,7 +177,7 @@ class LineRecorder:
         for (phase, name), answer in REFUSALS.items():
             if phase in file and frame.f_code.co_name == name and isinstance(asked := argument(frame), Request):
                 key, refused = (self.step, asked.request_id), type(value) is type(answer) and value == answer
-                self._refusals.pop(key, None)  # only its last return value counts
+                self._refusals.pop(key, None)  # only its last return value matters
                 if refused:
                     self._refusals[key] = Event(self.step, "refused", asked.request_id, tuple(places_from(frame)))
 

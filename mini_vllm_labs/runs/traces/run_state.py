@@ -106,7 +106,7 @@ class RunState:
 
         A resumed request that recomputes sampled tokens does not count as decoding.
         """
-        # A plan that was made ahead computes a token that is not yet known.
+        # A plan made ahead computes a token that is not yet known.
         is_newest = share["computed"] + 1 >= self.num_known[share["id"]]
         was_sampled = share["computed"] >= self.info.num_prompt_tokens[share["id"]]
         is_one = share["n"] - len(share.get("drafts", [])) == 1
@@ -114,7 +114,7 @@ class RunState:
 
     def advance(self, record: StepRecord) -> None:
         tables = self.tables_after_update()
-        # Must come first, because the pool needs the state from before the step.
+        # Must come first, because the pool needs the state as it was before the step.
         self.pool.advance(record, tables, self.computed, {i: self.num_tokens(i) for i in self.info.titles})
         freed = {victim for victim, *_ in record["preempted"]} | set(record["aborted"])
         self.tables = {i: blocks for i, blocks in tables.items() if i not in freed}

@@ -127,12 +127,14 @@ def run_lineup(lineup: Lineup, requests: Sequence[TimedRequest], config: EngineC
             if output.request_id in latest:
                 result.inter_token_latencies.append(clock.now - latest[output.request_id])
             else:
-                num_hit_tokens += output.metrics.num_cached_tokens  # counted at first admission, as vLLM counts hits
+                num_hit_tokens += (
+                    output.metrics.num_cached_tokens
+                )  # counted at the first admission, as vLLM counts hits
                 num_prompt_tokens += len(output.prompt_token_ids)
                 result.first_token_latencies.append(clock.now - arrived[output.request_id])
             latest[output.request_id] = clock.now
             known, token_ids = result.token_ids.get(output.request_id, []), output.outputs[0].token_ids
-            # Tokens from one step arrive together, so only the first has a latency.
+            # A step's tokens arrive together, so only the first has a latency.
             result.inter_token_latencies += [0.0] * (len(token_ids) - len(known) - 1)
             result.token_ids[output.request_id] = token_ids
             num_finished += output.finished
@@ -184,7 +186,7 @@ def _read_trace(result: LineupResult, engine: LLMEngine) -> None:
         result.decisions.append(
             (record["scheduled"], record["preempted"], record["evicted"], record["free_after_schedule"])
         )
-        # A step planned ahead counts from the end of the previous step's drafts, including the rejected ones.
+        # A step planned ahead counts from the end of the previous step's drafts, including rejected ones.
         too_far = {share["id"]: num_rejected(record, share) for share in record["scheduled"] if is_async}
     result.num_steps = len(engine.recorder.steps)
     result.mean_empty = num_empty / max(1, num_slots)

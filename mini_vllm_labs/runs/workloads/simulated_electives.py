@@ -38,7 +38,7 @@ class MostlyRightDrafts:
             text = [*request.all_token_ids, *sampled_token_ids[request.request_id]]
             right = fake_continuation(text, num_drafts[request.request_id], LETTERS)
             drafts[request.request_id] = [
-                # Depends on id and position, so that the same drafts are wrong in every lineup.
+                # Depends only on id and position, so that the same drafts are wrong in every lineup.
                 token_id ^ (crc32(f"{request.request_id}:{place}".encode()) % WRONG_ONE_IN == 0)
                 for place, token_id in enumerate(right, start=len(text))
             ]

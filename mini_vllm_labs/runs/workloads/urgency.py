@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
-URGENT, NORMAL = 0, 1  # vLLM serves the lowest priority first
+URGENT, NORMAL = 0, 1  # vLLM serves the lowest priority value first
 URGENT_SHARE = 0.2
 
 

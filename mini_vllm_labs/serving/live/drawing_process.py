@@ -40,7 +40,7 @@ class DrawingProcess:
     def __init__(self, facts: dict[str, Any]) -> None:
         self._facts = facts
         self._process: subprocess.Popen[bytes] | None = None
-        self._lock = asyncio.Lock()  # answers have no id, so calls over the pipe must not overlap
+        self._lock = asyncio.Lock()  # answers have no id, so calls on the pipe must not overlap
         self.next_step = 0  # the first step not yet sent to the process
 
     async def draw(self, viewer: str, look: WantedPicture, chunks: list[Chunk]) -> bytes:

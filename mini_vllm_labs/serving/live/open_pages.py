@@ -23,7 +23,7 @@ from mini_vllm_labs.serving.served_model import ServedModel
 
 MAX_PAGES = 8
 PERIOD = 1 / 8
-SILENCE = 15.0  # proxies drop silent connections, so the server-sent events standard recommends this
+SILENCE = 15.0  # proxies drop silent connections, so the server-sent events standard recommends sending this
 AFTER_FAILURE = 1.0  # without a pause, a drawing process that fails immediately would be restarted in a loop
 COMMENT = b":\n\n"
 
@@ -70,7 +70,7 @@ class OpenPages:
             return
         self.crowd.send_away()
         self.pace.set(None)
-        drawing, self._drawing = self._drawing, None  # must come first, because a page may open during the await
+        drawing, self._drawing = self._drawing, None  # must come first, because a page may be opened during the await
         if drawing is not None:
             await drawing.close()
 
@@ -134,7 +134,7 @@ async def live_events(pages: OpenPages, viewer: Viewer) -> AsyncIterator[bytes]:
     sent: tuple[int, WantedPicture] | None = None
     quiet = 0.0
     while not pages.served.llm.is_shutting_down:
-        viewer.changed.clear()  # must come before reading the status, so that a later change wakes the wait below
+        viewer.changed.clear()  # must come before the status is read, so that a later change wakes the wait below
         before, status = status, await pages.status()
         wanted = status["newest"] if viewer.look.step is None else viewer.look.step, viewer.look
         quiet += PERIOD

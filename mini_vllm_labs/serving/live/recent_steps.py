@@ -22,7 +22,7 @@ from mini_vllm_labs.serving.live.waits import SHOWN_SECONDS, waits_of
 from mini_vllm_labs.serving.observed import observer_of
 
 MAX_BILLS = 1000
-MAX_WAITING_NAMED = 64  # a queue may hold thousands of requests, which are too many to name in each step
+MAX_WAITING_NAMED = 64  # a queue may hold thousands of requests, too many to name in each step
 MAX_BLOCKS_IN_EACH_STEP = 4096
 """A larger pool has its free queue and cache recorded only at the start of a chunk; in between they are computed."""
 
@@ -146,7 +146,7 @@ class RecentSteps(StepRecorder):
         if request_id not in self.unfinished:
             return
         request, totals = self.unfinished.pop(request_id)
-        totals.num_cached_tokens = max(0, request.num_cached_tokens)  # -1 until the first admission
+        totals.num_cached_tokens = max(0, request.num_cached_tokens)  # -1 until first admitted
         totals.num_output_tokens, totals.num_preemptions = request.num_output_tokens, request.num_preemptions
         if not totals.num_steps:
             totals.num_waited = self.chunks.num_steps - totals.arrived
@@ -198,7 +198,7 @@ def pool_of(scheduler: Scheduler) -> "tuple[array[int], array[int]]":
     return array("I", scheduler.kv.free_block_ids()), array("I", scheduler.prefix_cache.cached_blocks())
 
 
-# The server calls these functions in the engine's process, which may be a different process.
+# The server calls these functions in the engine's process, which may not be its own.
 
 
 def keep_recent_steps(engine: LLMEngine) -> None:

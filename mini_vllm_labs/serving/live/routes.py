@@ -71,7 +71,7 @@ def live_router(served: ServedModel) -> APIRouter:
 def files_router() -> APIRouter:
     """Return the routes for the files. `shared.js` is the code that the page shares with the notebooks' player."""
     router = APIRouter()
-    # Listed only once, so that a name in a URL is looked up here and never becomes a path.
+    # Listed just once, so that a name in a URL is only looked up here and never becomes a path.
     files = {path.name: path for path in PAGE.iterdir() if path.suffix in (".js", ".css")}
     shared = "".join(map(read_asset, SHARED)) + EXPORTS
 

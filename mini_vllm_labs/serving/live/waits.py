@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from mini_vllm.engine.reasons import REASONS, Found, sentence_of
 
-SHOWN_SECONDS = 2.0  # steps are explained for this long after a page has requested a picture
+SHOWN_SECONDS = 2.0  # how long steps are explained after a page has requested a picture
 NUM_TOLD = 2
 
 
@@ -22,7 +22,7 @@ def waits_of(reasons: Mapping[str, Found]) -> list[WaitGroup]:
     """Group a step's waiting requests by the mark of their reason, largest group first."""
     groups: dict[str, WaitGroup] = {}
     for name, found in reasons.items():
-        # A request that is queued after a refused one waits for the same thing.
+        # A request queued after a refused one is waiting for the same thing.
         first = found["by"] if found["reason"] == "behind" and found["by"] in reasons else name
         reason = REASONS[reasons[first]["reason"]]
         if reason.label:

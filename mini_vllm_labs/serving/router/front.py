@@ -18,7 +18,7 @@ from mini_vllm_labs.serving.limits import KnownHosts, ended_by_disconnect, read_
 from mini_vllm_labs.serving.router.policies import Router, prefix_of_bytes
 from mini_vllm_labs.serving.router.replicas import SECONDS_TO_ANSWER, Replica, Replicas
 
-# Headers that describe a single connection, that each side writes itself, or that have already been checked here.
+# Headers that describe a single connection, that each side writes for itself, or that have already been checked here.
 HOP_BY_HOP = {"connection", "content-length", "date", "host", "keep-alive", "origin", "server", "transfer-encoding"}
 logger = logging.getLogger(__name__)
 GENERATING = ("/v1/completions", "/v1/chat/completions")
@@ -111,7 +111,7 @@ class Front:
     async def _send(self, request: Request, body: bytes, prefix: list[int] | None) -> Response:
         if self.replicas.is_shutting_down:
             raise unavailable("the server is shutting down and accepts no more requests", "shutting_down")
-        # The page names the replica that it shows, so that chats started on it appear in the picture.
+        # The page names the replica that it shows, so that chats started there appear in the picture.
         engine = request.query_params.get("engine")
         untried = {one.index: one for one in self.replicas.usable if engine in (None, str(one.index))}
         while untried:
@@ -120,7 +120,7 @@ class Front:
             try:
                 return await self._answer_of(replica, request, body)
             except httpx.TransportError:
-                # The answer has not begun, so a different replica may answer.
+                # The answer has not started yet, so a different replica may answer.
                 self.router.forget(replica.index)
                 await self._look_at(replica)
         raise self._no_replica("" if engine is None else f" {engine}")
@@ -156,7 +156,7 @@ class Front:
         """Yield the answer as it arrives. The request ends together with this generator, however the generator ends."""
         try:
             async for part in answer.aiter_raw():
-                # not decoded, because the header that names the encoding is also relayed
+                # not decoded, because the header that names the encoding is relayed as well
                 yield part
         except httpx.HTTPError:
             if "text/event-stream" not in answer.headers.get("content-type", ""):

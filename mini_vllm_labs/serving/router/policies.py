@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-CHARACTERS_PER_BLOCK = 64  # roughly the text of one block of 16 tokens
+CHARACTERS_PER_BLOCK = 64  # roughly the text in one 16-token block
 TOKENS_PER_BLOCK = 16
-Prefix = Sequence[int]  # the chained key of each whole block of a prompt: equal keys mean equal text up to there
+Prefix = Sequence[int]  # the chained key of each full block in a prompt: equal keys mean equal text up to that point
 
 
 class Router:
@@ -85,7 +85,7 @@ def chained(blocks: Sequence[object]) -> list[int]:
     """Return the keys of a prompt's whole blocks; each key also covers all earlier blocks."""
     keys, key = [], 0
     for block in blocks:
-        key = hash((key, block))  # the hash differs between processes, but keys stay within this process
+        key = hash((key, block))  # the hash differs between processes, but keys never leave this process
         keys.append(key)
     return keys
 

@@ -79,7 +79,7 @@ class Replicas:
         self.is_shutting_down = False
         spawn = multiprocessing.get_context(
             "spawn"
-        )  # a forked child could inherit locked locks without the threads that hold them
+        )  # a forked child could inherit locks that are held by threads it does not have
         own = replace(settings, host="127.0.0.1", port=0)
         num_threads = max(1, (os.cpu_count() or 1) // size)
         starting = []
@@ -139,7 +139,7 @@ def run_replica(
     threading.Thread(target=end_with_parent, args=(StepClock(),), name="mini-vllm-parent", daemon=True).start()
     # Ctrl-C reaches every process in a terminal, but only the front end decides when the replicas stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))  # torch reads this only once, when it is imported
+    os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))  # torch reads this only once, on import
 
     from mini_vllm_labs.serving.server import address_of, bound_socket, engine_server
 
@@ -150,4 +150,4 @@ def run_replica(
     address.close()
     server.run([listener])
     sys.stdout.flush()
-    os._exit(0)  # Python would wait for threads that a learner's code started
+    os._exit(0)  # Python would wait for threads started by a learner's code

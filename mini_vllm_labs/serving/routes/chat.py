@@ -178,7 +178,7 @@ async def texts_of(body: ChatCompletionRequest, served: ServedModel) -> list[Tex
     n, max_choices = body.n or 1, served.settings.max_choices
     if n > max_choices:
         raise invalid(f"n must be at most {max_choices}, got {n}", "n")
-    # A template spends at least one token on every message.
+    # In any template, each message takes up at least one token.
     texts = (message.content for message in body.messages)
     served.require_room(texts, body.asked_max_tokens or 1, at_least=len(body.messages))
     prompt_token_ids = await served.encode_chat(as_chat(body.messages), body.described_tools)

@@ -97,7 +97,7 @@ def generate_router(
 
     @router.post(path)
     async def generate(request: Request) -> Response:
-        served.require_running()  # checked first, because the body need not be read for a 503
+        served.require_running()  # checked first, because a 503 does not require reading the body
         body = parse(fields, await read_body(request, served.settings))
         request_id = request_id_of(request)
         served.require(body.model)

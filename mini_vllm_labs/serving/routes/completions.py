@@ -60,7 +60,7 @@ async def texts_of(body: CompletionRequest, served: ServedModel) -> list[TextCho
     params = body.sampling_params(max_tokens, body.logprobs)
     choices = list[TextChoice]()
     for prompt in body.prompt:
-        await asyncio.sleep(0)  # many short prompts need as much time as one long prompt
+        await asyncio.sleep(0)  # many short prompts take as long as one long prompt
         if isinstance(prompt, str):
             served.require_room([prompt], max_tokens)
             text, token_ids = prompt, await served.encode(prompt)

@@ -137,7 +137,7 @@ def drafts_for_the_hurried(lineup: Lineup) -> tuple[str, bool]:
     """
     experiment = Experiment(gpu="A100-80GB", model="Qwen3-32B", num_gpus=2, engine=replace(ENGINE, max_num_seqs=SEATS))
     config, cost, load = experiment.resolved_engine(), experiment.cost, HurriedLoad("chat", 400, 8.0)
-    # A draft model's passes run back to back on the GPU, without the overhead of a step.
+    # A draft model's passes run back to back on the GPU, without a step's overhead.
     passes = replace(Experiment(gpu="A100-80GB", model="Qwen2.5-0.5B").cost, seconds_per_step=0, seconds_per_request=0)
     own = lineup.scheduler if lineup.speculation == "absent" else lineup.speculation
     race = DraftedRace(DraftsByClass(), Drafter(passes, 8), load, 0, config, cost, replace(lineup, speculation=own))

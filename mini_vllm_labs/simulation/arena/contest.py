@@ -21,7 +21,7 @@ from mini_vllm_labs.simulation.cost_model import CostModel
 from mini_vllm_labs.simulation.served import Served
 from mini_vllm_labs.simulation.simulation import Simulation, output_lengths
 
-# 97.5% points of Student's t distribution for 1 to 9 degrees of freedom; above that, the normal distribution is close
+# 97.5% points of Student's t distribution for 1 to 9 degrees of freedom; for more, the normal distribution is close
 # enough.
 T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 NORMAL_975 = 1.96
@@ -92,7 +92,7 @@ def run_races(
     with workers(dask, len(races)) as submit:
         futures = {submit(run_race, race): number for number, race in enumerate(races)}
         for num_finished, future in enumerate(_completed(futures, dask), start=1):
-            future.result()  # lets a failing race end the contest immediately instead of after the last race
+            future.result()  # makes a failing race end the contest immediately rather than after the last race
             on_finished(num_finished)
         return [future.result() for future in futures]
 

@@ -18,7 +18,7 @@ from mini_vllm_labs.simulation.arena.loads import URGENT, ArenaLoad
 from mini_vllm_labs.simulation.cost_model import CostModel, count_batch
 from mini_vllm_labs.simulation.simulation import Simulation
 
-MIN_ACCEPTANCE, MAX_ACCEPTANCE = 0.6, 0.9  # bounds of a request's random rate; these are assumed, not measured
+MIN_ACCEPTANCE, MAX_ACCEPTANCE = 0.6, 0.9  # the range of a request's random rate; assumed, not measured
 HURRIED = replace(URGENT, tpot=0.01)
 
 

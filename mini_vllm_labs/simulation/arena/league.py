@@ -39,7 +39,7 @@ ENGINE = EngineConfig(max_num_seqs=16, max_num_batched_tokens=1024, num_gpu_bloc
 CPU_SECONDS, WALL_SECONDS = 10, 60
 LIMITS = Limits(memory_bytes=2**30, file_bytes=2**20, num_open_files=64)
 SUBMISSION = "<submission>"
-SIGNALLED = 128  # bubblewrap adds this number to the signal that killed its command
+SIGNALLED = 128  # bubblewrap adds this to the number of the signal that killed its command
 COMMAND = (sys.executable, "-c", "from mini_vllm_labs.simulation.arena.league import serve; serve()")
 
 
@@ -122,7 +122,7 @@ def outcome(source: str, lineup: Lineup, seed: int) -> dict[str, Any]:
     """Return the figures of a source's `MyPolicy`, or its `problem` in a sentence."""
     try:
         module = ModuleType("submission")
-        sys.modules["submission"] = module  # dataclasses look up the module of a class
+        sys.modules["submission"] = module  # dataclasses look up a class's module
         exec(compile(source, SUBMISSION, "exec"), vars(module))
         make = getattr(module, "MyPolicy", None)
         if not (isinstance(make, type) and issubclass(make, SchedulingPolicy)):

@@ -24,14 +24,16 @@ from mini_vllm_labs.simulation.workloads import LazyPrompt, SyntheticPrompt, mak
 URGENT = ServiceLevel("urgent", ttft=0.5, tpot=0.05)
 NORMAL = ServiceLevel("normal", ttft=3.0, tpot=0.1)
 LATER = ServiceLevel("batch", e2e=60.0)
-LONG_PROMPT = 1_000  # in tokens: a document, whose answer is not read while it is being generated
+LONG_PROMPT = 1_000  # in tokens: a document, where nobody reads the answer while it is being generated
 MOONCAKE_BLOCK, BAILIAN_BLOCK = 512, 16  # tokens per prefix hash
-# A column's names in the four formats, most precise first. Mooncake counts in milliseconds, the others in seconds.
+# A column's names in the four formats, the most precise first. Mooncake's times are in milliseconds, the others' in
+# seconds.
 ARRIVAL = ("timestamp", "Timestamp", "TIMESTAMP", "arrival_time")
 INPUT = ("input_length", "Request tokens", "ContextTokens")
 OUTPUT = ("output_length", "Response tokens", "GeneratedTokens")
 TENANT = ("tenant", "Model", "type")
-# Columns that are ignored: Bailian's hashes already describe its chats, and BurstGPT's times describe its service.
+# Columns that are ignored: Bailian's hashes already show which requests belong to a chat, and BurstGPT's times describe
+# its own service.
 HARMLESS = {"hash_ids", "chat_id", "parent_chat_id", "turn", "Total tokens", "Elapsed time", "Log Type"}
 LEFT_OUT = {
     "NumImages": "images are not encoded",
@@ -200,14 +202,15 @@ def _row(record: Mapping[str, Any], number: int) -> TraceRow:
         raise ValueError("must be a JSON object whose hash_ids is a list")
     num_tokens, num_output_tokens = int(_column(record, INPUT)), int(_column(record, OUTPUT))
     if num_output_tokens < 0 or num_tokens < min(1, num_output_tokens):
-        # BurstGPT's failed requests have 0 prompt tokens and 0 output tokens
+        # failed requests in BurstGPT have 0 prompt tokens and 0 output tokens
         raise ValueError(
             f"the prompt must have at least 1 token and the output at least 0, got {num_tokens} and {num_output_tokens}"
         )
     is_bailian = "chat_id" in record
     hashes = record.get("hash_ids") or ()
     block_size = BAILIAN_BLOCK if is_bailian else MOONCAKE_BLOCK
-    # A last block without a hash is filled with zeros. A prompt without hashes shares nothing with other prompts.
+    # If the last block does not have a hash, it is filled with zeros. A prompt without hashes does not share anything
+    # with other prompts.
     prompt = HashedPrompt(num_tokens, tuple(1 + int(hash_id) for hash_id in hashes), block_size)
     if not hashes:
         prompt = HashedPrompt(num_tokens, (-number,), num_tokens)

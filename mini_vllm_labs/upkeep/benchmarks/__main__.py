@@ -25,7 +25,7 @@ from mini_vllm_labs.upkeep.benchmarks.page import page
 
 PAGE = CHECKOUT / "docs" / "benchmarks.md"
 RECORDS = CHECKOUT / "docs" / "benchmarks"
-# transformers needs minutes for each workload of this model, so it runs only one round; the axes are the embedded
+# transformers takes minutes for each of this model's workloads, so it runs only one round; the axes are the embedded
 # model's.
 ONE_ROUND = ("--rounds", "1", "--batch", "none", "--temperature", "0")
 RANDOM_MODEL = ("bench", "throughput", "--model", "random-150m", *ONE_ROUND)
@@ -44,7 +44,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "serve-on-embedded": ("bench", "serve"),
     "serve-on-random-150m": (
         *("bench", "serve", "--model", "random-150m"),
-        # At half a request per second, transformers needs 9 seconds until the first token of its longest prompts.
+        # At half a request per second, transformers takes 9 seconds to produce the first token for its longest prompts.
         *("--num-prompts", "20", "--probes", "4", "--rounds", "0", "--max-p99-ttft", "10000"),
     ),
     "scheduler": ("bench", "scheduler"),

@@ -24,8 +24,7 @@ EDITED_HERE = (
     f"python {SETUP}lab.py demo   (makes .venv; in an environment of yours: pip install -c {SETUP}constraints.txt -e .)"
 )
 
-# setuptools 84 calls `has_data`, which is not defined by any class: editable installs would lack the `data-files`, our
-# kernel.
+# setuptools 84 calls `has_data`, which no class defines: editable installs would lack the `data-files`, our kernel.
 Distribution.has_data = Distribution.has_data_files
 
 

@@ -19,7 +19,7 @@ from mini_vllm_labs.serving.server import RunningServer, running_server
 
 HEALTHY = "nothing"
 ROOMY = EngineConfig(num_gpu_blocks=400)
-SMALL = EngineConfig(num_gpu_blocks=21)  # 20 blocks are left for requests
+SMALL = EngineConfig(num_gpu_blocks=21)  # leaves 20 blocks for requests
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Site:
             try:
                 await client.post(f"{self.server.base_url}/completions", json=self._fields())
             except httpx.HTTPError:
-                await asyncio.sleep(0.1)  # the server disconnected or has stopped
+                await asyncio.sleep(0.1)  # the server has disconnected or stopped
 
     def _fields(self) -> dict[str, Any]:
         start = next(self._prompts) if self.incident.unique else ""

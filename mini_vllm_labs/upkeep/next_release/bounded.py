@@ -38,7 +38,7 @@ def _outcome(function: Callable[[], Any]) -> Outcome:
         return {"trace": function()}
     except ValueError as error:
         return {"refused": _first_line(error)}
-    except Exception as error:  # a report instead of an exception, because the next scenario must still be recorded
+    except Exception as error:  # a report rather than an exception, because the next scenario must still be recorded
         return {"crashed": f"{type(error).__name__}: {_first_line(error)}"}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from mini_vllm_labs.runs.parity.known_fields import COMPARED, SOME_FIELDS
 
 Step = Mapping[str, Any]
-# Fields that describe blocks or the state after a step. All other fields are decisions and their consequences.
+# Fields that describe blocks, or the state after a step. All other fields are decisions and their consequences.
 STATE = set(
     "evicted free_after_schedule free_after_update detail loading waiting_after held_after deferred_after "
     "encoder_after encodings_freed".split()

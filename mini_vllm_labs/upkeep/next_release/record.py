@@ -25,7 +25,7 @@ def record(scenario: Scenario) -> dict[str, Any]:
 
 if __name__ == "__main__":
     paths = list(map(Path, sys.argv[2:]))
-    # after this call, every fork has whatever vLLM prepares only once
+    # after this call, every fork inherits whatever vLLM prepares only once
     make_scheduler(next(read_scenarios(paths[0])).line["config"])
     gc.freeze()
     for scenario in (scenario for path in paths for scenario in read_scenarios(path)):

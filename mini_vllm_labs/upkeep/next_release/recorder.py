@@ -174,7 +174,7 @@ class Recorder:
         output = self.connector.recorded.take_output()
         if output is None:
             return None
-        # A release that keeps an aborted load's blocks until a report arrives receives such a report.
+        # A release that keeps an aborted load's blocks until a report arrives is sent such a report.
         received = [one for one in output.finished_recving if one in self.scheduler.requests]
         sent, invalid = list(output.finished_sending), sorted(output.invalid_block_ids)
         found: dict[str, list[Any]] = {"received": received, "sent": sent, "invalid": invalid}

@@ -89,7 +89,7 @@ def serving_screens() -> dict[str, bytes]:
             before = page.locator("#picture").get_attribute("data-step")
             page.locator("#step").click()
             page.wait_for_selector(f"#picture[data-step]:not([data-step='{before}'])")
-        page.add_style_tag(content=".figures { display: none; }")  # a paused engine's times are meaningless
+        page.add_style_tag(content=".figures { display: none; }")  # a paused engine's timings are meaningless
         page.locator("#tabs [role=tab]").first.click()
         page.mouse.move(0, 0)
         taken = {}

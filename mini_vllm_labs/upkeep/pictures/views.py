@@ -146,7 +146,7 @@ VIEWS: dict[str, Callable[[], Picture]] = {
     "time_machine": lambda: at_preemption(time_machine),
     "block_life": lambda: at_preemption(block_life),
     "hash_chain": three_chains,
-    # The decode step of the handout's batch, which reads all 7 tokens of B from two blocks.
+    # The decode step for the handout's batch, which reads all 7 of B's tokens from two blocks.
     "paged_batch": lambda: paged_batch(functions=phase6_gpu_runner)[4],
     "chunking_dial": smaller_budget,
     "gates": lambda: compute_then_memory().still(45),

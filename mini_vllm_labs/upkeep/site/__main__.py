@@ -31,7 +31,7 @@ def assemble(edition: Mapping[str, bytes], downloads: Downloads, site: Path) -> 
     write_pyodide_folder(downloads.pyodide(), work / "pyodide", wheels)
     write_chat(edition, downloads.pyodide(), work / "chat")
     write_lab(edition, downloads, work / "lab")
-    write_website(edition, work)  # written last, because its first page lists the parts that exist
+    write_website(edition, work)  # written last, because its first page lists the parts that already exist
     shutil.rmtree(site, ignore_errors=True)
     work.rename(site)
     files = [path for path in site.rglob("*") if path.is_file()]

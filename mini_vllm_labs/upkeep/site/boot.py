@@ -50,13 +50,13 @@ def boot() -> None:
 
 def unpack(course: Path = COURSE, drive: Path = DRIVE) -> None:
     """Put the course where Python finds it first. Files that the course's notebooks write go to the drive."""
-    sys.dont_write_bytecode = True  # after two edits within the same second, the old bytecode would appear current
+    sys.dont_write_bytecode = True  # after two edits within a second, the old bytecode would seem up to date
     with zipfile.ZipFile(Path(__file__).with_name("mini_vllm_course.zip")) as archive:
         archive.extractall(course)
     (course / "notebooks").symlink_to(drive / "notebooks")
     sys.path.insert(0, str(course))
     vars(concurrent.futures)["ThreadPoolExecutor"] = ExecutorHere
-    os._exit = ended  # the original would stop the kernel and lose the whole page
+    os._exit = ended  # the original would stop the kernel and lose everything on the page
 
 
 class ExecutorHere(concurrent.futures.Executor):

@@ -17,11 +17,11 @@ from mini_vllm_labs.classroom.student_edition.edition import is_shared
 from mini_vllm_labs.upkeep.peer_environment import run_pip
 
 HERE = Path(__file__).parent
-PYODIDE = "314.0.6"  # the version that jupyterlite-pyodide-kernel in builder.txt was made for
+PYODIDE = "314.0.6"  # the version for which the jupyterlite-pyodide-kernel in builder.txt was made
 PYODIDE_SHA512 = "BKDTJyIqFxC4BExLqeRS3f5xvXZIjOt8C3zGLN/Cc7tFxSwvKVhVkchQQ2AGLOtR4YrVOIFxbV8poyDOOmWwxQ=="
-PYTHON = "3.14"  # Python's version in that Pyodide
+PYTHON = "3.14"  # that Pyodide's Python version
 EXTENSIONS = "share/jupyter/labextensions"
-# The wheels that we use from the kernel's extension: the kernel, and stand-ins for packages that a browser does not
+# The wheels that we use from the kernel's extension: the kernel, and placeholders for packages that a browser does not
 # need.
 KERNEL_WHEELS = ("ipykernel-6", "piplite-", "pyodide_kernel-", "widgetsnbextension-4")
 NO_JEDI = {
@@ -32,7 +32,7 @@ NO_JEDI = {
 }
 BOOT = Path(__file__).with_name("boot.py")
 NAME = "mini_vllm_course"
-LEFT_OUT = (  # only local installations and the build of the site use these
+LEFT_OUT = (  # used only by local installations and when the site is built
     "mini_vllm/embedded_model/model.safetensors",
     "mini_vllm/embedded_model/draft/",
     "mini_vllm/embedded_model/adapter/",

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from mini_vllm_labs.upkeep.site.downloads import Downloads, run
 
 CORE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
-BROWSER = {  # the values of markers such as `sys_platform != "emscripten"`
+BROWSER = {  # values for markers such as `sys_platform != "emscripten"`
     "sys_platform": "emscripten",
     "platform_system": "Emscripten",
     "platform_machine": "wasm32",
@@ -38,7 +38,7 @@ This notebook needs {need}, which no browser's tab has. It runs in a local insta
 1. Install the course, see **Install it** at the top right, and open the notebooks with `mini-vllm lab`.
 2. Take along what you wrote here: **Export my work**, then `mini-vllm bring my_work.zip` there.
 3. Open `{path}`."""
-# For browsers that do not support modules, and therefore never run lab.js.
+# For browsers that do not support modules and therefore never run lab.js.
 OLD = (
     '<script>if (!("noModule" in HTMLScriptElement.prototype)) { window.stop(); document.documentElement.innerHTML = '
     '"<p role=alert>The lab needs a browser of 2023 or later: take a current Firefox, Chrome, Edge or Safari, or '

@@ -100,7 +100,7 @@ def serve(scheduler_cls: str | None, folder: str) -> dict[str, Any]:
 
 def main() -> None:
     num_rounds, folder = int(sys.argv[1]), sys.argv[2]
-    os.environ[LAB_CHECKS.name] = "1"  # reports a broken invariant before it corrupts a text
+    os.environ[LAB_CHECKS.name] = "1"  # reports a violated invariant before it corrupts a text
     serve(LEARNERS, folder)
     os.environ[LAB_CHECKS.name] = "0"
     print(json.dumps([[serve(scheduler, folder) for scheduler in (None, LEARNERS)] for _ in range(num_rounds)]))

@@ -34,7 +34,7 @@ MODELS = {
         "pad_token_id": 1,
     },
 }
-# The model that the random tests use.
+# The model used by the random tests.
 MODELS["Qwen/Qwen2.5-VL-3B-Instruct"] = MODELS["facebook/opt-125m"] | {"max_position_embeddings": 32_768}
 
 
@@ -73,7 +73,7 @@ def run(scheduler: str, lineup: str, folder: Path, files: Sequence[str]) -> dict
     if files is SLOW:
         variables["LAB_CHECKS"] = "0"
     pytest = [str(VLLM_PYTHON), "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider"]
-    (folder / "pytest.ini").write_text("[pytest]\n")  # otherwise, our own file, two folders up, would apply
+    (folder / "pytest.ini").write_text("[pytest]\n")  # otherwise, our own file, two folders up, would be used
     pytest += ["-c", str(folder / "pytest.ini"), "--rootdir", str(TESTS)]
     own = [
         "-p",

@@ -35,6 +35,6 @@ def install(version: str) -> None:
     archive = sources / f"vllm-{version}.tar.gz"
     with tarfile.open(archive) as files:
         files.extractall(sources, [one for one in files if "/tests/" in one.name], filter="data")
-    # "+cpu" makes vLLM act as its CPU edition; otherwise, it could not create a configuration here.
+    # "+cpu" makes vLLM act as its CPU edition; otherwise, it would fail to create a configuration here.
     built = {**plain, "VLLM_VERSION_OVERRIDE": f"{version}+cpu"}
     run_pip(python, "install", *unbuilt, str(archive), variables=built)

@@ -116,7 +116,7 @@ class Stub:
             if is_chat:
                 choice = {"index": 0, "delta": {"content": f"w{number} "}, "finish_reason": reason}
                 part = b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
-            # An event may be cut at any point.
+            # An event may be split at any point.
             writer.write(chunk(part[:7]) + chunk(part[7:]))
             await writer.drain()
         writer.write(chunk(usage(num_tokens)) + chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")

@@ -120,7 +120,7 @@ def _freed_head_first() -> Iterator[None]:
 
     def free(self: PagedKVCacheManager, request: Request, num_computed_tokens: int) -> None:
         self.req_to_blocks.get(request.request_id, []).reverse()
-        tail_first(self, request, 10_000)  # more tokens than exist, so that every block stays cached
+        tail_first(self, request, 10_000)  # more tokens than there are, so that every block stays cached
 
     with patch.object(PagedKVCacheManager, "free", free):
         yield

@@ -21,7 +21,7 @@ from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
 from tests.handouts.checks.phase2 import blocks, decoded, trace_of
 from tests.handouts.checks.runs import numbers_in_error
 
-Row = tuple[str, int, int] | tuple[str, int, int, int]  # name, computed tokens, tokens, priority
+Row = tuple[str, int, int] | tuple[str, int, int, int]  # name, number of computed tokens, number of tokens, priority
 
 ABC: list[Row] = [("A", 8, 9), ("B", 8, 9), ("C", 8, 9)]
 FIVE: list[Row] = [("A", 8, 20), ("B", 4, 4), ("C", 4, 5), ("D", 4, 5), ("E", 4, 5)]

@@ -38,7 +38,7 @@ def row(name: str, num_tokens: int, computed: int, n: int, blocks: Sequence[int]
     return ScheduledRequest(request, computed, n, list(blocks), needs_token=computed + n == num_tokens)
 
 
-# The step of questions 1 and 2: a chunk of A, a decode of B, the whole prompt of C. Blocks of 4.
+# The step in questions 1 and 2: a chunk of A, a decode of B, all of C's prompt. Blocks of 4.
 STEP = [row("A", 10, 4, 4, [5, 2, 8]), row("B", 7, 6, 1, [3, 6]), row("C", 3, 0, 3, [7])]
 
 

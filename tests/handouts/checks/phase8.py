@@ -26,7 +26,7 @@ def lanes(num_steps: int, plan_ms: int, compute_ms: int) -> tuple[int, int]:
     """Return how long steps take one after the other, and with one step in flight, in milliseconds."""
     planned = computed = before = 0
     for _ in range(num_steps):
-        planned = max(planned, before) + plan_ms  # the results of the step before the last have arrived
+        planned = max(planned, before) + plan_ms  # the results of the step before last have arrived
         before = computed
         computed = max(computed, planned) + compute_ms
     return num_steps * (plan_ms + compute_ms), computed

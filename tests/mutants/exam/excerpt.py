@@ -24,7 +24,7 @@ def excerpt(reference: str, changed: str) -> list[str]:
     for tag, _, _, start, end in matcher.get_opcodes():
         if tag == "equal":
             continue
-        start -= tag == "delete"  # the deleted lines followed this line
+        start -= tag == "delete"  # the deleted lines came after this line
         around = [(first, last) for first, last in spans if first <= start and end - 1 <= last]
         if not around:
             return []

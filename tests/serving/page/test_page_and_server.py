@@ -23,7 +23,9 @@ def test_closing_the_page_ends_the_drawing_the_crowd_and_the_pause(
     first.close()
     second.wait_for_selector("body.paused")
     assert server.llm.is_paused, "the other page still holds it"
-    second.locator("#step").click()  # if a page closes while it is being drawn, the process stops: a new step needs it
+    second.locator(
+        "#step"
+    ).click()  # if a page is closed while it is being drawn, the process stops: a new step needs it
     wait_until(lambda: len(drawing_processes()) == 1, "the other page is drawn for")
     second.close()
     wait_until(lambda: not drawing_processes(), "the drawing has ended")

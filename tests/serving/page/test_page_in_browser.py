@@ -61,7 +61,7 @@ def test_a_chat_answers_and_the_stream_shows_its_steps(page: Any, server: Server
     assert "24 tokens" in answer.locator(".figures").text_content()
     assert "first token after" in answer.locator(".figures").text_content()
     bill = answer.locator(".bill").text_content()
-    # The chat's template takes up 38 bytes: 38 + 23 slots fill 4 blocks of 16.
+    # The chat template takes up 38 bytes: 38 + 23 slots fill 4 blocks of 16.
     assert "4 blocks at most" in bill
     assert "0 preemptions" in bill
     assert "24 steps" in bill

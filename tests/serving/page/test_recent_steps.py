@@ -138,7 +138,7 @@ def test_a_bill_says_what_a_request_has_cost() -> None:
         while engine.has_unfinished_requests():
             engine.step()
     one, two = bills["one"], bills["two"]
-    # 20 prompt tokens and the first 8 of 9 generated tokens have slots: 28 slots in blocks of 8.
+    # The 20 prompt tokens and the first 8 of the 9 generated tokens have slots: 28 slots in blocks of 8.
     assert (one.num_blocks, one.num_steps, one.num_output_tokens, one.num_cached_tokens) == (4, 9, 9, 0)
     assert (two.num_prompt_tokens, two.num_cached_tokens, two.num_waited, two.num_preemptions) == (20, 16, 0, 0)
 

@@ -25,7 +25,7 @@ def rejections(rng: Random) -> JudgeQuestion:
                 last_row, weights = row, surplus(case.target_probs[row], draft)
                 break
         grid = CELLS_PER_PART * round(PARTS * sum(weights))
-        drafts = (list if len(case.drafts) % 2 else tuple)(case.drafts)  # any of a share's drafts may be wrong
+        drafts = (list if len(case.drafts) % 2 else tuple)(case.drafts)  # any of the drafts in a share may be wrong
         cases.append((drafts, case.draft_probs, case.target_probs, keeps, last_row, grid))
     token_id, even = rng.randrange(1, 4), [0.25] * 4
     less = [

@@ -26,7 +26,7 @@ from mini_vllm_labs.grading.plays.phase6_plays import batch_of, random_step, row
 
 MIN_MARGIN = 1e-3
 MAX_DRAWS = 50
-RECORD_EVERY = 5  # one step in five, because each recorded call contains a whole KV cache
+RECORD_EVERY = 5  # one step in five, because each recorded call contains an entire KV cache
 IN_A_STEP = ("flatten_tokens", "compute_slot_mapping", "pad_block_tables", "select_logits_rows", "write_kv")
 
 
@@ -148,7 +148,7 @@ def far_attentions(script: Script, rng: Random) -> None:
 def samples(rng: Random) -> JudgeQuestion:
     """Draw rows of logits, with settings and random numbers whose tokens do not depend on rounding."""
     script = Script(6)
-    # We need many rows, because an incorrect cut changes the result of only a few.
+    # We need many rows, because an incorrect cut changes only a few rows' results.
     for vocab_size, num_rows, is_warm in ((rng.randrange(5, 30), 120, False), (9, 30, True), (3000, 12, False)):
         drawn = [([0.0, 0.004, *[-1.0] * (vocab_size - 2)], SamplingParams(temperature=1.0 * is_warm), 0.9)]
         while len(drawn) < num_rows:
@@ -158,7 +158,7 @@ def samples(rng: Random) -> JudgeQuestion:
                 drawn.append(row)
         logits, settings, draws = (list(column) for column in zip(*drawn, strict=True))
         script.functions.sample(torch.tensor(logits), settings, draws)
-        if vocab_size < 3000:  # settings kept from the last batch of this size no longer apply
+        if vocab_size < 3000:  # settings kept from the last batch of this size are now out of date
             script.functions.sample(torch.tensor(logits[::-1]), settings[::-1], draws[::-1])
     last = torch.full((1, 120_000), -9.0)  # only the last token can be drawn
     last[0, -1] = 99.0
@@ -175,7 +175,7 @@ def fine_draws(script: Script, rng: Random) -> None:
     probabilities = [1 / (1 + math.exp(-logit / temperature)) for logit, _ in rows]
     draws = [float(torch.tensor(one, dtype=torch.float32)) for one in probabilities]
     below = [(*row, draw) for row, draw, one in zip(rows, draws, probabilities, strict=True) if one - draw > 1e-9]
-    for top_p in (0.9995, 1 - 2**-20):  # the more likely token crosses the limit
+    for top_p in (0.9995, 1 - 2**-20):  # the more likely token by itself crosses the limit
         cut = SamplingParams(temperature=1.0, top_p=top_p)
         below += [(-math.log((1 + top_p) / (1 - top_p)), cut, draw) for draw in (0.0, largest)]
     for dtype in (torch.float32, torch.bfloat16):

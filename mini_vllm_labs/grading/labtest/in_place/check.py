@@ -23,7 +23,7 @@ from mini_vllm_labs.runs.sandbox.frames import learners_frames
 
 MAX_STEPS = 150
 WIDTH, MAX_BLOCKS = 110, 12
-SEEDS = {  # chosen by `python -m tests.mutants.scenarios`, short runs first
+SEEDS = {  # chosen by `python -m tests.mutants.scenarios`, with short runs first
     1: "41 42 57 45 25 35 48 37 51 46 56 5 52 28 15 49 4 27 20 14",
     2: "7 57 46 12 50 38 5 1 15 40 21 58 56 8 42 28 26 9 29 24 51 44",
     3: "7 57 56 58 51 30 35 36 41 31 17 32 5 26 43 59 14 10 44 42 19 28",

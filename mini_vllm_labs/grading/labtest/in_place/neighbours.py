@@ -169,7 +169,7 @@ class AnyVictim:
         kv: KVCacheManager,
     ) -> bool:
         if drawn(request.request_id, request.num_tokens, len(running)) % 5 == 0:
-            return False  # although the request is still running, which phase 3's contract allows
+            return False  # although the request is still running; phase 3's contract allows this
         for victim in sorted(running, key=lambda one: drawn(one.request_id, one.num_preemptions)):
             kv.free(victim, victim.num_computed_tokens)
             running.remove(victim)

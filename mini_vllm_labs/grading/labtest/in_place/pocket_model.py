@@ -13,7 +13,7 @@ from mini_vllm_labs.grading.labtest.in_place.neighbours import drawn
 
 VOCAB, HEADS, KV_HEADS, SIZE, LAYERS = 256, 6, 2, 4, 2
 WIDTH = HEADS * SIZE
-BYTES_OF_A_TOKEN = 128  # K and V, 2 layers, 2 heads with 4 numbers of 4 bytes each
+BYTES_OF_A_TOKEN = 128  # K and V, 2 layers, 2 heads of 4 numbers, at 4 bytes each
 
 
 def waves(rows: int, columns: int, salt: float) -> Tensor:

@@ -11,7 +11,7 @@ from mini_vllm.runner.fake_model_runner import LETTERS
 from mini_vllm.sampling_params import SamplingParams
 
 NAMES = ("1", "10", "1-0", "2", "r1", "r10", "r9", "R1", "é", "e\u0301", "r1 ", "11")
-# Salts and adapters of a scenario. Joining, truncating or normalising them would make two of them equal.
+# A scenario's salts and adapters. Concatenating, truncating or normalising them would make two of them equal.
 KEYS: Sequence[Sequence[str | None]] = (
     (None, None, ""),
     (None, "a", "ab", "b", "bc", "c"),
@@ -69,7 +69,7 @@ def draw_scenario(phase: int, seed: int) -> EngineInput:
     ends = [min(len(new.prompt) + new.params.max_tokens, max_model_len) for new in arrivals]
     most, is_tight = cdiv(max(ends) + 4, block_size), rng.random() < 0.8
     is_chunked = rng.random() < (0.6 if phase == 5 else 0.8)
-    # one request's share may need the memory of several victims
+    # a single request's share may need the memory of several victims
     largest = max_model_len if is_large else 64 if phase == 3 else 34
     config = EngineConfig(
         max_num_seqs=rng.choice((2, 3, 5, 16)),

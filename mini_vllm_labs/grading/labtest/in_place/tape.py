@@ -22,7 +22,7 @@ from mini_vllm_labs.grading.labtest.in_place.neighbours import drawn
 
 Method = Callable[..., Any]
 NOTHING: Any = None
-OF_THE_RUNNER = "accept_drafts", "correct_share"  # also called for dropped batches, if the thread was fast enough
+OF_THE_RUNNER = "accept_drafts", "correct_share"  # also called for dropped batches if the thread was fast enough
 
 
 class OtherRunError(Exception):

@@ -49,7 +49,7 @@ def expect_attention(
             if isinstance(yours, Tensor)
             else "does every path through your function return one tensor?",
         )
-    # A different order of summation changes the result slightly; a wrong token changes it far more.
+    # Summing in a different order changes the result slightly; a wrong token changes it far more.
     tolerance = TOLERANCE.get(yours.dtype, 1e-3)
     is_off = ~torch.isclose(yours.to(expected.dtype), expected, rtol=tolerance, atol=tolerance).all(dim=-1)
     if not is_off.any():

@@ -30,7 +30,7 @@ CHOICES = [  # the cache's dtype, the number of keys per tile, the number of par
     ("bf16", 64, 1),
     ("bf16", 64, 4),
 ]
-MAX_SHARED_BYTES = 99 * 1024  # the limit per program on a small GPU (sm_86, sm_89); larger GPUs have 163 and 227 KiB
+MAX_SHARED_BYTES = 99 * 1024  # the limit per program on a small GPU (sm_86, sm_89); larger GPUs have 163 or 227 KiB
 
 
 def types_of(kernel: Any, number: str, num_parts: int) -> dict[str, str]:

@@ -18,7 +18,7 @@ def call_on_a_device(function: Callable[..., Any], *arguments: Any, name: str, s
     except RuntimeError as raised:
         if str(raised) != MESSAGE:
             raise
-        # reported after the handler, because otherwise torch's traceback would come first
+        # reported after the handler has run, because otherwise torch's traceback would come first
         error = f"RuntimeError: {MESSAGE}"
     if isinstance(result, Tensor) and not isinstance(result, DeviceTensor):
         error = "a tensor on the host"

@@ -78,11 +78,11 @@ class AttentionSteps:
         tables = [cdiv(length, block_size) + self.random.choice([0, 1]) for length in chosen]
         num_blocks = sum(tables) + 4
         shape = (num_blocks, block_size, num_kv_heads, head_dim)
-        # Leftovers from earlier requests, which differ from layer to layer.
+        # Leftovers from earlier requests, different in each layer.
         self.key_caches = [self.numbers(*shape) * 5 for _ in range(NUM_LAYERS)]
         self.value_caches = [self.numbers(*shape) * 50 for _ in range(NUM_LAYERS)]
         for cache in self.value_caches:
-            cache[..., -1] = 1  # so the last number of each result is the sum of its weights
+            cache[..., -1] = 1  # makes the last number of each result the sum of its weights
         self.living = LivingRows()
         unused = list(range(1, num_blocks))
         self.random.shuffle(unused)

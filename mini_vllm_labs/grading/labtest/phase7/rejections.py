@@ -66,7 +66,7 @@ def called(phase7: ModuleType, case: Rejection, dtype: torch.dtype = torch.float
     ]
     copies = [tensor.clone() for tensor in tensors]
     draws = list(case.draws)
-    drafts = (list if len(case.drafts) % 2 else tuple)(case.drafts)  # any of a share's drafts may be wrong
+    drafts = (list if len(case.drafts) % 2 else tuple)(case.drafts)  # any of the drafts in a share may be wrong
     with explained(case.describe(), rule=RULE):
         answer = phase7.rejection_sample(drafts, *tensors, draws)
     yours = list_of(answer, "rejection_sample")

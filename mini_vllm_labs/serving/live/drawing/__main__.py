@@ -19,7 +19,7 @@ def main() -> None:
     """Draw pictures until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C and stops this process
     if hasattr(os, "nice"):  # not available on Windows
-        os.nice(LOW_PRIORITY)  # so that the engine gets the processor first
+        os.nice(LOW_PRIORITY)  # so that the engine gets the CPU first
     _, facts = pickle.load(sys.stdin.buffer)
     run, pages = LiveRun(facts), dict[str, SentPage]()
 

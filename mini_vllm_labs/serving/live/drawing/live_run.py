@@ -14,7 +14,7 @@ from mini_vllm_labs.runs.traces.drafts import Verdict, verdicts_of
 from mini_vllm_labs.runs.traces.run_state import RunInfo, RunState
 from mini_vllm_labs.serving.live.packed_steps import MAX_STEPS, Chunk, Keyframe, PackedStep, Totals
 
-RECENT = 150  # more steps than the widest timeline shows, because each request in it needs a colour
+RECENT = 150  # more than the steps in the widest timeline, because each request in it needs a colour
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class LiveInfo(RunInfo):
         self.titles[request_id] = request_id
         self.num_prompt_tokens[request_id] = num_prompt_tokens
         if request_id not in self.numbers:
-            # Numbers in use and returned numbers together are 0 to n - 1, so if none has been returned, the next number
-            # is n.
+            # Together, numbers in use and returned numbers are 0 to n - 1, so if none has been returned, the next
+            # number is n.
             self.numbers[request_id] = heappop(self._returned) if self._returned else len(self._in_use)
             self._in_use.add(request_id)
 
@@ -120,7 +120,7 @@ class LiveRun:
         first = max(place for place in self._keyframes if place <= step)
         at = -1 if self._replayed is None or self._replayed.record is None else self._replayed.record["step"]
         if self._replayed is None or not first <= at <= step:
-            # otherwise, continue from the last state, because a playing page requests step after step
+            # otherwise, continue from the last state, because a page that is playing requests one step after another
             self._replayed, at = self._copy(self._keyframes[first]), first - 1
         for later in range(at + 1, step + 1):
             self._replayed.advance(self.records[later])

@@ -18,7 +18,7 @@ from mini_vllm_labs.upkeep.site.website.gallery import FILMS, gallery_page, one_
 from mini_vllm_labs.upkeep.site.website.texts import hints_in, lab, page_text, up, with_hints
 
 HERE = Path(__file__).parent
-# For readers other than learners, so the student edition does not contain these pages.
+# Not meant for learners, so the student edition omits these pages.
 ELECTIVES = ("README", "tokens_ahead", "structured_output", "kv_transfer", "gates", "windows", "policies")
 DOCUMENTS = (
     *(

@@ -10,12 +10,12 @@ FENCE = re.compile(r"(^[ ]*(`{3,})[^\n]*\n.*?^[ ]*\2[ ]*$\n?)", re.DOTALL | re.M
 COMMENT = re.compile(r"[ ]*<!--.*?-->", re.DOTALL)
 LINK = re.compile(r"`[^`\n]*`|(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 PICTURE = re.compile(r'<picture>.*?srcset="([^"]+)".*?<img src="([^"]+)" alt="([^"]*)".*?</picture>', re.DOTALL)
-# GitHub allows a list or a table right after a line of text; MkDocs requires an empty line before it.
+# GitHub allows a list or table right after a line of text; MkDocs requires an empty line in between.
 TIGHT = re.compile(r"^((?![ ]*(?:[-*]|\d+\.)[ ]|[ ]*\||#)[^\n]*\S[^\n]*\n)(?=(?:[-*]|1\.)[ ]|\|)", re.MULTILINE)
 UNDER_ITEM = re.compile(r"^[ ]{2,3}(?=\S)", re.MULTILINE)
 TASK = re.compile(r"^###? Task (\d+(?:\.\d)?)\b[^\n]*\n", re.MULTILINE)
 HEADING = re.compile(r"^#{1,3} ", re.MULTILINE)
-FOLD = '<details markdown="1" data-search-exclude>'  # otherwise, the search would find hidden text
+FOLD = '<details markdown="1" data-search-exclude>'  # otherwise, the search would also find hidden text
 IN_LAB = re.compile(r"notebooks/\w+\.ipynb")
 
 
