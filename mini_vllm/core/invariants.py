@@ -92,7 +92,7 @@ def check_request(request: Request, scheduler: Scheduler) -> None:
         require(computed == 0, f"{name} waits with {computed} computed tokens")
         require(not any(tables), f"{name} waits but holds {sum(map(len, tables))} blocks")
         return
-    # Placeholders for drafts may be planned past the last possible token; real drafts never are.
+    # Stand-ins for drafts may be planned past the last possible token; real drafts never are.
     num_needed = cdiv(min(computed, request.max_total_tokens(scheduler.max_model_len) - 1), kv.block_size)
     num_allowed = cdiv(min(computed + scheduler.num_spare_tokens, scheduler.max_model_len), kv.block_size)
     if scheduler.gates.passes_over:
