@@ -68,7 +68,9 @@ def test_a_steps_arrays() -> None:
     ]  # fmt: skip
     assert [list(sampling[at : at + 3]) for at in (0, 4, 8)] == [[0.5, 3, 1]] * 3
     assert len({*sampling[3::4]}) == 3  # a separate draw for each position
-    with pytest.raises(RuntimeError, match=r"token 4 of a needs block 3 of its table, which has only 2 blocks of 2 tokens"):
+    with pytest.raises(
+        RuntimeError, match=r"token 4 of a needs block 3 of its table, which has only 2 blocks of 2 tokens"
+    ):
         step_arrays([share(first, 3, 2, [7, 2])], [], 2)
 
 
