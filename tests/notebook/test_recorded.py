@@ -46,7 +46,7 @@ def test_a_result_survives_its_record() -> None:
     live = Lab(1, "solution").play(REQUESTS, CONFIG)
     assert from_json(to_json(live)) == live
     assert from_json(to_json({3: (b"x", 1.5, None, range(3))})) == {3: (b"x", 1.5, None, range(3))}
-    with pytest.raises(TypeError, match="Path is not recorded"):
+    with pytest.raises(TypeError, match=r"cannot record a \w*Path; only"):
         to_json(Path())
 
 

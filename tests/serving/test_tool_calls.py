@@ -152,7 +152,7 @@ def test_calls_and_results_are_rendered_or_refused(
         (RATE | {"tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice", "names 'x', but"),
         (OLD | {"function_call": {"name": "x"}}, "function_call", "names 'x', but functions has rate, judge"),
         ({"tool_choice": "required"}, "tool_choice", "tool_choice is allowed only together with tools"),
-        ({"function_call": {"name": "x"}}, "function_call", "only allowed with functions"),
+        ({"function_call": {"name": "x"}}, "function_call", "is allowed only together with functions"),
         (RATE | {"tool_choice": "any"}, "tool_choice", "must be"),
         (OLD | {"function_call": "required"}, "function_call", "must be"),
         (RATE | OLD, "functions", "older names"),
