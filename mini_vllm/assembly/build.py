@@ -14,7 +14,7 @@ from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.engine.block_contents import ContentsChecker
 from mini_vllm.engine.engine_parts import EngineParts
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.observers import DraftStatistics, InvariantChecker, StepObserver
+from mini_vllm.engine.observers import DraftStatistics, InvariantChecker, SampleChecker, StepObserver
 from mini_vllm.engine.overlapping_engine import OverlappingEngine
 from mini_vllm.engine.runner_thread import RunnerThread
 from mini_vllm.engine.structured_output import StructuredOutputManager
@@ -59,7 +59,7 @@ def build_engine(
     )
     cache_size = scheduler.kv.num_usable_blocks + 1, scheduler.kv.block_size
     runner = paged = opened.with_cache(*cache_size)
-    observers: list[StepObserver] = [TraceRecorder(scheduler, evicted)] if record else []
+    observers: list[StepObserver] = [*([TraceRecorder(scheduler, evicted)] if record else []), SampleChecker()]
     if electives.speculation is not None and config.speculative_config is not None:
         runner = with_drafts(runner, opened, config, electives.speculation, *cache_size)
         observers.append(DraftStatistics(config.speculative_config.num_speculative_tokens))

@@ -44,9 +44,19 @@ def check_batch(
             or (row.num_scheduled_tokens != num_tokens and request_id not in has_stand_ins)
             or (end != request.num_computed_tokens and request_id not in has_stand_ins)
             or (row.block_ids != block_ids(request_id) and not row.block_tables)
-            or row.needs_token != (end >= len(request.all_token_ids))
         ):
             raise InvariantError(_difference(row, request_id, num_tokens, block_ids(request_id)))
+
+
+def check_samples(batch: Sequence[ScheduledRequest]) -> None:
+    """Check that a request samples in the step that computes its last known token, and in no other step."""
+    for row in batch:
+        num_tokens, end = len(row.request.all_token_ids), row.num_computed_tokens + row.num_scheduled_tokens
+        if row.needs_token != (end >= num_tokens):
+            samples = "samples" if row.needs_token else "does not sample"
+            raise InvariantError(
+                f"{row.request.request_id} has {num_tokens} known tokens, computes them up to {end}, and {samples}"
+            )
 
 
 def check_hit(request: Request, block_ids: Sequence[int], hash_of_block: Mapping[int, bytes]) -> None:
@@ -109,7 +119,4 @@ def _difference(row: ScheduledRequest, request_id: str, num_tokens: int, block_i
         return f"the batch has a row of {request.request_id} in place of {request_id}"
     if row.num_scheduled_tokens != num_tokens or end != due:
         return f"tokens {due - num_tokens} to {due - 1} of {request_id} are planned, its row has {begin} to {end - 1}"
-    if row.block_ids != block_ids and not row.block_tables:
-        return f"{request_id} holds the blocks {block_ids}, its row has {row.block_ids}"
-    samples = "samples" if row.needs_token else "does not sample"
-    return f"{request_id} has {request.num_tokens} known tokens, computes them up to {end}, and {samples}"
+    return f"{request_id} holds the blocks {block_ids}, its row has {row.block_ids}"

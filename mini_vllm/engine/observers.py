@@ -8,6 +8,7 @@ from mini_vllm.core.invariants import check_drained, check_state, check_step
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
+from mini_vllm.core.step_checks import check_samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,13 @@ class DraftStatistics(StepObserver):
                 self.num_draft_tokens += len(draft_token_ids)
                 for position in range(len(result.sampled_token_ids[request_id]) - 1):
                     self.num_accepted_tokens_per_pos[position] += 1
+
+
+class SampleChecker(StepObserver):
+    """Raises `InvariantError` before a forward pass in which a request samples too early or too late."""
+
+    def batch_started(self, batch: Sequence[ScheduledRequest]) -> None:
+        check_samples(batch)
 
 
 class InvariantChecker(StepObserver):
