@@ -127,7 +127,7 @@ class EngineClient:
             try:
                 read = self._have_read.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
-                half = f", only {_shown(self._rest)} without an end of line" if self._rest else ""
+                half = f", only {_shown(self._rest)} without a newline" if self._rest else ""
                 raise BrokenEngineError(f"no answer to {op!r} within {limit:g} s{half}") from None
             if not read:
                 raise BrokenEngineError(f"the engine exited before it answered {op!r}{self._code()}")

@@ -111,7 +111,7 @@ def test_traces_are_written_in_the_format_that_they_were_read_in(
     written = json.loads(gzip.decompress((tmp_path / "out" / "named33.jsonl.gz").read_bytes()))
     assert written["config"]["version"] == "0.34.0"
     assert (tmp_path / "out" / "findings.tsv").read_text() == "budget_cap\tnamed\tsame\t\n"
-    with pytest.raises(PeerError, match="answered 'other' to 'budget_cap'"):
+    with pytest.raises(PeerError, match="responded with 'other' to 'budget_cap'"):
         command.written("0.34.0", [{**outcome, "name": "other"}], tmp_path / "out")
 
 
