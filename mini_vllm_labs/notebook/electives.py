@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MaskedText:
-    """A text that matches a regex: its DFA, and for each token the token, the state before it, and what was allowed."""
+    """A text under a regex: the DFA, and a step for each token.
+
+    A step has the token, the state before it, and the tokens that were allowed.
+    """
 
     regex: str
     transitions: list[dict[int, int]]
@@ -118,7 +121,7 @@ def encode_images(num_tokens: int, images: Sequence[Image], budget: int, lineup:
 
 @dataclass(frozen=True)
 class HeldBlocks:
-    """The final block table of each group of layers, and the number of blocks held after each token of a text."""
+    """The block table of each group of layers after a text, and the blocks held after each of its tokens."""
 
     tables: Mapping[str, Sequence[int]]
     held: Sequence[int]
