@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MaskedText:
-    """A text that matches a regex: its DFA and, for each token, the state before it and the allowed tokens."""
+    """A text under a regex: the DFA, and a step for each token.
+
+    A step contains the token, the state before it, and the allowed tokens.
+    """
 
     regex: str
     transitions: list[dict[int, int]]

@@ -47,13 +47,14 @@ def draw_transfers(run: WorkloadRun | Notice) -> Picture | Notice:
         steps, held = list[TransferStep](), dict[str, tuple[str, Sequence[int]]]()
         sent = {name for record in run.recording.steps for name in record["finished_sent"]}
         for record in run.recording.steps:
-            for name in (*record["finished_sent"], *(victim for victim, *_ in record["preempted"])):
+            victims = [victim for victim, *_ in record["preempted"]]
+            for name in (*record["finished_sent"], *victims):
                 held.pop(name, None)
             held |= {share["id"]: (RUNNING, share["blocks"]) for share in record["scheduled"]}
             for name, *_ in record["finished"]:
                 _, blocks = held.pop(name, ("", ()))
                 held |= {name: (HELD, blocks)} if name in sent else {}
-            steps.append(TransferStep(dict(held)))
+            steps.append(TransferStep(dict(held), victims))
         return marked_picture(transfers(steps, run.recording.info.num_blocks), first_mark([run]))
 
     return show(draw, run)

@@ -1,6 +1,6 @@
 """Draws transfers of K and V step by step: blocks loading, loaded or held until sent, and waiting requests."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mini_vllm.core.request import Request, RequestStatus
@@ -22,9 +22,13 @@ LOADING, LOADED, RUNNING, HELD = "loading", "loaded", "running", "held until sen
 
 @dataclass(frozen=True)
 class TransferStep:
-    """A step's end: state and block table of each request that holds blocks, in order of arrival."""
+    """The end of a step: state and block table of each request that holds blocks, in order of arrival.
+
+    `preempted` lists the victims of the step.
+    """
 
     held: Mapping[str, tuple[str, Sequence[int]]]
+    preempted: Collection[str] = ()
 
     @classmethod
     def of(cls, scheduler: Scheduler, arrived: Iterable[Request]) -> "TransferStep":
@@ -92,6 +96,7 @@ def _events(before: TransferStep, now: TransferStep) -> Iterator[str]:
     for name, (state, table) in before.held.items():
         if name not in now.held:
             why = "has been sent" if state == HELD else "has ended"
+            why = "is preempted" if name in now.preempted else why
             yield f"{name} {why}, which frees {counted(len(table), 'block')}"
 
 
