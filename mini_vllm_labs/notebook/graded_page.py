@@ -53,7 +53,7 @@ class GradedTests:
         folder = f"labs/{starter_path(phase).parent.name}"
         chosen = [folder, *(() if task is None else ("-m", f"task{phase}_{task}"))]
         command = f"LAB_IMPL={lineup} pytest {' '.join(chosen)}"
-        # pytest does not run in a terminal whose width it could measure
+        # pytest is not attached to a terminal, so it cannot measure the width
         environment = os.environ | {"LAB_IMPL": str(lineup), "COLUMNS": "100"}
         with TemporaryDirectory() as place:
             file = Path(place, "report.json")

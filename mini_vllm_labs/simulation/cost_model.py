@@ -52,7 +52,10 @@ class CostModel:
         return self.seconds_per_step + self.seconds_per_request * num_requests + work
 
     def work(self, num_tokens: int, num_context_tokens: int, num_pairs: int, num_sampled: int) -> tuple[float, float]:
-        """Return the bytes that a step reads, and its operations. Takes the same arguments as `step_seconds`."""
+        """Return how many bytes a step reads and how many operations it performs.
+
+        Takes the same arguments as `step_seconds`.
+        """
         num_bytes = self.weight_bytes + self.kv_bytes_per_token * num_context_tokens
         flops = (
             self.flops_per_token * num_tokens

@@ -1,4 +1,4 @@
-"""Tests what a report of a case table says where `about` omits something."""
+"""Tests what the report on a case table says when `about` leaves something out."""
 
 from mini_vllm_labs.grading.labtest.case_table import about_difference
 

@@ -53,7 +53,7 @@ def require_documented(found: dict[str, Any], fields: dict[str, Any]) -> None:
 
 
 def read(found: dict[str, Any]) -> dict[str, Any]:
-    """Return results as Gradescope reads them, after checking every field."""
+    """Return results in the format that Gradescope expects, after checking every field."""
     read: dict[str, Any] = json.loads(json.dumps(found))
     require_documented(read, TOP)
     for test in read["tests"]:

@@ -101,7 +101,7 @@ class Judge:
         return group_result(group, outcomes)
 
     def play_together(self, number: int, up_to: int, workers: Workers) -> Outcome:
-        """Play a situation with phases 1 to `up_to` in one engine, with a second try if it is late."""
+        """Play a situation with phases 1 to `up_to` in one engine, and retry once if it times out."""
         if monotonic() > self._deadline:
             return NO_TIME
         asked = self._draw((0, f"together up to {up_to}", number), together(TOGETHER[number], up_to))

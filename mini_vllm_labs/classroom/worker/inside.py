@@ -55,7 +55,7 @@ def main() -> None:
 
 def confine(user: int, no_processes: bytes) -> None:
     """Permanently give up the rights and resources that no starter needs."""
-    # Only in a jail does the worker have its own uid, and so a process count that covers no others.
+    # Only in a jail does the worker have a separate uid, so only there does the process count exclude other processes.
     limit_resources(replace(LIMITS, num_processes=MAX_PROCESSES) if user else LIMITS)
     give_up_root(user)
     if no_processes:

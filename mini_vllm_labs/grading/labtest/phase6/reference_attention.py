@@ -57,7 +57,7 @@ class PlainSequence:
 
 
 class AttentionSteps:
-    """Requests, and paged caches of two layers full of old numbers; every token is checked."""
+    """Requests, and two layers' paged caches filled with stale values; every token is checked."""
 
     def __init__(
         self,
