@@ -19,17 +19,17 @@ MISTAKES = {
     "free hits that are not needed memory": (
         2,
         ("num_needed + num_free_hits > self", "num_needed > self"),
-        "Which blocks leave it: new ones, hit blocks, or also others?",
+        "Which blocks leave it: new blocks, hit blocks, or others as well?",
     ),
     "entries that compare requests": (
         3,
         (f"({RANK}, request)", "(request.priority, request.arrival_time, request)"),
-        "Which of their fields decides between these two, and where is it in your entry?",
+        "Which of their fields determines the order of these two, and where is it in your entry?",
     ),
     "token ids as single bytes": (
         4,
         ('array("q", token_ids).tobytes()', "bytes(token_ids)"),
-        "a token id may be larger than 255 or 65535. How many bytes does your code use for each?",
+        "a token id may be larger than 255 or 65535. How many bytes does your code use for each token id?",
     ),
     "a slot taken for a block": (
         6,

@@ -156,7 +156,7 @@ def test_most_names_decide_which_platform_it_was(tmp_path: Path) -> None:
         assert collect(make_zip(tmp_path / "x.zip", more), folder).platform == (
             "Moodle" if entries is MOODLE else "Canvas"
         )
-    with pytest.raises(SubmissionError, match="fit both Canvas and Moodle"):
+    with pytest.raises(SubmissionError, match="match both Canvas and Moodle downloads"):
         collect(make_zip(tmp_path / "x.zip", dict([*CANVAS.items()][:2] + [*MOODLE.items()][:2])), tmp_path)
 
 

@@ -46,7 +46,7 @@ def test_a_record_on_a_full_disk_keeps_what_it_has(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     record = Record(SETTINGS, path)
     record.add("ada", RESULT)
-    with files_of_at_most(5000), pytest.raises(RecordError, match="Its results are kept: make room"):
+    with files_of_at_most(5000), pytest.raises(RecordError, match="The results so far are kept: free some"):
         record.add("bob", RESULT)
     record.add("eve", RESULT)
     assert list(Record(SETTINGS, path).results) == ["ada", "eve"]
@@ -54,7 +54,7 @@ def test_a_record_on_a_full_disk_keeps_what_it_has(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
     write_whole(tmp_path / "x", "old")
-    with files_of_at_most(100), pytest.raises(ValueError, match="Its earlier content is unchanged"):
+    with files_of_at_most(100), pytest.raises(ValueError, match="Its earlier contents are unchanged"):
         write_whole(tmp_path / "x", "new" * 1000)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "old")]
 

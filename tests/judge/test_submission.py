@@ -250,7 +250,7 @@ def test_submissions_of_the_same_name_get_different_names(tmp_path: Path) -> Non
         (tmp_path / name).mkdir(parents=True)
     found = name_submissions([tmp_path / "ada" / "work", tmp_path / "bob" / "work"])
     assert [handed_in.name for handed_in in found] == ["ada_work", "bob_work"]
-    with pytest.raises(SubmissionError, match="several submissions are called"):
+    with pytest.raises(SubmissionError, match="several submissions are named"):
         name_submissions([tmp_path / "ada" / "work"] * 2)
 
 

@@ -18,10 +18,10 @@ from tests.mutants.record import CPU_SECONDS, digests_of, hints_of
 from tests.mutants.verdict import Verdict
 
 QUESTIONS = (
-    "which number differs in your code, needed or promised blocks, and how do you compare their sum with the free "
-    "blocks?",
-    "no other request runs here. How many blocks do all its tokens need, which hit blocks leave the free queue, and "
-    "may the sum equal the free blocks?",
+    "which number differs in your code, the needed or the promised blocks, and how do you compare their sum with the "
+    "number of free blocks?",
+    "no other request is running here. How many blocks do all its tokens need, which hit blocks leave the free queue, "
+    "and may the sum equal the number of free blocks?",
 )
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the mutants run in forked processes")
 with_hints = pytest.mark.parametrize("phase", [phase for phase in PHASES if recorded(phase)])

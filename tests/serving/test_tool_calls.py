@@ -163,7 +163,7 @@ def test_calls_and_results_are_rendered_or_refused(
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools.0.function.name", "pattern"),
         ({"tools": [{"type": "retrieval"}]}, "tools.0.type", "'function'"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0", "tool_call_id"),
-        ({"messages": [CALLED | {"role": "user"}]}, "messages.0", "only the role assistant"),
+        ({"messages": [CALLED | {"role": "user"}]}, "messages.0", "only the assistant role"),
         ({"messages": [OLD_CALLED | {"function_call": {"name": "f", "arguments": "5"}}]},
          "messages.0.function_call.arguments", "must be a JSON object in a string"),
         # fields that the engine rejects, under the names by which clients know them
