@@ -25,6 +25,7 @@ from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.electives.gates.connector import KVConnector
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.electives.prefix_caches import CheckedPrefixCache
 from mini_vllm.electives.windows.counted_pool import CountedPool
 from mini_vllm.electives.windows.grouped_kv_cache import GroupedKVCacheManager
 from mini_vllm.electives.windows.grouped_prefix_cache import GroupedPrefixCache
@@ -59,9 +60,7 @@ def build_scheduler(
     """
     electives, (max_model_len, _) = electives or Electives(lineup, config), config.sizes
     orders_by_priority = config.policy == "priority" if policy is None else policy.uses_priority
-    if (
-        policy is not None
-    ):  # with "fcfs", phase 3 preempts the last request in a list, and the policy decides that list's order
+    if policy is not None:  # with "fcfs", phase 3 preempts the last request in a list, and the policy orders that list
         config = replace(config, policy="fcfs")
     functions = scheduling_functions_for(lineup.scheduler)
     layers = SchedulerLayers(config, lineup, electives, on_evict, make_connector, policy, clock, images_have_places)
@@ -81,7 +80,8 @@ def build_scheduler(
             kv = groups = newer_kv_cache(step, lineup, windows, electives.windows, cache_layers)
             prefix_cache = groups.layered_cache
         elif list(windows) == [None]:
-            prefix_cache = wrapped(prefix_cache_for(lineup.prefix_cache, config), cache_layers)
+            prefix_cache = prefix_cache_for(lineup.prefix_cache, config)
+            prefix_cache = wrapped(CheckedPrefixCache(prefix_cache) if layers.caches else prefix_cache, cache_layers)
             kv, groups = kv_cache_manager_for(lineup.kv_cache, config, prefix_cache), None
         else:
             window_functions = require_window_functions(electives.windows)

@@ -23,7 +23,7 @@ from mini_vllm.electives.gates.gated import AdmissionGates, ChangedGates
 from mini_vllm.electives.gates.kv_transfers import KVTransfers
 from mini_vllm.electives.policy.policy_step import PolicyScheduling
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
-from mini_vllm.electives.prefix_caches import CheckedPrefixCache, DelayedCommits, ImagesInHashes, ObservedPrefixCache
+from mini_vllm.electives.prefix_caches import DelayedCommits, ImagesInHashes, ObservedPrefixCache, SkippablePrefixCache
 from mini_vllm.electives.tokens_ahead import TokensAhead
 from mini_vllm.release_rules import RELEASES, rules_of
 
@@ -55,7 +55,7 @@ class SchedulerLayers:
         """
         asked: list[tuple[bool, CacheLayer]] = [
             (self.caches and self.electives.admission is not None, self._with_images),
-            (self.caches, CheckedPrefixCache),
+            (self.caches, SkippablePrefixCache),
             (self.on_evict is not None, self._observed),
             (self._hash_lookahead > 0, self._with_lookahead_hashes),
             (self.config.vllm != RELEASES[0], _with_counted_entries),

@@ -5,7 +5,6 @@ Each check raises an `InvariantError` that states the numbers.
 
 from collections.abc import Collection, Mapping, Sequence
 
-from mini_vllm.core.block import NULL_BLOCK_ID
 from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler_parts import Sampled
@@ -59,14 +58,11 @@ def check_samples(batch: Sequence[ScheduledRequest]) -> None:
             )
 
 
-def check_hit(request: Request, block_ids: Sequence[int], hash_of_block: Mapping[int, bytes]) -> None:
-    """Check that each block of a hit has the hash of the request's own prefix.
-
-    Blocks that have left a window are null blocks, and hold nothing.
-    """
+def check_hit(request: Request, block_ids: Sequence[int], cached: Mapping[int, bytes]) -> None:
+    """Check that each block of a hit is `cached` under the hash of the request's own prefix."""
     for block_id, block_hash in zip(block_ids, request.block_hashes, strict=False):
-        if block_id != NULL_BLOCK_ID and hash_of_block.get(block_id) != block_hash:
-            holds = "a different prefix" if block_id in hash_of_block else "no cached prefix"
+        if cached.get(block_id) != block_hash:
+            holds = "a different prefix" if block_id in cached else "no cached prefix"
             raise InvariantError(
                 f"{request.request_id} is admitted with the hit {list(block_ids)}, but block {block_id} holds {holds}"
             )

@@ -81,23 +81,29 @@ class DelayedCommits(WrappedPrefixCache):
             self.inner.cache_full_blocks(request, block_ids, num_cached_blocks, num_full_blocks)
 
 
-class CheckedPrefixCache(WrappedPrefixCache):
-    """Returns no hit for a request with `skip_reading_prefix_cache`, and checks every hit that is admitted.
+class SkippablePrefixCache(WrappedPrefixCache):
+    """Returns no hit for a request with `skip_reading_prefix_cache`. (vLLM: `get_computed_blocks`.)"""
 
-    (vLLM: `get_computed_blocks`, without the check.) It keeps its own record of the prefix in each block. Raises
-    `InvariantError` if a hit block has a different one, because the request would read another text's K and V.
+    def find_longest_cache_hit(self, request: Request) -> list[int]:
+        is_skipped = request.sampling_params.skip_reading_prefix_cache
+        return [] if is_skipped else self.inner.find_longest_cache_hit(request)
+
+
+class CheckedPrefixCache(WrappedPrefixCache):
+    """Wraps phase 4's `PrefixCache` to check every hit that is admitted.
+
+    Raises `InvariantError` if a hit block holds a different prefix, because the request would read another text's K and
+    V. It keeps its own record of the prefix in each block, and asks phase 4 for all cached blocks, which takes longer,
+    only if that record does not confirm a hit.
     """
 
     def __init__(self, inner: PrefixCache) -> None:
         super().__init__(inner)
         self.hash_of_block: dict[int, bytes] = {}
 
-    def find_longest_cache_hit(self, request: Request) -> list[int]:
-        is_skipped = request.sampling_params.skip_reading_prefix_cache
-        return [] if is_skipped else self.inner.find_longest_cache_hit(request)
-
     def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
-        check_hit(request, block_ids, self.hash_of_block)
+        if [*map(self.hash_of_block.get, block_ids)] != request.block_hashes[: len(block_ids)]:
+            check_hit(request, block_ids, self.inner.cached_blocks())
         self.inner.pin(request, block_ids, pool)
 
     def cache_full_blocks(

@@ -10,7 +10,7 @@ from mini_vllm.config import KVTransferConfig, SpeculativeConfig
 from mini_vllm.core.scheduler import Scheduler
 from tests.engine.workloads import make_engine, small_config
 
-CORE = "HashPrefixCache | PagedKVCacheManager | ChunkedPrefillPolicy | FCFSRequestQueue"
+CORE = "CheckedPrefixCache HashPrefixCache | PagedKVCacheManager | ChunkedPrefillPolicy | FCFSRequestQueue"
 DRAFTS: dict[str, Any] = {"speculative_config": SpeculativeConfig()}
 LORAS: dict[str, Any] = {"max_loras": 2}
 HOST: dict[str, Any] = {"kv_transfer_config": KVTransferConfig(kv_connector="host")}
@@ -32,21 +32,21 @@ def classes_of(part: object) -> list[str]:
 @pytest.mark.parametrize(
     ("lineup", "settings", "record", "expected"),
     [
-        ("1-5", {}, False, f"CheckedPrefixCache {CORE}"),
-        ("1-5", {"enable_prefix_caching": False}, False, CORE.replace("Hash", "No", 1)),
-        ("1-5", {}, True, f"ObservedPrefixCache CheckedPrefixCache {CORE}"),
+        ("1-5", {}, False, f"SkippablePrefixCache {CORE}"),
+        ("1-5", {"enable_prefix_caching": False}, False, CORE.replace("CheckedPrefixCache Hash", "No", 1)),
+        ("1-5", {}, True, f"ObservedPrefixCache SkippablePrefixCache {CORE}"),
         (
             "1-5,7",
             DRAFTS,
             False,
-            "CheckedPrefixCache HashPrefixCache | KVCacheAhead PagedKVCacheManager"
+            "SkippablePrefixCache CheckedPrefixCache HashPrefixCache | KVCacheAhead PagedKVCacheManager"
             " | ChunksAhead ChunkedPrefillPolicy | FCFSRequestQueue",
         ),
         (
             "1-5,7,8,10,11",
             {**DRAFTS, **LORAS, **HOST, "async_scheduling": True},
             True,
-            "DelayedCommits ObservedPrefixCache CheckedPrefixCache ImagesInHashes HashPrefixCache"
+            "DelayedCommits ObservedPrefixCache SkippablePrefixCache ImagesInHashes CheckedPrefixCache HashPrefixCache"
             " | GatedKVCache KVCacheAhead PagedKVCacheManager"
             " | GatedChunks ChunksAhead ChunkedPrefillPolicy | PassingQueue FCFSRequestQueue",
         ),

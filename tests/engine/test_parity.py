@@ -177,7 +177,9 @@ def test_the_tokens_of_the_recordings_follow_their_description(scenarios: list[S
 def test_a_line_that_is_not_a_trace_is_refused_with_its_number(tmp_path: Any) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_text('\n{"name": "x", "kind": "named"}\n', encoding="utf-8")
-    with pytest.raises(ValueError, match=r"line 2 is not a trace: config, events, max_steps, requests, trace missing"):
+    with pytest.raises(
+        ValueError, match=r"line 2: not a valid trace: config, events, max_steps, requests, trace missing"
+    ):
         list(read_scenarios(path))
     path.write_text("{", encoding="utf-8")
     with pytest.raises(ValueError, match="line 1 is not a trace: "):

@@ -137,7 +137,7 @@ def test_what_a_template_does_not_take_is_refused_in_one_line(name: str) -> None
     "message", [{"role": "user"}, {"content": "hi"}, {"role": "user", "content": [{"type": "text", "text": "hi"}]}]
 )
 def test_a_message_that_is_no_text_is_refused(message: Any) -> None:
-    with pytest.raises(ValueError, match="message 1 must have a role and a content, both strings"):
+    with pytest.raises(ValueError, match="message 1 must have a role and content, both strings"):
         with_template("x").apply_chat_template([message])
 
 

@@ -94,7 +94,7 @@ def chain(*refs: str) -> dict[str, Any]:
     ("what", "message"),
     [
         *[
-            ({"json": schema}, "structured_outputs.json cannot be followed: every value would be endless, because .*#")
+            ({"json": schema}, "structured_outputs.json cannot be enforced: every value would be endless, because .*#")
             for schema in (
                 ITSELF,
                 chain("a", "a"),
@@ -135,7 +135,7 @@ def test_many_references_are_prepared_quickly() -> None:
 
 def test_a_grammar_that_becomes_too_large_ends_with_the_reason() -> None:
     properties = {f"p{number}": {"type": "integer"} for number in range(900)}
-    with pytest.raises(ValueError, match=r"structured_outputs cannot be followed any further: .*max is 2000"):
+    with pytest.raises(ValueError, match=r"structured_outputs cannot be enforced any further: .*max is 2000"):
         text_of({"json": {"type": "object", "properties": properties}})
 
 

@@ -81,7 +81,7 @@ def test_a_benchmark_never_asks_whether_to_run_a_folders_code(folder: Path, monk
 @pytest.mark.parametrize("name", NOT_FINITE)
 def test_weights_that_are_not_finite_are_refused(folder: Path, name: str) -> None:
     NOT_FINITE[name](folder)
-    with pytest.raises(ValueError, match=r"NaN or infinite in float32: tensors (lm_head|model)"):
+    with pytest.raises(ValueError, match=r"NaN or infinity in float32: tensors (lm_head|model)"):
         load_model(str(folder))
 
 

@@ -80,5 +80,5 @@ def test_everything_that_waits_is_noted(name: str) -> None:
 
 
 def test_numbers_that_are_made_on_the_gpu_are_refused() -> None:
-    with pytest.raises(AssertionError, match="on the GPU was made from Python numbers"), PretendedGpu():
+    with pytest.raises(AssertionError, match="on the GPU from Python numbers"), PretendedGpu():
         torch.tensor([1, 2], device=GPU) + 1
