@@ -108,7 +108,7 @@ def _require_turn(turn: Any, place: int, num_tokens: int, vocab_size: int, turns
         ):
             raise ValueError(f"{name} in turn {place + 1} must be tokens from 0 to {vocab_size - 1}")
     if not isinstance(turn["answer"], str) or not isinstance(turn["question"], str | None):
-        raise ValueError(f"the question and the answer of turn {place + 1} must be strings")
+        raise ValueError(f"the question and the answer in turn {place + 1} must be strings")
     if (turn["question"] is None) != (turns[0]["question"] is None):
         raise ValueError("it mixes chat turns with plain text")
 

@@ -191,12 +191,12 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], bytes], str]] = {
     "a turn": (lambda saved: signed(saved | {"turns": [None]}), "turn 1 must have the fields"),
     "kept": (with_turn(num_kept=8), "num_kept in turn 2 must be from 0 to 7, got 8"),
     "kept true": (with_turn(num_kept=True), "num_kept in turn 2"),
-    "forgotten": (with_turn(num_forgotten=2), "num_forgotten of turn 2 must be from 0 to 1"),
+    "forgotten": (with_turn(num_forgotten=2), "num_forgotten in turn 2 must be from 0 to 1"),
     "tokens": (with_turn(prompt_token_ids=[1000]), "prompt_token_ids in turn 2 must be tokens from 0 to 999"),
-    "negative": (with_turn(output_token_ids=[-1]), "output_token_ids of turn 2"),
-    "no numbers": (with_turn(output_token_ids=[1.0]), "output_token_ids of turn 2"),
-    "a string": (with_turn(output_token_ids="123"), "output_token_ids of turn 2"),
-    "answer": (with_turn(answer=None), "the question and the answer of turn 2 must be strings"),
+    "negative": (with_turn(output_token_ids=[-1]), "output_token_ids in turn 2"),
+    "no numbers": (with_turn(output_token_ids=[1.0]), "output_token_ids in turn 2"),
+    "a string": (with_turn(output_token_ids="123"), "output_token_ids in turn 2"),
+    "answer": (with_turn(answer=None), "the question and the answer in turn 2 must be strings"),
     "mixed": (with_turn(question="why?"), "mixes chat turns with plain text"),
 }
 

@@ -34,7 +34,7 @@ MISTAKES = {
     "a slot taken for a block": (
         6,
         (WRITE, "    key_cache[slot_mapping] = key[:, None]\n"),
-        "a slot counts the places of all blocks. Which block is it in",
+        "slot numbers count the slots of all blocks. Which block is this slot in",
     ),
 }
 
