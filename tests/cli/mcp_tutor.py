@@ -23,7 +23,7 @@ from mini_vllm_labs.cli.main import app
 app(["tutor"])
 """
 QUESTIONS: list[tuple[str, dict[str, object], str]] = [
-    ("failing_case", {"task": "1.2"}, "Hint: make_room removes the victim from `running` itself."),
+    ("failing_case", {"task": "1.2"}, "Hint: `make_room` itself removes the victim from `running`."),
     ("failing_case", {"task": "1.1"}, "Task 1.1 passes."),
     ("failing_case", {"task": "2.1"}, "Task 2.1 is not written yet."),
     ("failing_case", {"task": "9.9"}, "unknown task 9.9"),
