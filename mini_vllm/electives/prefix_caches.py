@@ -93,8 +93,8 @@ class CheckedPrefixCache(WrappedPrefixCache):
     """Wraps phase 4's `PrefixCache` to check every hit that is admitted.
 
     Raises `InvariantError` if a hit block holds a different prefix, because the request would read another text's K and
-    V. It keeps its own record of the prefix in each block, and asks phase 4 for all cached blocks, which takes longer,
-    only if that record does not confirm a hit.
+    V. The checker records the prefix in each block. Only if that record does not confirm a hit does it ask phase 4 for
+    all cached blocks, which takes longer.
     """
 
     def __init__(self, inner: PrefixCache) -> None:

@@ -84,8 +84,8 @@ def test_a_failed_step_keeps_the_order_of_arrival_when_a_request_was_skipped() -
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("missing", r"the runner returned tokens for \[\], expected \['r'\]"),
-        ("extra", r"the runner returned tokens for \['no-such-request', 'r'\], expected \['r'\]"),
+        ("missing", r"the runner returned tokens for \[\], but tokens for \['r'\] were expected"),
+        ("extra", r"the runner returned tokens for \['no-such-request', 'r'\], but tokens for \['r'\] were expected"),
         ("range", r"the runner returned the tokens \[1000\] for r, but it must return one token id"),
         ("float", r"the runner returned the tokens \[1.0\] for r, but it must return one token id, of type int"),
         ("two", r"the runner returned the tokens \[1, 2\] for r, but it must return one token id"),

@@ -182,7 +182,7 @@ def test_a_line_that_is_not_a_trace_is_refused_with_its_number(tmp_path: Any) ->
     ):
         list(read_scenarios(path))
     path.write_text("{", encoding="utf-8")
-    with pytest.raises(ValueError, match="line 1 is not a trace: "):
+    with pytest.raises(ValueError, match="line 1: not a valid trace: "):
         list(read_scenarios(path))
 
 
