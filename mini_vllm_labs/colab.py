@@ -32,9 +32,8 @@ def install() -> None:
         pins.write_text("\n".join(pins_for((CHECKOUT / "constraints.txt").read_text(encoding="utf-8"), missing)))
         if missing:
             pip("--constraint", str(pins), *missing)
-    pip(
-        "--no-deps", "--editable", str(CHECKOUT)
-    )  # installs only what is missing, and does not replace any of Colab's packages
+    # installs only what is missing, and does not replace any of Colab's packages
+    pip("--no-deps", "--editable", str(CHECKOUT))
     print("Ready. Your files are in labs/; changes are lost with the session unless you download them.")
 
 

@@ -55,9 +55,7 @@ class Engine:
         if op == "abort":
             self.scheduler.finish_request(message["id"], RequestStatus.FINISHED_ABORTED)
         elif op == "compiled":
-            cast(Any, self.requests[message["id"]].grammar).set_result(
-                None
-            )  # not read by anything when there is no model
+            cast(Any, self.requests[message["id"]].grammar).set_result(None)  # never read without a model
         elif op == "pause":
             set_pause_state(self.scheduler, PauseState(message["what"]))
         elif op == "reset":

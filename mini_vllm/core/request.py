@@ -33,9 +33,8 @@ class RequestStatus(enum.IntEnum):
     FINISHED_ERROR = enum.auto()
 
 
-LAST_UNFINISHED = (
-    RequestStatus.PREEMPTED
-)  # a constant, because in Python 3.11 looking up the enum member costs more than the comparison
+# a constant, because in Python 3.11 looking up the enum member costs more than the comparison
+LAST_UNFINISHED = RequestStatus.PREEMPTED
 FINISH_REASONS = {
     RequestStatus.FINISHED_STOPPED: "stop",
     RequestStatus.FINISHED_LENGTH_CAPPED: "length",

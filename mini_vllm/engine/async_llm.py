@@ -50,9 +50,8 @@ class AsyncLLM:
             if isinstance(engine, LLMEngine)
             else EngineProcess(engine, self._deliver, self._fail_all, watch, self._notify)
         )
-        if isinstance(
-            self._host, EngineProcess
-        ):  # for a server, so that its first grammar need not wait for a process to start
+        # for a server, so that its first grammar need not wait for a process to start
+        if isinstance(self._host, EngineProcess):
             self._grammar_checks.call(source_of, "regex", "a")
         if watch and isinstance(self._host, EngineThread):
             watch(self._host.give_up, self._notify)

@@ -31,9 +31,8 @@ class GrammarProcesses:
         self._lock = threading.Lock()
         self._called = dict[Future[Any], Child]()
         self._children = set[Child]()
-        self._cached = lru_cache(MAX_CACHED)(
-            self._call_in_child
-        )  # a client may send many requests with the same grammar
+        # a client may send many requests with the same grammar
+        self._cached = lru_cache(MAX_CACHED)(self._call_in_child)
         weakref.finalize(self, end_all, self._children)
 
     def call(self, function: Callable[..., Any], *arguments: Hashable) -> Future[Any]:

@@ -17,8 +17,7 @@ def end_group() -> NoReturn:
 
 def kill_group(process: BaseProcess) -> None:
     """Kill a process that leads a group, and its children, which may outlive it."""
-    with suppress(
-        AttributeError, OSError
-    ):  # on Windows, before the process leads a group, or if the group has no processes left
+    # on Windows, before the process leads a group, or if the group has no processes left
+    with suppress(AttributeError, OSError):
         os.killpg(process.pid or 0, signal.SIGKILL)
     process.kill()

@@ -132,8 +132,7 @@ def packed_model(
         model = paged_model(loaded, steps, num_blocks, block_size)
     if is_int8:
         for weight in loaded.model.parameters():
-            weight.data = (
-                weight.data.clone()
-            )  # tensors that are views into a mapped file would keep the whole file in memory
+            # tensors that are views into a mapped file would keep the whole file in memory
+            weight.data = weight.data.clone()
         release_freed_memory()
     return model

@@ -65,9 +65,8 @@ def documents_among_chats(work: Work) -> list[TimedRequest]:
 def unknown_lengths(work: Work) -> list[TimedRequest]:
     """Return requests with a limit of 512 output tokens, most of which finish much earlier."""
     rng, limit = Random("preemption"), max(16, round(512 * work.scale))
-    lengths = [
-        min(limit, round(limit * rng.random() ** 3) + 4) for _ in range(work.size)
-    ]  # cubed, so that most of them end early
+    # cubed, so that most of them end early
+    lengths = [min(limit, round(limit * rng.random() ** 3) + 4) for _ in range(work.size)]
     prompts = Random(f"preemption {work.round_number}")
     return [
         TimedRequest(0.0, str(n), prompts.choices(VOCAB, k=32), limit, output_len=length)

@@ -58,16 +58,14 @@ def write_gguf(model: Path, path: Path, dtype: str, *, has_tokens: bool = False)
     if has_tokens:
         writer.add_token_list([f"<0x{i:02X}>" if i < 256 else f"t{i}" for i in range(config["vocab_size"])])
         writer.add_token_scores([0.0] * config["vocab_size"])
-        writer.add_token_types(
-            [6 if i < 256 else 1 for i in range(config["vocab_size"])]
-        )  # the types of the byte tokens, then those of the other tokens
+        # the types of the byte tokens, then those of the other tokens
+        writer.add_token_types([6 if i < 256 else 1 for i in range(config["vocab_size"])])
         writer.add_add_bos_token(False)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, layers)
     matrices = gguf.GGMLQuantizationType[TYPES[dtype][0]]
     for name, weight in read_weights(model / "model.safetensors"):
-        if (
-            ".q_proj." in name or ".k_proj." in name
-        ):  # llama.cpp rotates adjacent pairs, whereas transformers pairs the two halves
+        # llama.cpp rotates adjacent pairs, whereas transformers pairs the two halves
+        if ".q_proj." in name or ".k_proj." in name:
             halves = weight.reshape(-1, 2, config["head_dim"] // 2, weight.shape[-1])
             weight = halves.swapaxes(1, 2).reshape(weight.shape)
         kind = matrices if weight.ndim > 1 else gguf.GGMLQuantizationType.F32

@@ -23,9 +23,8 @@ def open_pipeline(settings: BackendSettings, folder: str) -> Any:
     tool = Path(sys.executable).with_name("optimum-cli")
     command = [str(tool), "export", "openvino", "--model", settings.model, "--task", "text-generation-with-past"]
     command += ["--weight-format", settings.quantization or "fp32", folder]
-    subprocess.run(
-        command, check=True, stdout=sys.stderr
-    )  # the tool's output must not get mixed up with the messages on stdout
+    # the tool's output must not get mixed up with the messages on stdout
+    subprocess.run(command, check=True, stdout=sys.stderr)
     scheduler = openvino_genai.SchedulerConfig()
     scheduler.max_num_batched_tokens = settings.max_num_batched_tokens
     scheduler.max_num_seqs = settings.max_num_seqs

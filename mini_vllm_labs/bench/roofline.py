@@ -41,9 +41,8 @@ def machine_rates(dtype_name: str, num_threads: int) -> MachineRates:
     layer = nn.Linear(MATRIX, MATRIX, bias=False, dtype=dtype)
     products = [layer, PackedLinear([layer])] if can_pack(torch.device("cpu"), dtype) else [layer]
     inputs = torch.ones(1, MATRIX, MATRIX, dtype=dtype)
-    multiplying = min(
-        _best_seconds(partial(product, inputs)) for product in products
-    )  # the faster kernel sets the limit
+    # the faster kernel sets the limit
+    multiplying = min(_best_seconds(partial(product, inputs)) for product in products)
     return MachineRates(READ_NUMBERS * 4 / _best_seconds(buffer.sum), 2 * MATRIX**3 / multiplying)
 
 

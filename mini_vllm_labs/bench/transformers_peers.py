@@ -129,9 +129,8 @@ class Continuous:
                     )
                     index_of[request_id] = index
                 wait = 1.0 if arrivals.all_in else max(1e-3, requests[arrivals.next].arrival_time - arrivals.now)
-                result = manager.get_result(
-                    timeout=min(1.0, wait)
-                )  # the timeout lets us notice that the manager has died
+                # the timeout lets us notice that the manager has died
+                result = manager.get_result(timeout=min(1.0, wait))
                 if result is not None and result.is_finished():
                     times = [moment - arrivals.start for moment in result.timestamps]
                     arrivals.note(index_of[result.request_id], list(result.generated_tokens), times)

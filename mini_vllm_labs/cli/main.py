@@ -18,12 +18,12 @@ LEARN = [
     ("lab", "lab:lab", "Open the notebooks in JupyterLab."),
     ("cards", "cards:cards", "Print questions and answers by phase, or write them for Anki."),
     ("incidents", "incidents:play", "Ten incidents in simulated time: which knob would you turn?"),
-    ("bring", "bring:bring", "Put the starters of a zip from the browser's lab into this checkout."),
+    ("bring", "bring:bring", "Put the starters from a zip of the browser's lab into this checkout."),
     ("info", "info:info", "Check the environment, or a model's folder, and print the fix for each problem."),
 ]
 LOOK = [
     ("trace", "trace:trace", "Print the decisions of every step of a small workload, or of a trace file."),
-    ("stages", "stages:stages", "Show the gain of each phase: one workload on phases 1, 1-2, ... 1-5."),
+    ("stages", "stages:stages", "Show the gain from each phase: one workload on phases 1, 1-2, ... 1-5."),
     ("oracle", "oracle:oracle", "Show the first step in which your decisions differ from the right ones."),
     (
         "parity",
@@ -45,7 +45,7 @@ LOOK = [
 MEASURE = [
     ("simulate", "simulate:simulate", "Serve a named workload with the real scheduler in simulated time."),
     ("arena", "arena:arena", "Run scheduling policies on the same requests and show which requests lose."),
-    ("league", "league:league", "Run the MyPolicy of each file on the same requests, and print a table."),
+    ("league", "league:league", "Run each file's MyPolicy on the same requests, and print a table."),
     ("claims", "arena:claims", "Measure what papers claim about scheduling policies, on simulated requests."),
     ("calibrate", "calibrate:calibrate", "Fit the cost model of `mini-vllm simulate` to this machine."),
 ]
@@ -59,9 +59,13 @@ TEACH = [
     ("release", "classroom.release:release", "Write the student edition."),
     ("collect", "classroom.collect:collect", "Sort a bulk download into one folder per learner."),
     ("judge", "classroom.judge:judge", "Grade submissions on secret situations."),
-    ("class-report", "classroom.class_report:class_report", "Show where the learners of a class stop."),
-    ("decks", "modules:decks", "Write eight slide decks, each one HTML file for a room without a network."),
-    ("exam", "modules:exam", "Write an exam based on the known mistakes of a phase, and its answers to another file."),
+    ("class-report", "classroom.class_report:class_report", "Show where the learners in a class stop."),
+    ("decks", "modules:decks", "Write eight slide decks, each a single HTML file for a room without a network."),
+    (
+        "exam",
+        "modules:exam",
+        "Write an exam based on known mistakes in a phase, and write its answers to another file.",
+    ),
     ("site", "modules:site", "Build the website: the pages, and the lab in a browser tab."),
     ("gradescope", "classroom.gradescope:gradescope", "Write a Gradescope autograder."),
 ]

@@ -111,9 +111,8 @@ class GradingPlugin:
         self.watch.clear()
         self.watch.start(self.import_seconds)
         try:
-            refused_import(
-                self.starter.read_bytes()
-            )  # fills the cache: each forked test's fixture makes the same call again
+            # fills the cache: each forked test's fixture makes the same call again
+            refused_import(self.starter.read_bytes())
             module = import_starter(self.module_name)
         except BaseException as error:
             send_event(self.channel, NotGradable(complaint_about_import(error, self.starter)))

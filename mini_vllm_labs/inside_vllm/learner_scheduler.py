@@ -116,9 +116,8 @@ class LearnerScheduler(interface.SchedulerInterface):
         message = self._workers.message(plan, shares, self.requests)
         message.finished_req_ids, self.finished_req_ids = self.finished_req_ids, set()
         if hasattr(message, "num_spec_tokens_to_schedule") and (drafts := self.vllm_config.speculative_config):
-            message.num_spec_tokens_to_schedule = (
-                drafts.num_speculative_tokens
-            )  # later releases do not draft any tokens by default
+            # later releases do not draft any tokens by default
+            message.num_spec_tokens_to_schedule = drafts.num_speculative_tokens
         for share in shares:
             self.requests[share.request.request_id].num_computed_tokens += share.num_scheduled_tokens
         return message

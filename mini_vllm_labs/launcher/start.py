@@ -50,9 +50,8 @@ def run() -> None:
     path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), path]))
     command = [sys.executable, "-P", "-m", "mini_vllm_labs.cli", *sys.argv[1:]]
-    if (
-        sys.platform == "win32"
-    ):  # on Windows, a process that replaces itself hands control back to the shell immediately
+    # on Windows, a process that replaces itself hands control back to the shell immediately
+    if sys.platform == "win32":
         sys.exit(subprocess.call(command))
     os.execv(sys.executable, command)
 

@@ -95,9 +95,8 @@ class Lab:
         lineup = self.lineup(min(5, self.code.phase if phases is None else phases), config or SMALL_POOL)
         chosen, remarks = make_possible(SMALL_POOL, lineup) if config is None else (config, [])
         play = play_with_lines if lines and not first_missing(lineup) else play_workload
-        named = (
-            [] if policy is None else [policy]
-        )  # when there is no policy, the run was recorded without this argument
+        # when there is no policy, the run was recorded without this argument
+        named = [] if policy is None else [policy]
         played = self.code.call(lineup, play, arrivals, chosen, lineup, *named)
         if isinstance(played, WorkloadRun):
             self._print_once(remarks)

@@ -54,9 +54,8 @@ def _plain(value: object) -> str:
 
 def find_record(key: str) -> Any:
     """Return the result of a recorded run, a `Refusal` if it was rejected, or None if there is no record."""
-    for path in sorted(
-        FOLDER.glob("*.xz"), key=lambda path: path.stat().st_size
-    ):  # the file with the tour's knobs comes last
+    # the file with the tour's knobs comes last
+    for path in sorted(FOLDER.glob("*.xz"), key=lambda path: path.stat().st_size):
         line = read_lines(path).get(key)
         if line is not None:
             return result_in(json.loads(line))

@@ -108,9 +108,8 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the requests, the connections and the engine."""
-        closing = asyncio.create_task(
-            super().shutdown(sockets)
-        )  # waits for connections, which in turn wait for their requests
+        # waits for connections, which in turn wait for their requests
+        closing = asyncio.create_task(super().shutdown(sockets))
         ending = asyncio.create_task(self._end_requests())
         while not self.force_exit and not ending.done():
             await asyncio.wait([ending], timeout=0.1)  # a second signal only sets a flag, without waking any task

@@ -24,9 +24,8 @@ from mini_vllm_labs.simulation.waiting import WaitingTimes
 
 STEPS_PER_REPORT = 200
 ENGINES_OWN: dict[str, Policy] = {name: name for name in get_args(Policy)}
-OnStep = Callable[
-    [SchedulerOutput, dict[str, Request]], None
-]  # receives the plan and the requests for which it samples
+# receives the plan and the requests for which it samples
+OnStep = Callable[[SchedulerOutput, dict[str, Request]], None]
 num_computed_tokens = attrgetter("num_computed_tokens")  # written in C, because every step maps it over its requests
 
 
@@ -228,9 +227,8 @@ class Simulation:
             if request_id in decoding:
                 sampling[request_id] = request
                 continue
-            if (
-                request_id not in self._admitted
-            ):  # a resumed request hits blocks that it computed itself, and vLLM counts those separately
+            # a resumed request hits blocks that it computed itself, and vLLM counts those separately
+            if request_id not in self._admitted:
                 self._admitted.add(request_id)
                 self._num_hit_tokens += request.num_cached_tokens
                 self._num_query_tokens += request.num_prompt_tokens

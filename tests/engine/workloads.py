@@ -22,9 +22,8 @@ from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from tests.engine.runners import install_spy
 
-parsed = cache(
-    parse_lineup
-)  # it searches the file system, which takes up a third of the time needed to build a small engine
+# it searches the file system, which takes up a third of the time needed to build a small engine
+parsed = cache(parse_lineup)
 MAX_MODEL_LEN = 40
 PREFIXES = tuple(tuple(random.Random(seed).choices(range(1000), k=24)) for seed in range(3))
 
@@ -66,9 +65,8 @@ def half_right_drafts(
     token_ids: list[int], num_speculative_tokens: int, prompt_lookup_min: int, prompt_lookup_max: int
 ) -> list[int]:
     """Return the fake model's next tokens, either correct or with a mistake at a position that depends on the text."""
-    token_ids = [
-        int(token_id) for token_id in token_ids
-    ]  # a faulty runner's tokens arrive here before they are checked
+    # a faulty runner's tokens arrive here before they are checked
+    token_ids = [int(token_id) for token_id in token_ids]
     drafts = fake_continuation(token_ids, num_speculative_tokens, LETTERS)
     place = crc32(bytes(str(token_ids), "ascii")) % (num_speculative_tokens + 2)
     return [token_id if index != place else token_id ^ 1 for index, token_id in enumerate(drafts)]

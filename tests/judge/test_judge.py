@@ -120,9 +120,8 @@ def test_a_hash_that_changes_with_every_start_is_caught_in_a_jail(jail: Jail) ->
         assert bool(graded.failures) == ("SALT" in text)
 
 
-FAIR = [
-    (phase, name) for phase in PHASES for name in thinned(fair_texts(phase), 6)
-]  # `python -m tests.judge` runs all of them
+# `python -m tests.judge` runs all of them
+FAIR = [(phase, name) for phase in PHASES for name in thinned(fair_texts(phase), 6)]
 FAIR.append((2, "commits and drops one block per call"))  # the judge's prefix cache once guessed a size for these
 
 

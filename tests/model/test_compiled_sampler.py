@@ -67,9 +67,8 @@ def test_a_cut_keeps_at_least_one_token() -> None:
     for flush in (False, True):
         torch.set_flush_denormal(flush)
         try:
-            assert (
-                SAMPLE(-logits, params, [0.0, 0.5, 0.99]) != [66] * 3
-            )  # it must not return what was left over in memory
+            # it must not return what was left over in memory
+            assert SAMPLE(-logits, params, [0.0, 0.5, 0.99]) != [66] * 3
             assert SAMPLE(logits, params, [0.0, 0.5, 0.99]) == [66] * 3
         finally:
             torch.set_flush_denormal(False)

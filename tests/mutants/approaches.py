@@ -30,9 +30,8 @@ def chosen() -> dict[str, list[Approach]]:
         diffs = read_diffs(CHOSEN.with_name(f"phase{task.partition('.')[0]}.diff").read_text(encoding="utf-8"))
         added = {one.name: "\n".join(line for at in one.places for line in at.new[len(at.old) :]) for one in diffs}
         found[task] = [Approach(name, cost, excerpt(added[name], shows, planned)) for name, cost in told.items()]
-    with (
-        tempfile.TemporaryDirectory() as folder
-    ):  # ruff takes hardly any time if it formats all of them in a single call
+    # ruff takes hardly any time if it formats all of them in a single call
+    with tempfile.TemporaryDirectory() as folder:
         files = {(task, at): Path(folder) / f"{task}_{at}.py" for task in found for at in range(len(found[task]))}
         for (task, at), file in files.items():
             file.write_text(found[task][at].code, encoding="utf-8")

@@ -184,9 +184,8 @@ def test_counters_of_tenants() -> None:
     assert (policy.counters["a"], policy.counters["b"]) == (12.0, 6.0)
     order = begun(VirtualTokenCounter(), [*tenants("aaaaaaaa"), *tenants("bbb", at=0.045)])
     assert order.count("b") == 3
-    assert "bbb" not in "".join(
-        name[0] for name in order.split()
-    )  # a tenant that was waiting has not accumulated any credit, so it is lifted to a's counter
+    # a tenant that was waiting has not accumulated any credit, so it is lifted to a's counter
+    assert "bbb" not in "".join(name[0] for name in order.split())
 
 
 @pytest.mark.parametrize(("policy", "gains"), [(QualityOfExperience(), True), (SchedulingPolicy(), False)])
@@ -232,9 +231,8 @@ def test_decodes_or_prompts_first() -> None:
         return ["decodes" in plan for plan in plans if plan.get("prompt", 0) > 1]
 
     urgent_first = TwoClasses(reserved_share=0)
-    assert not any(
-        decodes_beside_the_prompt(urgent_first)[1:]
-    )  # once the urgent request is admitted, it uses all of them
+    # once the urgent request is admitted, it uses all of them
+    assert not any(decodes_beside_the_prompt(urgent_first)[1:])
     assert all(decodes_beside_the_prompt(DecodeFirst(urgent_first)))
     assert not any(decodes_beside_the_prompt(PrefillFirst()))
     assert all(decodes_beside_the_prompt(SchedulingPolicy()))

@@ -51,9 +51,8 @@ def scrape(server: ServerUnderTest) -> Samples:
     samples: Samples = {}
     for family in text_string_to_metric_families(page.text):
         for sample in family.samples:
-            assert (
-                sample.labels.pop("engine", "0") == "0"
-            )  # in vLLM, rejections are counted by the front end, not the engine
+            # in vLLM, rejections are counted by the front end, not the engine
+            assert sample.labels.pop("engine", "0") == "0"
             if sample.name == "vllm:cache_config_info":  # as in vLLM, its labels are the settings and the engine
                 assert sample.labels.keys() >= {"block_size", "num_gpu_blocks"}
                 samples["cache_config_info"] = sample.value

@@ -194,9 +194,8 @@ class NewerFunctions:
         scheduler_output = plan(running, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens)
         if step.budget_kept is not None:
             scheduler_output.token_budget, step.budget_kept = step.budget_kept, None
-            if (
-                not scheduler_output.preempted
-            ):  # a budget of 0 has prevented admission, but only a preemption is allowed to do that
+            # a budget of 0 has prevented admission, but only a preemption is allowed to do that
+            if not scheduler_output.preempted:
                 self._admit(scheduler_output, running, max_num_seqs, plan)
         if step.holders is not None:
             step.holders.is_paused = False

@@ -15,9 +15,8 @@ from mini_vllm.runner.paged_model_runner import PagedModelRunner
 class RandomDraftRunner(PagedModelRunner):
     """The runner of a draft model, which stores the distribution of each draft. Greedy requests get greedy drafts."""
 
-    drawn_from: dict[
-        str, list[Tensor]
-    ]  # for each draft in the current step, its distribution [vocab], keyed by request id
+    # for each draft in the current step, its distribution [vocab], keyed by request id
+    drawn_from: dict[str, list[Tensor]]
 
     def sample(self, rows: Sequence[tuple[ScheduledRequest, int]], logits: Tensor) -> list[int]:
         """Return a draft for each row of logits [S, vocab]."""

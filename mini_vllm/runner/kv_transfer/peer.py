@@ -25,9 +25,8 @@ class Peer:
         self.group.send([tensor.contiguous()], self.other, 0).wait(self.timeout)
 
     def receive(self, like: Tensor, timeout: timedelta | None = None) -> Tensor:
-        tensor = torch.zeros_like(
-            like, device="cpu"
-        )  # gloo accepts a shorter message and leaves the rest of the buffer unchanged
+        # gloo accepts a shorter message and leaves the rest of the buffer unchanged
+        tensor = torch.zeros_like(like, device="cpu")
         self.group.recv([tensor], self.other, 0).wait(timeout or self.timeout)
         return tensor
 

@@ -37,9 +37,8 @@ class ShortWaits:
 
     @staticmethod
     def _crowd(library: ctypes.CDLL, leave: Event) -> None:
-        nothing = ctypes.cast(
-            library.omp_get_level, ctypes.c_void_p
-        )  # a function without side effects, run by every thread
+        # a function without side effects, run by every thread
+        nothing = ctypes.cast(library.omp_get_level, ctypes.c_void_p)
         size = len(os.sched_getaffinity(0)) + 1
         library.GOMP_parallel(nothing, None, ctypes.c_uint(size), ctypes.c_uint(0))
         leave.wait()

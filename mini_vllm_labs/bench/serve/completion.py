@@ -57,9 +57,8 @@ class HttpExchange(asyncio.Protocol):
             self._end(cause if isinstance(cause, BrokenAnswerError) else BrokenAnswerError(f"not HTTP: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if (
-            self._has_headers and not self._has_length and exc is None
-        ):  # this kind of answer ends when its connection closes
+        # this kind of answer ends when its connection closes
+        if self._has_headers and not self._has_length and exc is None:
             self._end(None)
         elif self.num_bytes == 0:
             self._end(BrokenAnswerError(f"no answer: the connection was closed{f' ({exc})' if exc else ''}"))

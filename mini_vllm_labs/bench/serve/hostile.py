@@ -151,9 +151,8 @@ def hostile_case(endpoint: Endpoint, report: ProgressReport) -> Iterator[Case]:
 async def tried(endpoint: Endpoint, sent: Sent | None) -> Tried:
     """Send a request, or wait for a second, while a neighbour streams."""
     neighbour, lateness = Neighbour(endpoint), 0.0
-    data = (
-        None if sent is None else encoded(endpoint, sent)
-    )  # done before the stream, because doing it during the stream would delay it
+    # done before the stream, because doing it during the stream would delay it
+    data = None if sent is None else encoded(endpoint, sent)
 
     async def watch() -> None:  # on a busy machine, the server is not the only cause of the gap
         nonlocal lateness

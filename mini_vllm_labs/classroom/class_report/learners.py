@@ -14,9 +14,8 @@ from mini_vllm_labs.grading.history import NAME
 from mini_vllm_labs.grading.plan import load_whole_plan
 
 MAX_BYTES = 2**20
-PAUSE = (
-    20 * 60
-)  # a longer gap between two events counts as this long, because the learner was probably doing something else
+# a longer gap between two events counts as this long, because the learner was probably doing something else
+PAUSE = 20 * 60
 
 
 @dataclass

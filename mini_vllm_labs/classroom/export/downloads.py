@@ -47,9 +47,8 @@ FORMS = {
 MOODLE_FOLDER = re.compile(r"(?P<name>.+)_(?P<id>[0-9]{1,20})_assignsubmission_(?:file|onlinetext)_?", re.DOTALL)
 ID_NAMES = {"Canvas": "ID", "Canvas, anonymous": "anonymous ID", "Moodle": "participant"}
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
-NO_FOLDERS = re.compile(
-    r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE
-)  # Windows reserves these names for devices
+# Windows reserves these names for devices
+NO_FOLDERS = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 MAX_BYTES_EACH = 20 * 2**20
 MAX_BYTES = 2 * 2**30
 MAX_DEPTH = 12

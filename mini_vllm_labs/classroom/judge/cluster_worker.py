@@ -79,9 +79,8 @@ class Desk:
 
     def _end(self, process: GradingProcess) -> None:
         with self._lock:
-            is_idle = (
-                self._idle.get(process) is threading.current_thread()
-            )  # otherwise, the process has just been given new work
+            # otherwise, the process has just been given new work
+            is_idle = self._idle.get(process) is threading.current_thread()
             if is_idle:
                 del self._idle[process]
         if is_idle:

@@ -37,9 +37,8 @@ def copy_course(phase: int, target: Path) -> None:
             if source.exists():
                 copy = target / source.relative_to(CHECKOUT)
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(
-                    source, copy
-                )  # with its modification time, which Python compares with the time in the bytecode
+                # with its modification time, which Python compares with the time in the bytecode
+                shutil.copy2(source, copy)
 
 
 @cache

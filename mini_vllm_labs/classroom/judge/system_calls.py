@@ -56,9 +56,8 @@ def filter_programs() -> tuple[bytes, bytes]:
             if number >= 0:  # otherwise, the call does not exist in this version of libseccomp or on this processor
                 filter.add_rule(deny, number)
     no_processes.add_rule(deny, "clone", pyseccomp.Arg(0, masked, CLONE_THREAD, 0))
-    rules.add_rule(
-        pyseccomp.ERRNO(errno.ENOSYS), "clone3"
-    )  # libc then falls back to `clone`, whose flags a filter can inspect
+    # libc then falls back to `clone`, whose flags a filter can inspect
+    rules.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
     for kind in (mmap.MAP_SHARED, GROWS_DOWN):
         rules.add_rule(deny, "mmap", pyseccomp.Arg(3, masked, kind, kind))
     for command in FILE_LOCKS_AND_PIPE_SIZE:

@@ -21,9 +21,8 @@ def all_kept(item: pytest.Function) -> Iterator[None]:
         [getattr(one, "__name__", "") for one in item.funcargs.values()],
     )
     earlier = next((every[name] for name in names if name in every), None)
-    if earlier is None or item.path.name.endswith(
-        "_in_an_engine.py"
-    ):  # the engine may change answers that it has received
+    # the engine may change answers that it has received
+    if earlier is None or item.path.name.endswith("_in_an_engine.py"):
         yield
         return
     try:

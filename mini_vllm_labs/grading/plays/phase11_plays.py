@@ -205,9 +205,8 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
         case 1:
             names, num_seats = ("A", "B", "C", "C-1", "CC", "D"), rng.choice((1, 2, 3, 3, 300))
             adapter_of = {name: rng.choice(ADAPTERS) for name in names}
-            if (
-                num_seats == 300
-            ):  # as many adapters as the limit allows, with one request each, followed by one more adapter
+            # as many adapters as the limit allows, with one request each, followed by one more adapter
+            if num_seats == 300:
                 calls = [("plan", f"r{number}", f"a{number}") for number in range(300)]
             for _ in range(14):
                 what, name = rng.choice(("step", *("plan", "free", "limit", "plan") * 3)), rng.choice(names)

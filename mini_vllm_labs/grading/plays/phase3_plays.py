@@ -242,9 +242,8 @@ class Room:
     def __init__(self, phase3: ModuleType, policy: Policy, sizes: Mapping[str, int], told: Sequence[str]) -> None:
         self.block_size = sizes.get("block_size", 4)
         self.preemption = phase3.RecomputePreemption(as_typed(policy))
-        phase3.RecomputePreemption(
-            "priority" if policy == "fcfs" else "fcfs"
-        )  # reveals state that is stored on the class
+        # reveals state that is stored on the class
+        phase3.RecomputePreemption("priority" if policy == "fcfs" else "fcfs")
         self.running, tables = runners([one for one in told if " at " in one], self.block_size)
         waiting = [waiter(one) for one in told if " at " not in one]
         self.requests = {one.request_id: one for one in (*self.running, *waiting)}

@@ -102,9 +102,8 @@ class Speculating:
     def play(self, calls: Sequence[str]) -> Steps:
         yield f"SpeculativeScheduling{self.settings}, then one with other settings"
         self.scheduling = self.phase7.SpeculativeScheduling(*self.settings)
-        self.phase7.SpeculativeScheduling(
-            self.settings[0] + 3, not self.settings[1]
-        )  # reveals state that is stored on the class
+        # reveals state that is stored on the class
+        self.phase7.SpeculativeScheduling(self.settings[0] + 3, not self.settings[1])
         yield {}
         for call in calls:
             name, _, told = call.partition(" ")

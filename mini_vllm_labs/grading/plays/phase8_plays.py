@@ -16,9 +16,8 @@ from mini_vllm_labs.grading.plays.work import left_behind
 
 Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # a call, followed by observations
-Share = tuple[
-    int, int, int, int, Sequence[int], bool
-]  # start, known tokens, placeholders, rejected, drafts, whether it needs a token
+# start, known tokens, placeholders, rejected, drafts, whether it needs a token
+Share = tuple[int, int, int, int, Sequence[int], bool]
 CALL = re.compile(
     r"(take|fill|over) ?(\d*): (\S+) (\d+)(?:\+(\d+))?(?: of (\d+))? at (\d+)(?: with (\d+))?(?: past (\d+))?"
 )
@@ -114,9 +113,8 @@ def shares(phase8: ModuleType, calls: Sequence[Share], past: int = 0) -> Steps:
     for place, call in enumerate(calls):
         start, num_known, num_stand_ins, num_rejected, drafts, _ = call
         num_tokens = start - num_rejected + num_known
-        computed = (
-            start + num_known + num_stand_ins + 3 * (place % 2)
-        )  # the following step may already have been planned as well
+        # the following step may already have been planned as well
+        computed = start + num_known + num_stand_ins + 3 * (place % 2)
         counters = (min(3, num_tokens), max(0, num_tokens - 3), 0, computed, num_stand_ins)
         moments = [request_at("A", *counters, drafts=[-1] * num_stand_ins) for _ in range(3)]
         odd = [with_odd_fields(one, f"{past} {place}" if past else None) for one in moments[:2]]

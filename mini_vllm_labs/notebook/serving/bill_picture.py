@@ -131,9 +131,8 @@ def column(bill: Bill, item: Item, axis: StepAxis, cell: float, high: float) -> 
 def time_part(bill: Bill, longest: float, room: float) -> Part:
     """Draw the time of each phase as a bar with figures below."""
     drawn, x = list[Markup](), 0.0
-    for phase, duration in zip(
-        PHASES, bill.times, strict=False
-    ):  # an unfinished request has not reached the later phases
+    # an unfinished request has not reached the later phases
+    for phase, duration in zip(PHASES, bill.times, strict=False):
         wide = room * duration / longest if longest else 0.0
         if phase == "queued":
             box = svg.rect(x + 0.5, 0.5, wide - 1, TIME - 1, class_="mv-rule")

@@ -25,9 +25,8 @@ class Watchdog:
         self._file = path.open("ab")  # opened for appending, so that records start at 0 after `clear`
         faulthandler.enable(self._file)
         if MEASURES_CPU:
-            faulthandler.register(
-                signal.SIGPROF, self._file, chain=True
-            )  # if it is not handled, the signal kills the process
+            # if it is not handled, the signal kills the process
+            faulthandler.register(signal.SIGPROF, self._file, chain=True)
 
     def clear(self) -> None:
         os.ftruncate(self._file.fileno(), 0)

@@ -139,9 +139,8 @@ class RunState:
         self.tables[request_id] = share["blocks"]
         self.remembered |= dict.fromkeys(share["new_blocks"], request_id)
         self.computed[request_id] = end
-        if (
-            share["kind"] == "new"
-        ):  # a preempted request hits blocks that it computed itself; vLLM also counts those separately
+        # a preempted request hits blocks that it computed itself; vLLM also counts those separately
+        if share["kind"] == "new":
             self._num_first_tokens += self.num_tokens(request_id)
             self._num_first_hit_tokens += share.get("hit", 0)
         if share["kind"] != "running":

@@ -127,9 +127,8 @@ def run_lineup(lineup: Lineup, requests: Sequence[TimedRequest], config: EngineC
             if output.request_id in latest:
                 result.inter_token_latencies.append(clock.now - latest[output.request_id])
             else:
-                num_hit_tokens += (
-                    output.metrics.num_cached_tokens
-                )  # counted at the first admission, as vLLM counts hits
+                # counted at the first admission, as vLLM counts hits
+                num_hit_tokens += output.metrics.num_cached_tokens
                 num_prompt_tokens += len(output.prompt_token_ids)
                 result.first_token_latencies.append(clock.now - arrived[output.request_id])
             latest[output.request_id] = clock.now

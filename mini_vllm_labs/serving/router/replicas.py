@@ -77,9 +77,8 @@ class Replicas:
     ) -> None:
         self.settings = settings
         self.is_shutting_down = False
-        spawn = multiprocessing.get_context(
-            "spawn"
-        )  # a forked child could inherit locks that are held by threads it does not have
+        # a forked child could inherit locks that are held by threads it does not have
+        spawn = multiprocessing.get_context("spawn")
         own = replace(settings, host="127.0.0.1", port=0)
         num_threads = max(1, (os.cpu_count() or 1) // size)
         starting = []

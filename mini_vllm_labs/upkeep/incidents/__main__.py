@@ -75,9 +75,8 @@ class Prometheus:
 
     def get(self, path: str, **params: str) -> Any:
         response = httpx.get(f"{self.address}/api/v1/{path}", params=params, timeout=30)
-        if (
-            response.status_code == httpx.codes.SERVICE_UNAVAILABLE
-        ):  # Prometheus is still starting up, and answers in plain text
+        # Prometheus is still starting up, and answers in plain text
+        if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
             response.raise_for_status()
         answer = response.json()
         if answer["status"] != "success":

@@ -28,9 +28,8 @@ def rejections(rng: Random) -> JudgeQuestion:
         drafts = (list if len(case.drafts) % 2 else tuple)(case.drafts)  # any of the drafts in a share may be wrong
         cases.append((drafts, case.draft_probs, case.target_probs, keeps, last_row, grid))
     token_id, even = rng.randrange(1, 4), [0.25] * 4
-    less = [
-        0.125 if token == token_id else 0.25 for token in range(4)
-    ]  # the target's probability never exceeds the draft's
+    # the target's probability never exceeds the draft's
+    less = [0.125 if token == token_id else 0.25 for token in range(4)]
     cases.append(([token_id], [even], [less, even], [0.75, 0.5], 0, CELLS_PER_PART * round(PARTS * sum(less))))
     # the target's probability exceeds the draft's by 12.5% and by 0.4%
     draft, target = [0.25, 0.25, 0.5], [0.375, 0.25390625, 0.37109375]

@@ -95,9 +95,8 @@ class Place:
     def what_is_broken(self) -> str:
         """Describe the first violated invariant between two steps, or return an empty string."""
         try:
-            check_state(
-                self.scheduler, "priority"
-            )  # neighbours serve requests in any order, so their queues need not be ordered
+            # neighbours serve requests in any order, so their queues need not be ordered
+            check_state(self.scheduler, "priority")
         except InvariantError as error:
             return str(error)
         return self.tape.unknown

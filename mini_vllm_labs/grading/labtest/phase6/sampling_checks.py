@@ -76,9 +76,8 @@ def expect_tokens(
 
 def told_of_row(phase6: ModuleType, rows: Sequence[Row], wrong: int, right: int, told: Told) -> Told:
     """Build the report on a wrong row, and mention whether the row is right when sampled alone or again."""
-    copies = [
-        [copy(row[1]) for row in rows] for _ in range(1000 // len(rows) + 1)
-    ]  # the last copies have new addresses
+    # the last copies have new addresses
+    copies = [[copy(row[1]) for row in rows] for _ in range(1000 // len(rows) + 1)]
     again = [(list(row[0]), params, row[2]) for row, params in zip(rows, copies[-1], strict=True)]
     what = f"the row with draw {rows[wrong][2]:.6g} in a call of its own, with equal settings"
     alone = told_of_memory(told, lambda: sampled(phase6, [again[wrong]]), [right], what)
