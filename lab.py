@@ -30,8 +30,9 @@ PIP = ["-m", "pip", "install", "--constraint", CONSTRAINTS.relative_to(ROOT).as_
 COURSE = [*PIP, "--quiet", "--editable", ".[test,judge,serve,structured]"]
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
-# with solutions In a clone, git then refuses commit subjects longer than 72 characters. pre-commit also runs any hook
-# that already existed
+# with solutions
+# In a clone, git then refuses commit subjects longer than 72 characters. pre-commit also runs any hook that already
+# existed.
 HOOK = ["-m", "pre_commit", "install", "--hook-type", "commit-msg"]
 
 # Workers get the files in collection order. The long files come first, so that no core waits at the end.

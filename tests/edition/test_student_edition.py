@@ -175,7 +175,7 @@ def test_parity_waits_for_phases_1_to_5(learner: Path) -> None:
         shutil.copy(solution_path(phase), starter_path(phase, learner))
     done = run(learner, "mini_vllm_labs.cli", "parity")
     assert done.returncode == 2
-    assert "absent here: 2, 4 and 5." in done.stderr
+    assert "this lineup lacks 2, 4 and 5." in done.stderr
 
 
 def test_the_demo_runs_on_what_is_written(learner: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_wrong_prompt_is_refused(fake_server: ServerUnderTest, prompt: Any) ->
             None,
             "600,000 logprobs",
         ),
-        (CHAT, {"messages": HELLO, "n": 50, "logprobs": True, "top_logprobs": 4}, 400, "logprobs", None, "500,000 are"),
+        (CHAT, {"messages": HELLO, "n": 50, "logprobs": True, "top_logprobs": 4}, 400, "logprobs", None, "500,000 may be"),
         (COMPLETION, {"prompt": "x", "echo": True, "logprobs": 0}, 400, "logprobs", None, "return logprobs of prompts"),
         (CHAT, {"messages": [{"role": "user", "content": "x" * 3000}]}, 400, "messages", TOO_LONG, f"{CONTEXT} 3019"),
         (COMPLETION, {"prompt": ["x"] * 300}, 400, "n", None, "at most 256, got 300"),
@@ -84,7 +84,7 @@ def test_a_wrong_prompt_is_refused(fake_server: ServerUnderTest, prompt: Any) ->
             400,
             "n",
             None,
-            "prompts and settings of 200 texts have 20,",
+            "prompts and settings of 200 texts take up 20,",
         ),
         ("/tokenize", {"prompt": [1] * 250_001}, 413, None, "body_too_large", "more than 250,000 values"),
         (

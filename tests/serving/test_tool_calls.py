@@ -140,7 +140,7 @@ def test_calls_and_results_are_rendered_or_refused(
     # the embedded model's template does not support tools
     status, error = tools_server.post(CHAT, messages=[*HELLO, *chat])
     assert (status, error["param"]) == (400, "messages")
-    assert "does not support tool_calls, which occurs in messages.1" in error["message"]
+    assert "does not support tool_calls, which appears in messages.1" in error["message"]
 
 
 @pytest.mark.parametrize(
