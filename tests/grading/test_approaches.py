@@ -49,7 +49,7 @@ def test_a_seal_belongs_to_its_task_and_to_its_tests(tmp_path: Path, monkeypatch
     assert unsealed("1.1") == [Approach("one", "It costs nothing.", "pass\n")]
     with pytest.raises(ValueError, match=r"1\.2 were sealed for different tests"):
         unsealed("1.2")
-    with pytest.raises(ValueError, match=r"no task 1\.9; there are 1\.1, 1\.2"):
+    with pytest.raises(ValueError, match=r"unknown task 1\.9; the tasks are 1\.1, 1\.2"):
         approaches.task_named("1.9")
 
 
