@@ -92,7 +92,7 @@ def test_a_worker_without_a_jail_or_the_course_refuses_work(
         found, told = results(mini_vllm, tmp_path / "there", a_class, *there)
         assert found == expected
         assert told.count("bubblewrap (bwrap) is not installed") == 1
-        assert f"{one} grades nothing: there is no jail" in told
+        assert f"{one} grades nothing: no jail is available" in told
         client.run(lose_the_course, workers=[other])
     told = " ".join(mini_vllm("judge", *a_class, *OPTIONS[:-1], "another", *there, exit_code=2).output.split())
     assert f"{other} grades nothing: it does not have this course" in told

@@ -194,7 +194,7 @@ def test_a_line_that_is_no_result_is_named(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     Record(SETTINGS, path)
     path.write_bytes(path.read_bytes() + b'{"name": "ada"}\n')
-    with pytest.raises(RecordError, match="line 2, is not a result"):
+    with pytest.raises(RecordError, match="line 2: not a result"):
         Record(SETTINGS, path)
 
 
@@ -207,7 +207,7 @@ def test_a_changed_file_is_graded_again(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_record_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("submission,points\n")
-    with pytest.raises(RecordError, match="not a record"):
+    with pytest.raises(RecordError, match="not a judge record"):
         recorded_settings(tmp_path / "x.csv")
 
 

@@ -71,7 +71,7 @@ def test_the_command_writes_a_roster_that_the_judge_reads(tmp_path: Path) -> Non
     download = make_zip(tmp_path / "x.zip", CANVAS | {"readme.txt": b"x"})
     told = CliRunner().invoke(app, ["collect", str(download), str(tmp_path / "out")])
     assert told.exit_code == 1, "a file was left out"
-    assert "left out: readme.txt (not a name of Canvas)" in told.output
+    assert "left out: readme.txt (not the name of a Canvas file)" in told.output
     assert read_roster(tmp_path / "out" / "roster.csv").ids == {"lovelaceada": "11", "babbagecharles": "12"}
     again = CliRunner().invoke(app, ["collect", str(download), str(tmp_path / "out")])
     assert (again.exit_code, "a new or empty folder" in again.output) == (2, True)
@@ -144,7 +144,7 @@ def test_the_first_file_of_a_place_stays(tmp_path: Path) -> None:
 def test_an_id_belongs_to_one_name(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     found = collect(make_zip(tmp_path / "x.zip", CANVAS | {"eve_11_907_phase3.py": b"x"}), tmp_path / "out")
-    assert found.skipped == ["eve_11_907_phase3.py (the id 11 belongs to another name)"]
+    assert found.skipped == ["eve_11_907_phase3.py (the id 11 belongs to a different name)"]
     assert sorted(found.ids.values()) == ["11", "12"]
 
 

@@ -65,5 +65,5 @@ def test_each_class_keeps_its_first_drafts(level: ServiceLevel, kept: list[int])
 
 
 def test_a_negative_limit_is_refused() -> None:
-    with pytest.raises(ValueError, match="the draft limit of 'urgent' must be at least 0, got -1"):
+    with pytest.raises(ValueError, match="the draft limit for 'urgent' must be at least 0, got -1"):
         DraftsByClass({"urgent": -1})
