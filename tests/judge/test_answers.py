@@ -60,8 +60,8 @@ def test_a_request_is_told_from_a_copy() -> None:
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        (nested(MAX_DEPTH + 1), f"nested more than {MAX_DEPTH} deep"),
-        ({"t": [nested(MAX_DEPTH)]}, f"nested more than {MAX_DEPTH} deep"),
+        (nested(MAX_DEPTH + 1), f"nested more than {MAX_DEPTH} levels deep"),
+        ({"t": [nested(MAX_DEPTH)]}, f"nested more than {MAX_DEPTH} levels deep"),
         ("x" * (MAX_TEXT + 1), "a text has 4,001 characters, but at most 4,000"),
         ({"x" * (MAX_TEXT + 1): 1}, "a text has 4,001 characters, but at most 4,000"),
         (MAX_INTEGER, "a number is out of range"),
