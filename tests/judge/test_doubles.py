@@ -103,9 +103,9 @@ def test_a_script_carries_nothing_that_lies_beside_a_tensor() -> None:
 
 def test_a_script_carries_nothing_of_the_reference() -> None:
     script = Script(1)
-    with pytest.raises(TypeError, match="a worker must not receive clamp of the reference"):
+    with pytest.raises(TypeError, match="a worker must not receive the reference's clamp"):
         script.functions.clamp(script.file.clamp, 1, 1)
-    with pytest.raises(TypeError, match="a worker must not receive HashPrefixCache of the reference"):
+    with pytest.raises(TypeError, match="a worker must not receive the reference's HashPrefixCache"):
         script.functions.clamp(Script(4).file.HashPrefixCache(2), 1, 1)
 
 
