@@ -57,8 +57,8 @@ def check_all_different(subjects: list[Subject]) -> None:
         ("# half a line\n-b\n+c\n", "0 times"),
         ("# overlapping\n-a\n-b1\n+c\n@@\n b1\n+d\n", "overlap"),
         ("# nothing\n", "changes nothing"),
-        ("# the same\n a\n b1\n", "must change something"),
-        ("# no place\n+c\n", "state where"),
+        ("# the same\n a\n b1\n", "must alter something"),
+        ("# no place\n+c\n", "must include the lines"),
         ("# odd\n*c\n", "line 2"),
     ],
 )

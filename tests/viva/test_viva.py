@@ -194,7 +194,7 @@ def test_the_command_writes_a_sheet_that_can_be_checked(mini_vllm: Commands, tmp
 
 def test_a_run_too_short_has_too_few_questions() -> None:
     alone = Files({1: REFERENCE.texts[1]})
-    with pytest.raises(ValueError, match=r"a run of \d+ steps is too short: it gives 8 questions of 1 kinds"):
+    with pytest.raises(ValueError, match=r"a run of \d+ steps is too short: it yields 8 questions of 1 kinds"):
         make_sheet(alone, 7, requests=1)
 
 
