@@ -73,8 +73,7 @@ def preempt(request: Request, waiting: RequestQueue, kv: KVCacheManager) -> None
     # Free first, while the counter still shows which blocks were computed: the prefix cache can still find them later.
     kv.free(request, request.num_computed_tokens)
     request.preempt()
-    # To the front, because it arrived before every waiting request. From the back, it could be overtaken by newcomers
-    # indefinitely.
+    # To the front, because it arrived before all waiting requests. At the back, newcomers could always overtake it.
     waiting.prepend_request(request)
 
 

@@ -74,7 +74,7 @@ def test_prompts_that_cannot_be_drawn_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=problem):
             hash_chain(*arguments)
-    with pytest.raises(ValueError, match="salts has the names B, but the prompts are A"):
+    with pytest.raises(ValueError, match="salts contains the names B, but the prompts are A"):
         hash_chain({"A": A}, 4, salts={"B": "x"})
 
 
@@ -149,6 +149,10 @@ def test_lives_hold_every_step_once_and_agree_with_the_tables(recording: Recordi
 def test_blocks_can_be_chosen_and_followed() -> None:
     assert [key for key, _ in block_life(observed(), [17, 4]).follow[:3]] == ["block:17", "block:4", "request:0"]
     assert len([key for key, _ in block_life(large()).follow if key.startswith("block:")]) == 12, "the busiest"
-    for blocks, problem in (([0], "blocks contains 0, but the blocks are"), ([21], "1 to 20"), ([3, 3], "twice")):
+    for blocks, problem in (
+        ([0], "blocks contains 0, but block ids go from"),
+        ([21], "1 to 20"),
+        ([3, 3], "must not contain duplicates"),
+    ):
         with pytest.raises(ValueError, match=problem):
             block_life(observed(), blocks)

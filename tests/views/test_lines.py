@@ -229,9 +229,7 @@ def test_a_click_opens_the_line_and_a_line_its_steps(pages: Pages) -> None:
     shown = page.locator(".mvw-decided")
     assert "request.preempt()" in str(shown.text_content())
     assert shown.is_visible()
-    page.locator(".mvw-source span").nth(
-        line + 1
-    ).click()  # two lines further down, because there is a comment in between
+    page.locator(".mvw-source span").nth(line + 1).click()  # two lines further down, after a comment
     steps = lines().steps_of(file, line + 2)
     found = page.locator(".mvw-said").last
     assert f"Line {line + 2} ran in {len(steps)} steps" in str(found.text_content())
