@@ -44,7 +44,7 @@ def test_no_request_leaves_the_long_queue_while_it_is_measured(monkeypatch: pyte
 def test_schedulers_that_do_different_work_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduling, "RUNNING", (4,))
     one_less = replace(MAKER, num_free_blocks=lambda scheduler: MAKER.num_free_blocks(scheduler) - 1)
-    with pytest.raises(RuntimeError, match=r"our pool has \d+ free blocks after the same steps, but theirs's pool has \d+"):
+    with pytest.raises(RuntimeError, match=r"our pool has \d+ free blocks after .*, but theirs's pool has \d+"):
         list(beside({"ours": MAKER, "theirs": one_less}, 1, 4))
     with pytest.raises(RuntimeError, match=r"a step has 7 requests instead of 8"):
         admit(replace(MAKER, scheduler=lambda size, budget: MAKER.scheduler(size - 1, budget)), 8, 0)
