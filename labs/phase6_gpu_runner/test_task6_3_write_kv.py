@@ -37,7 +37,7 @@ def check_write(
     key, value = map(as_the_model_gives_it, new)
     slot_taken_for_block = CrashHint(
         IndexError,
-        "slot numbers count the slots of all blocks. Which block is this slot in, and at which position (rule 2)?",
+        "slots are numbered across all blocks. Which block is this slot in, and at which position (rule 2)?",
         word=f"for dimension 0 with size {shape[0]}",
     )
     with learners_call([situation], [slot_taken_for_block]):

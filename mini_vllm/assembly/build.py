@@ -59,7 +59,8 @@ def build_engine(
     )
     cache_size = scheduler.kv.num_usable_blocks + 1, scheduler.kv.block_size
     runner = paged = opened.with_cache(*cache_size)
-    observers: list[StepObserver] = [*([TraceRecorder(scheduler, evicted)] if record else []), SampleChecker()]
+    observers: list[StepObserver] = [TraceRecorder(scheduler, evicted)] if record else []
+    observers.append(SampleChecker())
     if electives.speculation is not None and config.speculative_config is not None:
         runner = with_drafts(runner, opened, config, electives.speculation, *cache_size)
         observers.append(DraftStatistics(config.speculative_config.num_speculative_tokens))

@@ -25,7 +25,6 @@ from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.electives.gates.connector import KVConnector
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
-from mini_vllm.electives.prefix_caches import CheckedPrefixCache
 from mini_vllm.electives.windows.counted_pool import CountedPool
 from mini_vllm.electives.windows.grouped_kv_cache import GroupedKVCacheManager
 from mini_vllm.electives.windows.grouped_prefix_cache import GroupedPrefixCache
@@ -80,8 +79,7 @@ def build_scheduler(
             kv = groups = newer_kv_cache(step, lineup, windows, electives.windows, cache_layers)
             prefix_cache = groups.layered_cache
         elif list(windows) == [None]:
-            prefix_cache = prefix_cache_for(lineup.prefix_cache, config)
-            prefix_cache = wrapped(CheckedPrefixCache(prefix_cache) if layers.caches else prefix_cache, cache_layers)
+            prefix_cache = wrapped(prefix_cache_for(lineup.prefix_cache, config), cache_layers)
             kv, groups = kv_cache_manager_for(lineup.kv_cache, config, prefix_cache), None
         else:
             window_functions = require_window_functions(electives.windows)

@@ -23,8 +23,15 @@ from mini_vllm.electives.gates.gated import AdmissionGates, ChangedGates
 from mini_vllm.electives.gates.kv_transfers import KVTransfers
 from mini_vllm.electives.policy.policy_step import PolicyScheduling
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
-from mini_vllm.electives.prefix_caches import DelayedCommits, ImagesInHashes, ObservedPrefixCache, SkippablePrefixCache
+from mini_vllm.electives.prefix_caches import (
+    CheckedPrefixCache,
+    DelayedCommits,
+    ImagesInHashes,
+    ObservedPrefixCache,
+    SkippablePrefixCache,
+)
 from mini_vllm.electives.tokens_ahead import TokensAhead
+from mini_vllm.electives.windows.grouped_prefix_cache import GroupedPrefixCache
 from mini_vllm.release_rules import RELEASES, rules_of
 
 Layer = Callable[[SchedulerParts], SchedulerParts]
@@ -54,6 +61,7 @@ class SchedulerLayers:
         Layers that are not needed are omitted, and cost nothing.
         """
         asked: list[tuple[bool, CacheLayer]] = [
+            (self.caches, _with_checked_hits),
             (self.caches and self.electives.admission is not None, self._with_images),
             (self.caches, SkippablePrefixCache),
             (self.on_evict is not None, self._observed),
@@ -169,6 +177,11 @@ class SchedulerLayers:
             schedule, budget = admission.schedule_encoder_inputs, config.max_num_encoder_input_tokens
             gates.append(EncoderGate(budget, cache, schedule, leaves_in_update=leaves_in_update))
         return gates
+
+
+def _with_checked_hits(inner: PrefixCache) -> PrefixCache:
+    """Check hits, unless the cache has several groups of layers and checks each group's hits itself."""
+    return inner if isinstance(inner, GroupedPrefixCache) else CheckedPrefixCache(inner)
 
 
 def _with_counted_entries(inner: PrefixCache) -> PrefixCache:

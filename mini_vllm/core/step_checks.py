@@ -3,7 +3,7 @@
 Each check raises an `InvariantError` that states the numbers.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request
@@ -28,7 +28,7 @@ def check_batch(
     kv: KVCacheManager,
     has_stand_ins: Collection[str],
 ) -> None:
-    """Check that a batch matches its plan: each request's next tokens, in its blocks, sampled after the last one.
+    """Check that a batch matches its plan: each request's next tokens, in its blocks.
 
     The shares of requests in `has_stand_ins` are shorter than planned, because their drafts are placeholders.
     """
@@ -58,9 +58,22 @@ def check_samples(batch: Sequence[ScheduledRequest]) -> None:
             )
 
 
-def check_hit(request: Request, block_ids: Sequence[int], cached: Mapping[int, bytes]) -> None:
-    """Check that each block of a hit is `cached` under the hash of the request's own prefix."""
-    for block_id, block_hash in zip(block_ids, request.block_hashes, strict=False):
+def check_hit(
+    request: Request,
+    block_ids: Sequence[int],
+    recorded: Mapping[int, bytes],
+    cached_blocks: Callable[[], Mapping[int, bytes]],
+    num_null: int = 0,
+) -> None:
+    """Check that each block of a hit, after its first `num_null` blocks, has the hash of the request's own prefix.
+
+    `recorded` maps blocks to hashes. If it does not confirm the hit, `cached_blocks`, which takes longer, decides.
+    """
+    hashes, found = request.block_hashes[num_null : len(block_ids)], block_ids[num_null:]
+    if [*map(recorded.get, found)] == hashes:
+        return
+    cached = cached_blocks()
+    for block_id, block_hash in zip(found, hashes, strict=False):
         if cached.get(block_id) != block_hash:
             holds = "a different prefix" if block_id in cached else "no cached prefix"
             raise InvariantError(

@@ -40,7 +40,6 @@ class PeriodicChecker(StepObserver):
         self.scheduler = scheduler
         self.clock = clock
         self._due = clock() + SECONDS_BETWEEN_CHECKS
-        self._serves_by_arrival = not (scheduler.orders_by_priority or scheduler.has_policy)
         self._logged = dict[str, str]()
         self._progress: dict[Request, tuple[Progress, int]] = {}
         self._num_idle_steps = 0
@@ -56,8 +55,7 @@ class PeriodicChecker(StepObserver):
         if len(scheduler.running) + len(scheduler.waiting) == len(scheduler.requests) and began < self._due:
             return
         check_queues(scheduler, "priority")  # a wrong order is only logged
-        if self._serves_by_arrival:
-            self._log_once("order", order_error(scheduler))
+        self._log_once("order", order_error(scheduler))
         for request in scheduler.requests.values():
             check_request(request, scheduler)
         self._check_blocks()

@@ -62,7 +62,7 @@ MASKED: list[Measure[MaskedText]] = [
 
 
 def write_masked(question: str, regexes: Sequence[str], config: EngineConfig, lineup: Lineup) -> list[MaskedText]:
-    """Answer a question under each regex with the embedded model, by phase 9's automata, masks and grammars."""
+    """Answer a question under each regex with the embedded model, using phase 9's automata, masks and grammars."""
     llm, texts = LLM(config=config, lineup=lineup), list[MaskedText]()
     manager, tokenizer = llm.engine.grammars, llm.engine.tokenizer
     assert manager is not None
@@ -137,7 +137,7 @@ HOLDING: list[Measure[HeldBlocks]] = [
 
 
 def hold_blocks(num_tokens: int, window: int, num_blocks: int, lineup: Lineup) -> HeldBlocks:
-    """Allocate slots token by token for a model with full and sliding layers, until the text or the pool ends."""
+    """Allocate slots token by token, for full and sliding layers, until the text ends or the pool is full."""
     config = EngineConfig(num_gpu_blocks=num_blocks + 1, max_model_len=num_tokens).resolved(num_tokens, num_blocks + 1)
     scheduler, held = build_scheduler(config, lineup, windows=(None, window)), list[int]()
     request = Request("A", [5] * num_tokens, SamplingParams())

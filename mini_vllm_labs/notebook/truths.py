@@ -1,4 +1,4 @@
-"""Computes a question's true answer from a cell's runs, such as `1:tokens_of B 0 - 0:tokens_of B 0`."""
+"""Computes a question's true answer from a line such as `1:tokens_of B 0 - 0:tokens_of B 0` and a cell's runs."""
 
 import operator
 import re

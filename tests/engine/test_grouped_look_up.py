@@ -9,6 +9,7 @@ from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step_checks import InvariantError
 from mini_vllm.electives.windows.grouped_kv_cache import GroupedKVCacheManager
 from mini_vllm.electives.windows.grouped_prefix_cache import NamedBlocks
 from mini_vllm.sampling_params import SamplingParams
@@ -66,3 +67,14 @@ def test_a_look_up_does_not_ask_for_each_block(monkeypatch: pytest.MonkeyPatch) 
     groups.get_computed_blocks(looking)
     assert len(looking.block_hashes) == 14
     assert asked == []
+
+
+def test_a_hit_in_a_block_of_a_different_prefix_is_refused() -> None:
+    *_, groups = steps((None, 12), 200, seed=3)
+    assert groups.grouped is not None
+    named = groups.grouped.named[0]
+    looking = Request("looking", [1] * 29 + [0] * 30)
+    first, *_ = groups.get_computed_blocks(looking)
+    named.of_hash[looking.block_hashes[0]] = next(one for one in named.of_hash.values() if one != first)
+    with pytest.raises(InvariantError, match="holds a different prefix"):
+        groups.allocate_slots(looking, 8, groups.get_computed_blocks(looking))

@@ -34,7 +34,7 @@ MISTAKES = {
     "a slot taken for a block": (
         6,
         (WRITE, "    key_cache[slot_mapping] = key[:, None]\n"),
-        "slot numbers count the slots of all blocks. Which block is this slot in",
+        "slots are numbered across all blocks. Which block is this slot in",
     ),
 }
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from mini_vllm.core.block import NULL_BLOCK_ID
 from mini_vllm.core.interfaces import BlockPool, PrefixCache
 from mini_vllm.core.request import Request
+from mini_vllm.core.step_checks import check_hit
 from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions
 
 
@@ -20,11 +21,11 @@ class NamedBlocks:
         # more token than the block, because a request's last token is never a hit.
         self._asking = Request("", [0] * (block_size + 1))
         self.of_hash: dict[bytes, int] = {}
-        self._hash_of_block: dict[int, bytes] = {}
+        self.hash_of_block: dict[int, bytes] = {}
 
     def enter(self, block_ids: Sequence[int], block_hashes: Sequence[bytes]) -> None:
         """Refresh the entries of blocks that were just added to phase 4's cache, with their hashes."""
-        self._hash_of_block.update(zip(block_ids, block_hashes, strict=True))
+        self.hash_of_block.update(zip(block_ids, block_hashes, strict=True))
         self._ask(block_hashes)
 
     def evict(self, block_id: int) -> bool:
@@ -34,7 +35,7 @@ class NamedBlocks:
 
     def leave(self, block_ids: Iterable[int]) -> None:
         """Refresh the entries of blocks that were just removed from phase 4's cache."""
-        left = (self._hash_of_block.pop(block_id, None) for block_id in block_ids)
+        left = (self.hash_of_block.pop(block_id, None) for block_id in block_ids)
         self._ask([block_hash for block_hash in left if block_hash is not None])
 
     def _ask(self, block_hashes: Sequence[bytes]) -> None:
@@ -83,6 +84,8 @@ class GroupedPrefixCache:
 
     def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
         held = [block_id for block_id in block_ids if block_id != NULL_BLOCK_ID]
+        recorded = {one: named.hash_of_block[one] for named in self.named for one in held if one in named.hash_of_block}
+        check_hit(request, block_ids, recorded, self.cached_blocks, num_null=len(block_ids) - len(held))
         for block_id in held:
             pool.touch(block_id)
         self._num_looked_up += request.num_tokens
