@@ -11,7 +11,8 @@ from tests.handouts.checks.labs import sizes
 
 MINUTES = 30
 COMMAND = re.compile(
-    r"^Each sitting takes 30 minutes and ends when `LAB_IMPL=starter pytest (\S+)` passes with the options below\.$",
+    r"^Each sitting takes 30 minutes. It ends when this command passes with the options below:\n"
+    r"`LAB_IMPL=starter pytest (\S+)`$",
     re.MULTILINE,
 )
 ROW = re.compile(
