@@ -134,11 +134,8 @@ def test_rows_have_their_own_settings_and_no_row_gives_no_token(phase6: ModuleTy
         (logits[::-1], SamplingParams(), 0.8),
         (logits, SamplingParams(temperature=1.0, top_p=0.6), 0.0),
         (logits, SamplingParams(temperature=1.0, top_k=4, top_p=0.99), 0.45),
-        (
-            logits,
-            SamplingParams(temperature=1.0, top_k=2, top_p=0.6),
-            0.9,
-        ),  # 0.5 out of the 0.8 that top_k keeps
+        # 0.5 out of the 0.8 that top_k keeps
+        (logits, SamplingParams(temperature=1.0, top_k=2, top_p=0.6), 0.9),
     ]
     expect_tokens(
         phase6,

@@ -155,10 +155,8 @@ def admit(maker: Maker, count: int, number: int) -> Measured:
     take_step(maker, scheduler, 1)
     prompts = {f"r{index}": [*shared, *range(index, index + OWN_TOKENS)] for index in range(count)}
     freeze()
-    requests, start = (
-        [],
-        clock(),
-    )  # keeps the requests until the end, because freeing their memory is not part of scheduling
+    # keeps the requests until the end, because freeing their memory is not part of scheduling
+    requests, start = [], clock()
     for name, prompt in prompts.items():
         requests.append(maker.request(name, prompt, params))
         scheduler.add_request(requests[-1])

@@ -21,10 +21,8 @@ GATES = ("grammar", "lora", "encoder", "remote", "window", "hybrid")
 CAPABILITIES = (*PLAIN, "options", "pause", "reset", "spec", "async", *GATES)
 SHORT = {"plain": PLAIN, "gates": GATES}
 KINDS = ("plain", "spec", "async", "async_spec", *GATES, "gates")
-DRAWN = (
-    "small",
-    "mixed",
-)  # the course's engine determines these decisions, and these scenarios run only if they are named explicitly
+# the course's engine determines these decisions, and these scenarios run only if they are named explicitly
+DRAWN = ("small", "mixed")
 OPTIONS = {
     "scheduler_reserve_full_isl": True,
     "watermark": 0,

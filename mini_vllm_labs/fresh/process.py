@@ -40,13 +40,8 @@ SECONDS = 120.0
 OUTPUT_BYTES = 20_000
 MAX_BYTES = 2**30
 MEMORY_BYTES = 4 * 2**30
-COMMAND = (
-    sys.executable,
-    "-X",
-    "faulthandler",
-    "-m",
-    "mini_vllm_labs.fresh",
-)  # makes a crash in C report the line where it happened
+# makes a crash in C report the line where it happened
+COMMAND = (sys.executable, "-X", "faulthandler", "-m", "mini_vllm_labs.fresh")
 WITH_MODEL = "with-model"
 
 

@@ -6,11 +6,8 @@ from mini_vllm_labs.grading.plan import PlannedPhase, load_whole_plan
 from mini_vllm_labs.grading.worker import GradingWorker
 
 PYTEST = ["-m", "pytest", "-q", "-s", "--tb=line", "-p", "mini_vllm_labs.grading.plugin"]
-OFF = [
-    "cacheprovider",
-    "faulthandler",
-    "debugging",
-]  # the worker has a separate fault handler, and does not have a terminal
+# the worker has a separate fault handler, and does not have a terminal
+OFF = ["cacheprovider", "faulthandler", "debugging"]
 
 
 def worker_for(phase: PlannedPhase) -> GradingWorker:

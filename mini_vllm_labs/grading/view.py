@@ -246,9 +246,8 @@ def show_check(console: Console, check: EngineCheck) -> None:
     if check.steps is None:
         return
     steps = {side: cast(list[StepRecord], check.steps[side]) for side in ("mine", "reference")}
-    from mini_vllm_labs.runs.oracle.divergence import (
-        Divergence,
-    )  # this imports 60 modules, most of them from the engine
+    # this imports 60 modules, most of them from the engine
+    from mini_vllm_labs.runs.oracle.divergence import Divergence
 
     divergence = Divergence(check.steps["step"], check.steps["field"], steps["mine"], steps["reference"])
     console.print(last_steps("reference", divergence.reference))

@@ -107,10 +107,8 @@ def test_a_difference_before_another_object_is_used_is_not_told_as_shared() -> N
 def test_chance_is_not_told_as_kept_state(tmp_path: Path) -> None:
     file = tmp_path / "a_phase.py"
     file.write_text("", encoding="utf-8")
-    phase, ends = (
-        fresh_from("a_phase", file),
-        iter([False, True, False, False]),
-    )  # one result for the file, then the results for fresh copies
+    # one result for the file, then the results for fresh copies
+    phase, ends = fresh_from("a_phase", file), iter([False, True, False, False])
 
     def test(phase: Any) -> None:
         expect_equal(next(ends), True, rule="A run passes.", situation="one run", hint="which one?")

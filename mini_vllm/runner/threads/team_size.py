@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp
 
-SECONDS_OF_TRIAL = {
-    False: 0.005,
-    True: 0.1,
-}  # on a busy machine, a trial must last longer than other processes' time slices
+# on a busy machine, a trial must last longer than other processes' time slices
+SECONDS_OF_TRIAL = {False: 0.005, True: 0.1}
 MIN_PAUSE, MAX_PAUSE = 0.25, 4.0  # seconds of computing between two rounds of trials
 MEMORY = 3.0  # seconds of computing after which a measurement's weight has dropped to a third
 CLEARLY = 0.9  # a different team size is chosen if its steps take less than this fraction of the time

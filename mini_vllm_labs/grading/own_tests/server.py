@@ -20,10 +20,8 @@ from mini_vllm_labs.runs.sandbox.limits import limit_resources
 ENDED_EARLY = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
 KEY_SECONDS = 20.0
 SECONDS = 4.0  # for one run of the file; a mistake that causes an endless loop uses up all of this time
-MOST_CPU_SECONDS, MOST_SECONDS = (
-    0.6,
-    3.0,
-)  # for a correct implementation, so that all runs finish within 20 s on two cores
+# for a correct implementation, so that all runs finish within 20 s on two cores
+MOST_CPU_SECONDS, MOST_SECONDS = 0.6, 3.0
 
 
 def serve() -> None:

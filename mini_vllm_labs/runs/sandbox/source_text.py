@@ -94,10 +94,8 @@ def whereabouts(error: BaseException) -> str:
     return f"This is {HERE}; a newer version may have it." if module.partition(".")[0] in LIBRARY else ""
 
 
-LIBRARY = sys.stdlib_module_names | {
-    "annotationlib",
-    "compression",
-}  # the names in the second set are new in Python 3.14
+# the names in the second set are new in Python 3.14
+LIBRARY = sys.stdlib_module_names | {"annotationlib", "compression"}
 
 
 def written_for_newer(content: bytes) -> str:

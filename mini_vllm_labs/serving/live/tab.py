@@ -25,10 +25,8 @@ from mini_vllm_labs.serving.live.pace_and_crowd import Crowd, Pace
 from mini_vllm_labs.serving.live.recent_steps import bill_of, facts_of, keep_recent_steps, progress_of, steps_since
 
 Send = Callable[[str, object], None]  # ("status", a number), ("data", a string) or ("end", an empty value)
-PERIOD, SHARE_OF_DRAWING = (
-    1 / 8,
-    0.25,
-)  # drawing may take up a quarter of the time, because the worker also runs the model
+# drawing may take up a quarter of the time, because the worker also runs the model
+PERIOD, SHARE_OF_DRAWING = 1 / 8, 0.25
 
 
 class TabEngine:

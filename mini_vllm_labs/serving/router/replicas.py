@@ -19,10 +19,8 @@ from mini_vllm.engine.engine_thread import StepClock
 from mini_vllm.engine.process_group import kill_group
 from mini_vllm_labs.serving.settings import ServerSettings, allow_many_connections
 
-SECONDS_TO_END, SECONDS_TO_ANSWER = (
-    10.0,
-    4.0,
-)  # the first is for the last events and the shutdown; the second is for a check
+# the first is for the last events and the shutdown; the second is for a check
+SECONDS_TO_END, SECONDS_TO_ANSWER = 10.0, 4.0
 logger = logging.getLogger(__name__)
 
 

@@ -16,10 +16,8 @@ from mini_vllm_labs.simulation.summary import Spread
 
 INPUT_WEIGHT, OUTPUT_WEIGHT = 1, 2  # defined as in VTC, arXiv 2401.00588
 WINDOW_SECONDS = 2.0
-READING_TTFT, READING_TPOT = (
-    1.0,
-    0.1,
-)  # the pace that readers expect in a class that sets no limits: Andes, arXiv 2404.16283
+# the pace that readers expect in a class that sets no limits: Andes, arXiv 2404.16283
+READING_TTFT, READING_TPOT = 1.0, 0.1
 
 
 class Accounts:
