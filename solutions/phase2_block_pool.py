@@ -131,9 +131,11 @@ class PagedKVCacheManager:
         """Return the ids of the cached blocks that hold the request's longest known prefix. Takes no blocks."""
         return self.prefix_cache.find_longest_cache_hit(request)
 
-    # The number of tokens that a block table covers. | computed | hit | new | lookahead | ^     ^           ^ blocks
-    # are allocated up to here, rounded up |     `num_tokens`: blocks that are full up to here enter the prefix cache
-    # now `num_computed_tokens`: blocks that are full up to here are in it already
+    # The tokens that a block table covers:
+    #   | computed | hit | new | lookahead |
+    #                    ^     ^           ^ blocks are allocated up to here, rounded up
+    #                    |     `num_tokens`: blocks that are full up to here enter the prefix cache now
+    #                    `num_computed_tokens`: blocks that are full up to here are already in it
     def allocate_slots(
         self,
         request: Request,

@@ -69,7 +69,9 @@ def check_hit(
 
     `recorded` maps blocks to hashes. If it does not confirm the hit, `cached_blocks`, which takes longer, decides.
     """
-    hashes, found = request.block_hashes[num_null : len(block_ids)], block_ids[num_null:]
+    hashes, found = request.block_hashes[: len(block_ids)], block_ids
+    if num_null:
+        hashes, found = hashes[num_null:], found[num_null:]
     if [*map(recorded.get, found)] == hashes:
         return
     cached = cached_blocks()
