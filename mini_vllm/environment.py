@@ -49,16 +49,24 @@ def _count(text: str) -> int:
 
 
 LAB_IMPL = Variable("LAB_IMPL", "", str, "whose code runs in which phase, as in starter:1-3,solution:4-6")
-LAB_CHECKS = Variable("LAB_CHECKS", True, _switch, "0: no checks of the learner's scheduler inside vLLM, to measure it")
+LAB_CHECKS = Variable(
+    "LAB_CHECKS", True, _switch, "0: run the learner's scheduler inside vLLM without checks, to measure it"
+)
 GRADE_SECONDS = Variable("MINI_VLLM_GRADE_SECONDS", 5.0, _positive, "seconds of CPU time for a graded test")
-GRADE_FORK = Variable("MINI_VLLM_GRADE_FORK", True, _switch, "0: grade in fresh processes, not in forked ones")
-COLLECT = Variable("MINI_VLLM_COLLECT", "", str, "set by `mini-vllm grade`: where pytest writes the tests it found")
-NUM_THREADS = Variable("OMP_NUM_THREADS", 0, _count, "threads for torch; unset: as many as are fastest at the time")
-SPIN_COUNT = Variable("GOMP_SPINCOUNT", "50000", str, "how often a waiting thread looks before it sleeps")
-WAIT_POLICY = Variable("OMP_WAIT_POLICY", "", str, "ACTIVE: waiting threads spin forever, PASSIVE: they sleep at once")
-CACHE = Variable("XDG_CACHE_HOME", "", str, "the folder for compiled kernels; unset: ~/.cache")
-CHROMIUM = Variable("CHROMIUM", "", str, "the browser for tests and pictures; unset: one that is found on the path")
-API_KEY = Variable("OPENAI_API_KEY", "", str, "sent to another server by `mini-vllm bench serve`", is_secret=True)
+GRADE_FORK = Variable("MINI_VLLM_GRADE_FORK", True, _switch, "0: grade in fresh processes instead of forked ones")
+COLLECT = Variable(
+    "MINI_VLLM_COLLECT", "", str, "set by `mini-vllm grade`: the file to which pytest writes the tests that it found"
+)
+NUM_THREADS = Variable(
+    "OMP_NUM_THREADS", 0, _count, "number of torch's threads; if unset, whatever is fastest at the time"
+)
+SPIN_COUNT = Variable("GOMP_SPINCOUNT", "50000", str, "how often a waiting thread checks for work before it sleeps")
+WAIT_POLICY = Variable("OMP_WAIT_POLICY", "", str, "ACTIVE: waiting threads spin forever; PASSIVE: they sleep at once")
+CACHE = Variable("XDG_CACHE_HOME", "", str, "the folder for compiled kernels; if unset, ~/.cache")
+CHROMIUM = Variable("CHROMIUM", "", str, "the browser for tests and pictures; if unset, one that is found on the path")
+API_KEY = Variable(
+    "OPENAI_API_KEY", "", str, "the key that `mini-vllm bench serve` sends to another server", is_secret=True
+)
 REQUIRED = tuple(
     Variable(f"REQUIRE_{name}", False, _switch, f"tests that need {what} fail without it instead of being skipped")
     for name, what in {

@@ -37,9 +37,9 @@ def conformance(
 ) -> None:
     """Compare an engine in any language with the decisions of vLLM 0.13.0 and 0.33.0.
 
-    The engine's command comes last, as in `mini-vllm conformance -- ./my-engine --flags`. The protocol's page describes
-    what the engine reads and writes. Exit code 0: all requested scenarios match. 1: one differs or failed, or none was
-    run. 2: a bad option, trace or greeting.
+    The engine's command comes last, as in `mini-vllm conformance -- ./my-engine --flags`. The protocol page describes
+    what the engine reads and writes. Exit code 0: all requested scenarios match. 1: a scenario differs or failed, or
+    none was run. 2: a bad option, trace or greeting.
     """
     console = make_console()
 

@@ -37,7 +37,7 @@ def grade(
 ) -> None:
     """Grade your starters, whatever the value of LAB_IMPL.
 
-    It prints points per task, alone and together.
+    It prints the points for each task, and grades each phase alone and together with the earlier ones.
 
     Exit code 0: grading finished, whatever the points. 1: a phase could not be graded, or the points are below
     --min-points. 2: bad usage.

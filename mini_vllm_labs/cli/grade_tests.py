@@ -28,11 +28,11 @@ def grade_tests(
 ) -> None:
     """Grade your test file on known mistakes in a phase.
 
-    Your tests take the fixture `phaseN`, or import the phase's starter. They run on known mistakes, whose code is not
-    shown, and on other correct ways to write the phase. The points are ten times the share of mistakes that a test
-    catches, times the share of correct ways that all tests accept. The phase itself must be correct first.
+    Your tests take the fixture `phaseN`, or import the phase's starter. The tests run on known mistakes, whose code is
+    not shown, and on other correct versions of the phase. The points are ten, multiplied by the share of mistakes that
+    a test catches and by the share of correct versions that all tests accept. Your own phase must be correct first.
 
-    Exit code 1: a rule has no test, or a correct way to write the phase is rejected.
+    Exit code 1: a rule has no test, or a correct version of the phase is rejected.
     """
     console = make_console()
     if sheet is not None and (sheet.suffix != ".json" or not sheet.resolve().parent.is_dir()):

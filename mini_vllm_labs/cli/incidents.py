@@ -23,10 +23,10 @@ def play(
     answers: Annotated[bool, typer.Option("--answers", help="Ask nothing; show all runs.")] = False,
     lineup: LineupText = None,
 ) -> None:
-    """Ten incidents in simulated time: which knob would you turn?
+    """Work through ten incidents in simulated time: which knob would you turn?
 
     The game turns every knob on your scheduler and compares the runs. The best run earns 10 points, and a run that
-    improves nothing earns 0 points. Type a knob's number; /quit ends the game.
+    improves nothing earns 0 points. Type the number of a knob; /quit ends the game.
     """
     console = make_console()
     team = replace(lineup_to_run(lineup, console), runner="absent")

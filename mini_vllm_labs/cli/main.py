@@ -17,7 +17,7 @@ LEARN = [
     ("viva", "viva:viva", "Answer eight questions about your own files and your own run, in ten minutes."),
     ("lab", "lab:lab", "Open the notebooks in JupyterLab."),
     ("cards", "cards:cards", "Print questions and answers by phase, or write them for Anki."),
-    ("incidents", "incidents:play", "Ten incidents in simulated time: which knob would you turn?"),
+    ("incidents", "incidents:play", "Work through ten incidents in simulated time: which knob would you turn?"),
     ("bring", "bring:bring", "Put the starters from a zip of the browser's lab into this checkout."),
     ("info", "info:info", "Check the environment, or a model's folder, and print the fix for each problem."),
 ]

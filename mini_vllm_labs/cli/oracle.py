@@ -44,9 +44,9 @@ def oracle(
 ) -> None:
     """Show the first step in which your decisions differ from the right ones.
 
-    It also names the phase that causes the difference. If the solutions exist, both lineups run the same workloads.
-    Yours replaces the reference's phases 1 to 5, and its electives 7, 8 and 11. Without solutions, your phases 1 to 5
-    replay the recorded steps of vLLM that need no other phase; the other options have no effect.
+    The command also names the phase that causes the difference. If the solutions exist, both lineups run the same
+    workloads. Your lineup replaces the reference's phases 1 to 5, and its electives 7, 8 and 11. Without solutions,
+    your phases 1 to 5 replay the recorded steps of vLLM that need no other phase; the other options have no effect.
 
     Exit code 1: a decision differs. The engine runs the fake model, so phase 6 is not compared.
     """

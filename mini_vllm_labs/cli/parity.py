@@ -35,7 +35,7 @@ def parity(
 ) -> None:
     """Replay recorded decisions of vLLM 0.13.0 and 0.33.0 and compare them, including block ids.
 
-    Exit code 0: all traces in scope agree. Exit code 1: one differs, an invariant was violated, or no trace was in
+    Exit code 0: all traces in scope agree. Exit code 1: a trace differs, an invariant was violated, or no trace was in
     scope. Exit code 2: a file cannot be read, or the lineup lacks a phase that the recorded scheduler uses.
     """
     console = make_console()

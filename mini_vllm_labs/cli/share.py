@@ -31,7 +31,7 @@ def share(
 ) -> None:
     """Write a run of your engine as one HTML file to show to others.
 
-    It plays offline, fits into a frame on another page, names whose code ran, and contains none of your source.
+    It plays offline, fits into a frame on another page, says whose code ran, and contains none of your source.
     """
     console = make_console()
     if file.exists() and not overwrite:

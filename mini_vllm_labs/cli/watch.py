@@ -23,8 +23,9 @@ def watch(
 ) -> None:
     """Grade on every save, and show the first failing task.
 
-    Keys: h next hint, n next task, l list with ticks, o a step of your engine. Also: a other ways to write a passed
-    task, s a page to share, q quit. Without a terminal it prints verdicts until Ctrl-C.
+    Keys: h for the next hint, n for the next task, l for a list with check marks, o for a step of your engine. Also:
+    a for other ways to write a passed task, s for a page to share, q to quit. Without a terminal, it prints verdicts
+    until Ctrl-C.
     """
     from mini_vllm_labs.cli.grade import require_this_checkout
     from mini_vllm_labs.cli.watching.loop import Watch

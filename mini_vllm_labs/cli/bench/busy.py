@@ -43,10 +43,10 @@ def bench_busy(
     quick: Annotated[bool, typer.Option("--quick", help="A trial run: embedded model, two cases, one round.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Decode alongside busy processes: with an adapted or a fixed number of threads, and in peers.
+    """Decode while other processes are busy, with an adaptive or a fixed number of threads, and with peers.
 
-    Each side runs in its own process, and the sides take turns. A table at the end compares the default with the best
-    fixed thread setting.
+    Each variant runs in its own process, and the variants take turns. A table at the end compares the default with the
+    best fixed number of threads.
     """
     team = lineup_to_run(lineup, make_console(stderr=as_json))
     if team.runner == "absent":

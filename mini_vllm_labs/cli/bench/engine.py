@@ -32,15 +32,17 @@ class Described:
 DESCRIBED = {
     "prefix": Described("Serve many questions about one document, with and without caching.", ("prefix_cache",)),
     "chunked": Described(
-        "Serve long documents next to chats, with and without chunks.\n\nThe documents arrive while the chats decode.",
+        "Serve long documents together with chats, with and without chunks.\n\n"
+        "The documents arrive while the chats decode.",
         ("chunking",),
     ),
     "preemption": Described(
-        "Serve outputs of unknown length in little memory.\n\nCompares blocks on demand with reserved memory.",
+        "Generate outputs of unknown length with little memory.\n\nCompares blocks on demand with reserved memory.",
         ("kv_cache", "preemption"),
     ),
     "speculative": Described(
-        "Answer chats with and without drafts.\n\nBy prompt lookup and by a draft model; batches of 1 to 64.",
+        "Generate answers in chats with and without drafts.\n\n"
+        "Drafts come from prompt lookup and from a draft model. Batches have 1 to 64 requests.",
         ("speculation",),
         "solution:1-7",
         3,
@@ -64,8 +66,9 @@ DESCRIBED = {
         "`mini-vllm bench gpu in-flight` measures it there.",
     ),
     "sampling": Described(
-        "Generate greedily, at a temperature, with cuts, and under a regex.\n\nUses three models, the last with a "
-        "vocabulary of 151,936, in batches of 1 to 64. A regex needs phase 9; other grammars also need llguidance.",
+        "Generate greedily, at a temperature, with top-k and top-p, and under a regex.\n\n"
+        "Uses three models, the last with a vocabulary of 151,936, in batches of 1 to 64. A regex needs phase 9; other "
+        "grammars also need llguidance.",
         (),
         "solution:1-6,solution:9",
         5,
@@ -106,7 +109,7 @@ def bench_preemption(
     swap: Annotated[bool, typer.Option("--swap", help="Recompute or swap, by length (phase 10).")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Serve outputs of unknown length in little memory.
+    """Generate outputs of unknown length with little memory.
 
     Compares blocks allocated on demand with memory reserved in advance.
     """

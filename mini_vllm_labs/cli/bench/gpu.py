@@ -20,8 +20,8 @@ def bench_gpu(
 ) -> None:
     """Go through a checklist on a GPU.
 
-    It has six parts of at most eight minutes each: equal, graphs, bandwidth, workload, in-flight, peer. The table at
-    the end contains all parts done so far.
+    The checklist has six parts of at most eight minutes each: equal, graphs, bandwidth, workload, in-flight, peer. The
+    table at the end contains all parts done so far.
     """
     from mini_vllm_labs.bench.gpu import LIMIT_SECONDS, PARTS, chosen_parts, rows, run_part
 

@@ -37,8 +37,8 @@ def bench_int8(
 ) -> None:
     """Decode with int8 and float32 weights on one thread, and compare memory and texts.
 
-    Rates are tokens per CPU second. Both models then read stories that the embedded model wrote in float32, and
-    choose a token after each.
+    Rates are tokens per CPU second. Both models then read stories that the embedded model wrote in float32. After each
+    token of these stories, both choose the next token.
     """
     team = lineup_to_run(lineup, make_console(stderr=as_json))
     if team.runner == "absent":

@@ -11,7 +11,7 @@ COMMANDS = [
     (
         "busy",
         "busy:bench_busy",
-        "Decode alongside busy processes: with an adapted or a fixed number of threads, and in peers.",
+        "Decode while other processes are busy, with an adaptive or a fixed number of threads, and with peers.",
     ),
     (
         "int8",
@@ -26,19 +26,19 @@ COMMANDS = [
     (
         "chunked",
         "engine:bench_chunked",
-        "Serve long documents next to chats, with and without chunks.",
+        "Serve long documents together with chats, with and without chunks.",
     ),
     (
         "preemption",
         "engine:bench_preemption",
-        "Serve outputs of unknown length in little memory.",
+        "Generate outputs of unknown length with little memory.",
     ),
-    ("speculative", "engine:bench_speculative", "Answer chats with and without drafts."),
+    ("speculative", "engine:bench_speculative", "Generate answers in chats with and without drafts."),
     ("async", "engine:bench_async", "Generate with and without a step in flight."),
     (
         "sampling",
         "engine:bench_sampling",
-        "Generate greedily, at a temperature, with cuts, and under a regex.",
+        "Generate greedily, at a temperature, with top-k and top-p, and under a regex.",
     ),
     (
         "serve",
@@ -60,7 +60,7 @@ COMMANDS = [
     (
         "pages",
         "pages:bench_pages",
-        "Measure the delay from moving a slider or a knob to its picture.",
+        "Measure the delay from moving a slider or a knob to the new picture.",
     ),
 ]
 HELP = "Measure the engine: its speed, its features, its own cost."

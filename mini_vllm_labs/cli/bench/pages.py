@@ -19,10 +19,10 @@ def bench_pages(
     requests: Annotated[int, typer.Option(min=1, help="Simulated requests per change of the dial.")] = 2_000,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the delay from moving a slider or a knob to its picture.
+    """Measure the delay from moving a slider or a knob to the new picture.
 
-    A headless Chromium draws the pictures. Final pictures follow when a knob stops moving. The bytes are a widget's
-    code, style and state, or whatever a browser loads for the live page.
+    A headless Chromium draws the pictures. Final pictures follow when a knob stops moving. The bytes are those of a
+    widget's code, style and state, or of whatever a browser loads for the live page.
     """
     from mini_vllm_labs.bench.pages import measure_pages
 

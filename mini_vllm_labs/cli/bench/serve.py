@@ -133,8 +133,9 @@ def bench_serve(
 
     Prints the same figures as vLLM's `bench serve`.
 
-    Without --base-url, start our server and its peers one after another. For each, find the highest request rate that
-    keeps the time to the first token within a bound, and measure what HTTP costs on top of LLM.generate.
+    Without --base-url, it starts our server and its peers one after another. For each server it finds the highest
+    request rate that keeps the time to the first token within a bound, and measures what HTTP costs on top of
+    LLM.generate.
     """
     # Imported here to keep `--help` fast.
     from mini_vllm_labs.bench.serve.comparison import ServingPlan, load_cases, server_cases

@@ -19,7 +19,7 @@ def class_report(
 ) -> None:
     """Show where the learners in a class stop.
 
-    Each history.jsonl gives tries, minutes, broken rules, missed predictions and texts to improve.
+    It reads each history.jsonl, and shows attempts, minutes, broken rules, missed predictions and texts to improve.
     """
     require_writable([html])
     learners = read_class(folder)

@@ -18,9 +18,9 @@ def collect(
 ) -> None:
     """Sort a bulk download into one folder per learner.
 
-    Also writes the roster with their ids.
+    Also writes the roster with the learners' ids.
 
-    Exit code 0: all files are sorted. 1: some were skipped. 2: bad usage, or an unknown kind of download.
+    Exit code 0: all files are sorted. 1: some files were skipped. 2: bad usage, or an unknown kind of download.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} must be a new or empty folder")

@@ -37,7 +37,7 @@ def gradescope(
 ) -> None:
     """Write a Gradescope autograder.
 
-    It contains the solutions and the seed: upload it, and keep a copy.
+    The zip contains the solutions and the seed: upload it, and keep a copy.
     """
     settings = options.settings()
     visibility = next((value for value in get_args(Visibility) if value == shown), None)

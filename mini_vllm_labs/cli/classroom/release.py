@@ -56,7 +56,7 @@ def one_file(
 ) -> None:
     """Write the reference engine as one file that runs on its own.
 
-    It has at most 1,200 lines: phases 1 to 6, and an engine around them.
+    The file has at most 1,200 lines: phases 1 to 6, and an engine around them.
     """
     path = write_one_file(folder)
     num_lines = len(path.read_text(encoding="utf-8").splitlines())
