@@ -174,7 +174,7 @@ BENCHMARKS = {
             ),
         },
         NO_DRAFTS,
-        {workload: partial(chats, workload) for workload in (COPYING, STORIES)},
+        {f"each chat {workload}": partial(chats, workload) for workload in (COPYING, STORIES)},
         drafts,
         QUICK,
         params={"ignore_eos": False},

@@ -141,9 +141,9 @@ class ThroughputPlan:
         """Yield all workloads. `requests_per_second` is called after `ALL_AT_ONCE` has been served."""
         sizes, count = self.sizes, min(NUM_QUESTIONS, self.num_requests)
         mixed = (
-            f"{self.num_requests} requests. Every eighth is a document of {ends(sizes.document_prompt)} tokens with "
-            f"{ends(sizes.document_output)} output tokens. The others are chats of {ends(sizes.chat_prompt)} tokens "
-            f"with {ends(sizes.chat_output)} output tokens."
+            f"{self.num_requests} requests. Every eighth request is a document of {ends(sizes.document_prompt)} tokens "
+            f"with {ends(sizes.document_output)} output tokens. The other requests are chats of "
+            f"{ends(sizes.chat_prompt)} tokens with {ends(sizes.chat_output)} output tokens."
         )
         shared = (
             f"{count} questions of {ends(sizes.question)} tokens about a shared document of {sizes.shared_document:,} "
@@ -162,8 +162,8 @@ class ThroughputPlan:
             if temperature:
                 yield Workload(STREAM + ending, streamed, self.stream(rate, number), Load(temperature))
             for size in self.batch_sizes:
-                requests = f"{max(size, MIN_BATCHED)} requests of {sizes.even_prompt} tokens"
-                even = f"{requests} with {sizes.even_output} output tokens."
+                requests = f"{max(size, MIN_BATCHED)} requests with {sizes.even_prompt} input tokens"
+                even = f"{requests} and {sizes.even_output} output tokens each."
                 yield Workload(f"batch {size}{ending}", even, self.batches(size, ending), Load(temperature, size))
 
     def stream(self, requests_per_second: float, first: int = 1) -> list[list[TimedRequest]]:

@@ -1,5 +1,6 @@
 """Sends servers the same load in turn; the cases contain the rates that each sustained, and the targets."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -89,7 +90,8 @@ def load_cases(
     facts |= {"sent": load.as_record(), "servers": found, "reports": reports}
     base = OURS if OURS in reports else ""
     sides = {name: Side([one.output_throughput], latencies(one)) for name, one in reports.items()}
-    title = f"{load.workload}, {load.num_requests} requests, {load.request_rate:g} per second"
+    rate = "all at once" if load.request_rate == math.inf else f"{load.request_rate:g} per second"
+    title = f"{load.workload}, {load.num_requests} requests, {rate}"
     yield Case(title, "tokens/s", base, sides, base_over_side=True)
     if search is not None:
         yield search_case(search.bound, searches, base)

@@ -100,8 +100,8 @@ DESCRIBED: list[tuple[str, str, str, Callable[[Record], list[list[str]]]]] = [
     (
         "sampling",
         "sampling",
-        "The two cuts are `top_k` 50, followed by `top_p` 0.9. For masks, the figure is the share of the time that is "
-        "spent on grammars.",
+        "The two cuts are `top_k` 50, followed by `top_p` 0.9. For masks, the table gives the share of the time that "
+        "is spent on grammars.",
         aims.sampling,
     ),
 ]
