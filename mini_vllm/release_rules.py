@@ -27,129 +27,133 @@ class ReleaseRules:
         "0.27",
         "async_reset_drops_what_is_in_flight",
         "a preempted request keeps the placeholders of the step in flight",
-        "placeholders and drafts are cleared; the tokens are kept when they arrive and change no counter",
-        "a crash, #48245",
+        "preemption clears the placeholders and drafts; tokens that arrive afterwards are kept, but change no counter",
+        "the old rule caused a crash (#48245)",
     )
     images_have_places: bool = _rule(
         "0.19",
         "image_position_is_hashed",
-        "a block's hash has the contents of its images",
-        "it also has their places in the block",
-        "the same image one token later was a wrong hit",
+        "a block's hash covers the contents of its images",
+        "the hash also covers the images' positions in the block",
+        "a request with the same image one token later got a wrong hit",
     )
     images_leave_in_update: bool = _rule(
         "0.20",
         "encoder_cache_is_released_in_the_update",
         "`schedule()` releases an image",
-        "the update of the step that has computed it releases it",
-        "the step in flight may still read it",
+        "the update of the step that computed the image releases it",
+        "the step in flight may still read the image",
     )
     whole_sequence_must_fit: bool = _rule(
         "0.19",
         "reserve_full_isl_waits_for_the_whole_prompt",
-        "a request is admitted if the blocks of its first chunk are free",
-        "the blocks for all its known tokens must be free (`scheduler_reserve_full_isl`); for a window only those "
-        "that it can hold at once (since 0.21)",
-        "preemption thrash, #37307, #41064; a deadlock of windows, #39734",
+        "a request is admitted if enough blocks are free for its first chunk",
+        "blocks for all of the request's known tokens must be free (`scheduler_reserve_full_isl`); a sliding window "
+        "needs only the blocks that it can hold at once (since 0.21)",
+        "the old rule caused preemption thrash (#37307, #41064) and a deadlock with sliding windows (#39734)",
     )
     freed_without_content_first: bool = _rule(
         "0.23",
         "freed_order_saves_a_prefix",
         "every freed block goes to the back of the free queue",
-        "those without content go to the front, in the order in which they are freed",
-        "windows flushed the prefix cache, #43447",
+        "freed blocks without content go to the front, in the order in which they are freed",
+        "sliding windows flushed the prefix cache (#43447)",
     )
     lookahead_at_admission: bool = _rule(
         "0.23",
         "eagle_lookahead_at_admission",
-        "only running requests have slots for the drafter's next tokens",
-        "a request that is admitted also gets them",
-        "the reason was not found",
+        "only running requests get slots for the drafter's next tokens",
+        "a request also gets these slots when it is admitted",
+        "we did not find the reason",
     )
     loads_leave_room: bool = _rule(
         "0.23",
         "gates33-remote-045",
-        "a load that runs alongside the steps begins if its blocks are free",
-        "it begins if they are free in addition to what all unfinished prompts and loads still need",
-        "a deadlock, #44560, #45388",
+        "a load that runs alongside the steps begins if enough blocks are free for it",
+        "the load begins only if its blocks are free in addition to those that all unfinished prompts and loads still "
+        "need",
+        "the old rule caused a deadlock (#44560, #45388)",
     )
     single_tokens_are_padded: bool = _rule(
         "0.25",
         "full_hit_is_padded",
-        "a request that is admitted with one token to compute gets 1 token",
-        "alongside other requests, or with a hit (since 0.30), it gets 1 + k tokens, like every decode with drafts",
-        "uniform CUDA graphs, #45237",
+        "a request with only one token to compute gets 1 token when it is admitted",
+        "the request gets 1 + k tokens, like every decode with drafts, if others run alongside or if it has a hit "
+        "(since 0.30)",
+        "CUDA graphs become uniform (#45237)",
     )
     prefill_lookahead: bool = _rule(
         "0.28",
         "mtp_chunk_keeps_clear_of_the_end",
-        "no drafter reads ahead of a chunk",
-        "no chunk ends fewer tokens before the end of a prompt than the drafter reads ahead, and its blocks enter the "
-        "cache that much later",
-        "several MTP layers; the reason was not found",
+        "drafters do not read ahead of a chunk",
+        "no chunk may leave fewer tokens of the prompt than the drafter reads ahead, and its blocks enter the cache "
+        "that many tokens later",
+        "the rule came with several MTP layers; we did not find the reason",
     )
     windows_cache_the_end: bool = _rule(
         "0.30",
         "window_retention_loses_a_shared_prefix",
         "every full block of a sliding window enters the prefix cache",
-        "only those before the end of the prompt and before a junction do (`prefix_cache_retention_interval`)",
-        "useless blocks, #43447, #52216",
+        "only the blocks before the end of the prompt and before a junction enter it "
+        "(`prefix_cache_retention_interval`)",
+        "the cache filled with useless blocks (#43447, #52216)",
     )
     blocks_in_flight_stay: bool = _rule(
         "0.30",
         "async_victim_in_flight_ends_the_loop",
-        "a victim's blocks are free at once, though a step in flight may write them",
-        "with a connector they are free after that step's update, and its request cannot be a victim before that",
-        "writes into blocks that had been reused, cf. #49675",
+        "a victim's blocks are free at once, although a step in flight may still write to them",
+        "with a connector, the blocks are free after that step's update, and their request cannot be a victim until "
+        "then",
+        "steps wrote into blocks that had already been reused (cf. #49675)",
     )
     threshold_spares_lone_request: bool = _rule(
         "0.31",
         "threshold_ignored_when_alone",
         "`long_prefill_token_threshold` cuts every prompt",
-        "it does not cut the prompt of the only request",
-        "wasted budget, #57951",
+        "the threshold does not cut the prompt of a lone request",
+        "the old rule wasted budget (#57951)",
     )
     block_holders_first: bool = _rule(
         "0.31",
         "loaded_requests_come_first",
-        "a waiting request that holds blocks stands in the waiting queue",
-        "it stands in a separate queue, which is looked at first",
-        "a deadlock, cf. #57841, #57104",
+        "a waiting request that holds blocks is in the waiting queue",
+        "the request is in a separate queue, which is checked first",
+        "the old rule caused a deadlock (cf. #57841, #57104)",
     )
     hash_covers_next_token: bool = _rule(
         "0.33",
         "eagle_hash_covers_the_next_token",
-        "the last block of a prefix hit is dropped for a drafter with a KV cache",
-        "the hash of a block covers the token after it, so no block is dropped",
-        "lost hits, #50438, #50897",
+        "if the drafter has a KV cache, the last block of a prefix hit is dropped",
+        "a block's hash also covers the token after the block, so no block is dropped",
+        "the old rule lost hits (#50438, #50897)",
     )
     accepted_blocks_enter_in_update: bool = _rule(
         "0.33",
         "spec_accepted_blocks_enter_in_the_update",
         "blocks that accepted drafts have filled enter the prefix cache in the next `schedule()`",
-        "they enter it in the update",
-        "the last block of a request was lost",
+        "these blocks enter the prefix cache in the update",
+        "the old rule lost a request's last block",
     )
     loop_survives_self_preemption: bool = _rule(
         "0.33",
         "priority_self_preemption",
-        "under `priority` a request that preempts itself ends the loop over the running ones",
-        "the loop goes on",
-        "an idle step, cf. #26765",
+        "under `priority`, a request that preempts itself ends the loop over the running requests",
+        "the loop continues after a request preempts itself",
+        "the old rule caused an idle step (cf. #26765)",
     )
     images_are_passed_over: bool = _rule(
         "0.33",
         "encoder_request_is_passed_over",
         "a waiting request whose image does not fit ends admission",
-        "it is passed over",
-        "the requests after it need not wait for it",
+        "the request is passed over",
+        "later requests do not have to wait for an image",
     )
     running_adapters_count: bool = _rule(
         "0.33",
         "lora_counts_running_requests",
         "`max_loras` counts the adapters of the requests in the step",
-        "it counts those of all running requests",
-        "a request that sits out can join the next batch",
+        "`max_loras` counts the adapters of all running requests",
+        "a running request that sits out a step can join the next batch",
     )
 
 
@@ -163,18 +167,32 @@ class ReleaseSetting:
 
 
 SETTINGS = {
-    "scheduler_reserve_full_isl": ReleaseSetting("0.19", True, "whether all known tokens of a request must fit"),
-    "watermark": ReleaseSetting("0.24", 0.0, "share of all blocks that stays free after an admission"),
-    "prefill_schedule_interval": ReleaseSetting("0.33", 1, "steps from one with a part of a prompt to the next"),
-    "max_num_active_seqs": ReleaseSetting("0.31", None, "most running requests, if below `max_num_seqs`"),
-    "max_num_scheduled_tokens": ReleaseSetting("0.28", None, "budget of a step, if below `max_num_batched_tokens`"),
+    "scheduler_reserve_full_isl": ReleaseSetting(
+        "0.19", True, "whether blocks for all known tokens of a request must be free"
+    ),
+    "watermark": ReleaseSetting("0.24", 0.0, "share of all blocks that must stay free after an admission"),
+    "prefill_schedule_interval": ReleaseSetting(
+        "0.33", 1, "minimum distance, in steps, between two steps that compute parts of prompts"
+    ),
+    "max_num_active_seqs": ReleaseSetting(
+        "0.31", None, "maximum number of running requests, if lower than `max_num_seqs`"
+    ),
+    "max_num_scheduled_tokens": ReleaseSetting(
+        "0.28", None, "token budget of a step, if lower than `max_num_batched_tokens`"
+    ),
     "long_prefill_token_threshold_adaptive": ReleaseSetting(
-        "0.31", False, "whether the threshold is at least a fair share"
+        "0.31", False, "whether the threshold is raised to a fair share of the budget"
     ),
     "prefix_cache_retention_interval": ReleaseSetting("0.23", 0, "which blocks of a sliding window are cached"),
-    "num_speculative_tokens_per_batch_size": ReleaseSetting("0.24", None, "drafts by number of requests in a step"),
-    "disable_lookahead_block_hashes": ReleaseSetting("0.33", False, "whether a hash covers only the block"),
-    "disable_eagle_block_drop": ReleaseSetting("0.30", False, "whether the last hit block stays without such hashes"),
+    "num_speculative_tokens_per_batch_size": ReleaseSetting(
+        "0.24", None, "number of drafts, depending on the number of requests in a step"
+    ),
+    "disable_lookahead_block_hashes": ReleaseSetting(
+        "0.33", False, "whether a block's hash covers only the block itself"
+    ),
+    "disable_eagle_block_drop": ReleaseSetting(
+        "0.30", False, "whether the last hit block is kept if hashes do not cover the next token"
+    ),
 }
 
 

@@ -28,7 +28,7 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 VOCAB = range(4, 1500)  # ids 0 to 3 are special tokens
 WITH, WITHOUT = "with it", "without"
 NO_DRAFTS, FIXED, ADAPTIVE, DRAFT_MODEL = "no drafts", "4 drafts", "adaptive", "draft model"
-IN_TURN, OVERLAPPED, BETWEEN = "in turn", "overlapped", "not in the pass"
+IN_TURN, OVERLAPPED, BETWEEN = "in turn", "overlapped", "outside the passes"
 GREEDY, MASKS = "greedy", "masks"
 AT_A_TEMPERATURE = {
     "temperature 0.8": {"temperature": 0.8},
@@ -91,7 +91,8 @@ def latencies(side: EngineSide, requests: Sequence[TimedRequest], served: Served
 
 def drafts(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound) -> Figures:
     """Return the number of steps, the tokens per step, and the acceptance rate of draft 1, 2, ..."""
-    figures = {"steps": Quantity(len(served.steps)), "per step": Quantity(served.num_output_tokens / len(served.steps))}
+    per_step = Quantity(served.num_output_tokens / len(served.steps))
+    figures = {"steps": Quantity(len(served.steps)), "tokens per step": per_step}
     statistics = side.engine.draft_statistics
     if statistics is not None and statistics.num_drafts:
         for position, accepted in enumerate(statistics.num_accepted_tokens_per_pos, start=1):
@@ -112,7 +113,8 @@ def gaps(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound
     span = side.clock.ended - side.clock.began
     between = span - side.clock.seconds
     gap = Quantity(between / max(1, side.clock.num_passes - 1), "s")
-    return {"passes": Quantity(side.clock.num_passes), "between two": gap, BETWEEN: Quantity(between / span, "share")}
+    share = Quantity(between / span, "share")
+    return {"passes": Quantity(side.clock.num_passes), "between two passes": gap, BETWEEN: share}
 
 
 def masks(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound) -> Figures:
@@ -172,7 +174,7 @@ BENCHMARKS = {
             ),
         },
         NO_DRAFTS,
-        {workload: partial(chats, workload) for workload in (COPYING, STORIES)},
+        {f"each chat {workload}": partial(chats, workload) for workload in (COPYING, STORIES)},
         drafts,
         QUICK,
         params={"ignore_eos": False},

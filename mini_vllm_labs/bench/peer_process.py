@@ -38,14 +38,14 @@ def vllm_python(release: str = RELEASES[0]) -> Path:
 def why_missing(name: str, release: str = RELEASES[0]) -> str | None:
     """Return why a backend cannot run here, or None if it can. `release` is the vLLM release."""
     if name == OPENVINO and not OPENVINO_PYTHON.exists():
-        return f"OpenVINO GenAI has no environment here; `{PEERS}.openvino_peer` makes one (about 2 GB)"
+        return f"OpenVINO GenAI is not installed here; `{PEERS}.openvino_peer` installs it (about 2 GB)"
     if name == LLAMA_CPP and not LLAMA_CPP_PYTHON.exists():
-        return f"llama.cpp has no environment here; `{PEERS}.llama_cpp_peer` builds one (15 minutes, 170 MB)"
+        return f"llama.cpp is not installed here; `{PEERS}.llama_cpp_peer` builds it (15 minutes, 170 MB)"
     if name == XLLAMACPP and not XLLAMACPP_PYTHON.exists():
-        return f"llama.cpp's server has no environment here; `{PEERS}.llama_cpp_peer --wheel` makes one (170 MB)"
+        return f"llama.cpp's server is not installed here; `{PEERS}.llama_cpp_peer --wheel` installs it (170 MB)"
     if name == VLLM and not vllm_python(release).exists():
         command = f"{PEERS}.vllm_peer" if release == RELEASES[0] else f"{PEERS}.vllm_peer {release}"
-        return f"vLLM {release}'s scheduler has no environment here; `{command}` makes one (about 300 MB)"
+        return f"vLLM {release}'s scheduler is not installed here; `{command}` installs it (about 300 MB)"
     return None
 
 

@@ -141,18 +141,19 @@ class ThroughputPlan:
         """Yield all workloads. `requests_per_second` is called after `ALL_AT_ONCE` has been served."""
         sizes, count = self.sizes, min(NUM_QUESTIONS, self.num_requests)
         mixed = (
-            f"{self.num_requests} requests: every eighth a document of {ends(sizes.document_prompt)} tokens, "
-            f"{ends(sizes.document_output)} out; the others chats of {ends(sizes.chat_prompt)}, "
-            f"{ends(sizes.chat_output)} out."
+            f"{self.num_requests} requests. Every eighth request is a document of {ends(sizes.document_prompt)} tokens "
+            f"with {ends(sizes.document_output)} output tokens. The other requests are chats of "
+            f"{ends(sizes.chat_prompt)} tokens with {ends(sizes.chat_output)} output tokens."
         )
         shared = (
-            f"{count} questions of {ends(sizes.question)} tokens after a shared document of {sizes.shared_document:,}, "
-            f"{sizes.answer} out; one round, because it is slow without a prefix cache."
+            f"{count} questions of {ends(sizes.question)} tokens about a shared document of {sizes.shared_document:,} "
+            f"tokens, with {sizes.answer} output tokens each. There is only one round, because a backend without a "
+            "prefix cache is slow."
         )
         yield Workload(ALL_AT_ONCE, mixed, [self._mixed(number) for number in range(self.num_rounds)])
         rate = requests_per_second()
-        full = "the rate that our engine reaches when all arrive at once"
-        streamed = f"{mixed} On average {rate:.2f} arrive per second, half {full}."
+        full = "the rate that our engine reaches when all of them arrive at once"
+        streamed = f"{mixed} On average, {rate:.2f} requests arrive per second, which is half {full}."
         yield Workload(STREAM, streamed, self.stream(rate))
         questions = questions_about_one_document(count, self.vocab_size, 0, sizes)
         yield Workload(SHARED_PREFIX, shared, [questions])
@@ -161,7 +162,8 @@ class ThroughputPlan:
             if temperature:
                 yield Workload(STREAM + ending, streamed, self.stream(rate, number), Load(temperature))
             for size in self.batch_sizes:
-                even = f"{max(size, MIN_BATCHED)} requests of {sizes.even_prompt} tokens, {sizes.even_output} out."
+                requests = f"{max(size, MIN_BATCHED)} requests with {sizes.even_prompt} input tokens"
+                even = f"{requests} and {sizes.even_output} output tokens each."
                 yield Workload(f"batch {size}{ending}", even, self.batches(size, ending), Load(temperature, size))
 
     def stream(self, requests_per_second: float, first: int = 1) -> list[list[TimedRequest]]:

@@ -112,7 +112,7 @@ class Explaining:
         self.found[title] = {"overhead": overhead, "share_of_roofline": share, **parts}
         rates = f"{self.rates.bytes_per_second / 1e9:.1f} GB/s, {self.rates.flops_per_second / 1e9:.0f} GFLOP/s"
         return [
-            f"Our time: {', '.join(f'{part:.1%} {words}' for words, part in parts.items())}. {share:.0%} of the "
-            f"roofline ({rates}). In steps with {many} or more requests, {overhead:.1%} of the time "
-            "is spent outside the forward pass."
+            f"Our engine's time: {', '.join(f'{part:.1%} {words}' for words, part in parts.items())}. Our speed was "
+            f"{share:.0%} of the roofline's ({rates}). In steps with {many} or more requests, {overhead:.1%} of the "
+            "time is spent outside the forward pass."
         ]

@@ -45,19 +45,19 @@ def scheduler_cases(lineup: Lineup, report: ProgressReport = unreported) -> Iter
     """
     maker = ours(lineup)
     decodes: Runs = {f"{count:,} running": Decoding(maker, count, {}, NUM_ROUNDS).round for count in scheduling.RUNNING}
-    yield case("A scheduled request: schedule() + update_from_output(), all decode", decodes, report)
+    yield case("A decode in a step that contains only decodes: schedule() + update_from_output()", decodes, report)
     bare: Runs = {f"{count:,} running": partial(bookkeeping, count) for count in scheduling.RUNNING}
-    yield case("Bare: a loop with a dict insert, an addition and a list append", bare, report)
-    title = f"An admission, {NUM_ADMISSIONS:,} in one step that share {SHARED_TOKENS} cached tokens"
+    yield case("For comparison, a bare loop with a dict insert, an addition and a list append", bare, report)
+    title = f"An admission in a step that admits {NUM_ADMISSIONS:,} requests, which share {SHARED_TOKENS} cached tokens"
     yield Case.of(title, "us", "arrival", admissions({"": maker}, NUM_ADMISSIONS, 3))
-    title = f"A step of the fake model that says why requests wait: {NUM_REQUESTS} run, as many wait"
+    title = f"A step of the fake model that says why requests wait: {NUM_REQUESTS} run and {NUM_REQUESTS} wait"
     yield case(title, explaining(lineup, NUM_ROUNDS), report)
     if lineup.kv_cache != "absent":
         pools: Runs = {
             f"{size:,}": Decoding(maker, NUM_RUNNING, {"num_blocks": size}, NUM_ROUNDS).round
             for size in (SMALL_POOL, LARGE_POOL)
         }
-        yield case(f"A decode, {NUM_RUNNING} running, by the blocks of the pool", pools, report)
+        yield case(f"A decode with {NUM_RUNNING} requests running, by the number of blocks in the pool", pools, report)
         yield queue_case(maker, report)
     if looking_up := look_ups(lineup):
         yield case(f"A prefix lookup of {LOOKED_UP_TOKENS:,} cached tokens", looking_up, report)
@@ -104,14 +104,14 @@ def queue_case(maker: Maker, report: ProgressReport, policy: Policy = "fcfs") ->
     for request in queued:
         full.scheduler.add_request(request)
     joining = per_request(clock() - start, NUM_QUEUED)
-    title = f"A decode, {NUM_RUNNING} running, by the queue"
+    title = f"A decode with {NUM_RUNNING} requests running, by the length of the waiting queue"
     runs = {"none wait": empty.round, f"{NUM_QUEUED:,} wait": full.round}
     rounds = in_turns(runs, NUM_ROUNDS, report=report, title=title)
     if len(full.scheduler.waiting) != NUM_QUEUED:
         raise RuntimeError(
             f"only {len(full.scheduler.waiting)} of {NUM_QUEUED} requests are still waiting: some were admitted"
         )
-    return Case.of(title, "us", "none wait", {**rounds, "to join, once": [joining]})
+    return Case.of(title, "us", "none wait", {**rounds, "joining the queue once": [joining]})
 
 
 def look_ups(lineup: Lineup) -> Runs:

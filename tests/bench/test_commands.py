@@ -56,7 +56,7 @@ def drafts_save_steps(cases: list[Case]) -> bool:
 
 def passes_are_counted(cases: list[Case]) -> bool:
     sides = [side.figures for case in cases for side in case.sides.values()]
-    return all(one["passes"].value == 96 and 0 < one["not in the pass"].value < 1 for one in sides)
+    return all(one["passes"].value == 96 and 0 < one["outside the passes"].value < 1 for one in sides)
 
 
 def masks_are_timed(cases: list[Case]) -> bool:

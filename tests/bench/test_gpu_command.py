@@ -29,8 +29,8 @@ FIGURES: dict[str, dict[str, Any]] = {
 SETUP = {"device": "H100", "torch": "2.11.0", "transformers": "5.17.0", "lineup": "solution"}
 ROWS = dict.fromkeys(gpu.PARTS, "H100; torch 2.11.0, transformers 5.17.0, lineup solution") | {
     "texts equal to the CPU's": "20 of 20",
-    "sizes recorded as graphs": "3 of 3, up to 256",
-    "largest difference of a logit": "1.30% of the largest",
+    "batch sizes recorded as graphs": "3 of 3, up to 256",
+    "largest difference in a logit": "1.30% of the largest logit",
     "copying": "1,400 GB/s",
     "decode, batch 1, context 256": "250 GB/s, 18%",
     "decode, batch 1, context 4,096": "900 GB/s, 64%",
@@ -43,8 +43,8 @@ ROWS = dict.fromkeys(gpu.PARTS, "H100; torch 2.11.0, transformers 5.17.0, lineup
 }
 WRONG = {  # maps a change to the row that it makes wrong
     "texts equal to the CPU's": {"equal": {"equal": [19, 20]}},
-    "sizes recorded as graphs": {"graphs": FIGURES["graphs"] | {"recorded": [1, 2]}},
-    "largest difference of a logit": {"graphs": FIGURES["graphs"] | {"differences": {"1": 0.0, "2": 0.06}}},
+    "batch sizes recorded as graphs": {"graphs": FIGURES["graphs"] | {"recorded": [1, 2]}},
+    "largest difference in a logit": {"graphs": FIGURES["graphs"] | {"differences": {"1": 0.0, "2": 0.06}}},
     "decode, batch 32, context 1,024": {"bandwidth": FIGURES["bandwidth"] | {"copied": 2e12}},
     "decode steps from graphs": {"workload": FIGURES["workload"] | {"replayed": 1_019}},
 }

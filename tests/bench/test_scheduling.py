@@ -74,5 +74,5 @@ def test_vllms_own_scheduler_does_the_same_work(mini_vllm: Commands, release: st
 def test_the_command_that_makes_a_missing_peer_names_the_release() -> None:
     missing = peer_process.why_missing(peer_process.VLLM, "0.0.1")
     assert missing is not None
-    assert "vLLM 0.0.1's scheduler has no environment here" in missing
+    assert "vLLM 0.0.1's scheduler is not installed here" in missing
     assert "upkeep.vllm_peer 0.0.1`" in missing

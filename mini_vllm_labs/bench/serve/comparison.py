@@ -1,5 +1,6 @@
 """Sends servers the same load in turn; the cases contain the rates that each sustained, and the targets."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -67,7 +68,7 @@ def server_cases(plan: ServingPlan, facts: dict[str, Any], on_progress: progress
         if plan.num_cost_rounds:
             yield (case := http_case(endpoints[OURS], plan.settings, plan.load, plan.num_cost_rounds, on_progress))
             cost = 1 - case.ratio(STREAMED)
-            text = f"HTTP and streaming cost under {MAX_HTTP_COST:.0%} of offline throughput at 64 streams"
+            text = f"HTTP and streaming cost less than {MAX_HTTP_COST:.0%} of the offline throughput at 64 streams"
             found.append({"text": text, "found": cost, "met": cost < MAX_HTTP_COST})
 
 
@@ -89,7 +90,8 @@ def load_cases(
     facts |= {"sent": load.as_record(), "servers": found, "reports": reports}
     base = OURS if OURS in reports else ""
     sides = {name: Side([one.output_throughput], latencies(one)) for name, one in reports.items()}
-    title = f"{load.workload}, {load.num_requests} requests, {load.request_rate:g} per second"
+    rate = "all at once" if load.request_rate == math.inf else f"{load.request_rate:g} per second"
+    title = f"{load.workload}, {load.num_requests} requests, {rate}"
     yield Case(title, "tokens/s", base, sides, base_over_side=True)
     if search is not None:
         yield search_case(search.bound, searches, base)
@@ -109,10 +111,12 @@ def search_case(bound: float, searches: Mapping[str, RateSearch], base: str) -> 
     """Return the highest rate that each server sustained; every rate that was tried becomes a note."""
     sides, notes = {}, []
     for name, search in searches.items():
-        failed = {} if search.lowest_failed is None else {"not held": Quantity(search.lowest_failed, "requests/s")}
+        failed = {}
+        if search.lowest_failed is not None:
+            failed["lowest rate not sustained"] = Quantity(search.lowest_failed, "requests/s")
         if search.highest is not None:
             p99 = next(probed.p99_ttft for probed in search.probed if probed.rate == search.highest)
-            sides[name] = Side([search.highest], {"TTFT p99 there": Quantity(p99, "s"), **failed})
+            sides[name] = Side([search.highest], {"TTFT p99 at this rate": Quantity(p99, "s"), **failed})
         notes.append(f"{name}: {'; '.join(map(said_of, search.probed))}.")
     title = f"The highest request rate with p99 TTFT within {1e3 * bound:g} ms"
     return Case(title, "requests/s", base if base in sides else "", sides, notes, base_over_side=True)
@@ -121,5 +125,5 @@ def search_case(bound: float, searches: Mapping[str, RateSearch], base: str) -> 
 def said_of(probed: Probed) -> str:
     """Return the outcome of a rate, with the reason if the server did not sustain it."""
     p99 = f"p99 {1e3 * probed.p99_ttft:.0f} ms"
-    why = f"not, {p99}, {probed.left_over:.0%} left over, {probed.num_failed} failed"
-    return f"{probed.rate:.2f} requests/s: " + (f"held, {p99}" if probed.holds else why)
+    why = f"not sustained, {p99}, {probed.left_over:.0%} piled up, {probed.num_failed} failed"
+    return f"{probed.rate:.2f} requests/s: " + (f"sustained, {p99}" if probed.holds else why)

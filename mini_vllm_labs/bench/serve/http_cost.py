@@ -45,7 +45,7 @@ def http_case(
         runs = {OFFLINE: ways.offline, STREAMED: ways.streamed}
         rounds = in_turns(runs, num_rounds, num_warm_ups=1, report=on_progress, title=title)
     case = Case.of(title, "tokens/s", OFFLINE, rounds)
-    case.notes = [f"HTTP and streaming cost {1 - case.ratio(STREAMED):.1%}."]
+    case.notes = [f"HTTP and streaming cost {1 - case.ratio(STREAMED):.1%} of the throughput."]
     return case
 
 

@@ -18,9 +18,9 @@ TEMPLATE = Path(__file__).with_name("page.md.jinja")
 TITLES = {"random-150m": "Random weights", "embedded": "The embedded model"}
 Record = Mapping[str, Any]
 IN_TURNS = (
-    "Where a table has sides, they took turns in the rounds of one run. A ratio compares a side with the one that has "
-    "no ratio, in the same round. The lowest and the highest round show what other work on the machine does to a "
-    "figure."
+    "The variants in a table took turns in each round of a single run. A ratio compares a variant with the baseline "
+    "(the variant that has no ratio) in the same round. The lowest and the highest round show how much other work on "
+    "the machine affects a figure."
 )
 
 
@@ -65,35 +65,43 @@ DESCRIBED: list[tuple[str, str, str, Callable[[Record], list[list[str]]]]] = [
     (
         "busy",
         "busy",
-        "Decoding beside processes that compute without a pause. The default adapts its number of threads and their "
-        "waits; the fixed choices are one thread, all that spin while they wait, and all that sleep at once.",
+        "Decoding next to processes that compute without a pause. The default adapts the number of threads and how "
+        "they wait. The fixed choices are one thread, all threads spinning while they wait, and all threads sleeping "
+        "at once.",
         aims.beside_busy_processes,
     ),
     *(
-        (name, name, f"With it: {with_it}; without: {without}.", no_aims)
+        (name, name, f'"With it" {with_it}. "Without" {without}.', no_aims)
         for name, with_it, without in (
-            ("prefix", "the defaults", "`enable_prefix_caching=False`"),
-            ("chunked", "128 tokens a step", "2,048 tokens a step, `enable_chunked_prefill=False`"),
-            ("preemption", "phases 2 and 3", "memory for each request's limit, phases 2 and 3 absent"),
+            ("prefix", "uses the defaults", "sets `enable_prefix_caching=False`"),
+            (
+                "chunked",
+                "computes at most 128 tokens per step",
+                "sets `enable_chunked_prefill=False` and computes at most 2,048 tokens per step",
+            ),
+            ("preemption", "has phases 2 and 3", "lacks both phases, and reserves memory for each request's limit"),
         )
     ),
     (
         "speculative",
         "speculative",
-        "Chats, greedy. transformers drafts for one request at a time, with the same draft model.",
+        "The requests are chats with greedy decoding. transformers drafts for only one request at a time, with the "
+        "same draft model.",
         aims.drafts,
     ),
     (
         "async",
         "async",
-        "Between two forward passes: planning, applying, text. On a CPU these run on the cores that compute, and "
-        "Python runs one thread at a time, so what is hidden comes back as a slower pass.",
+        "Between two forward passes, the engine plans the next step, applies results and writes text. On a CPU, this "
+        "work runs on the cores that compute the model, and Python runs only one thread at a time. Overlapping the "
+        "work with a pass therefore slows that pass down.",
         aims.between_passes,
     ),
     (
         "sampling",
         "sampling",
-        "Two cuts: `top_k` 50, then `top_p` 0.9. Masks: the share of the time that goes to grammars.",
+        "The two cuts are `top_k` 50, followed by `top_p` 0.9. For masks, the table gives the share of the time that "
+        "is spent on grammars.",
         aims.sampling,
     ),
 ]
@@ -107,10 +115,10 @@ SCHEDULING = [
     (
         "beside-vllm",
         "scheduler --peer vllm",
-        "Our scheduler and vLLM's own, unmodified, in one process: CPU time per request. Decode and admission are "
-        "`schedule()` and `update_from_output()`; requests are admitted in one step and share 512 cached tokens. "
-        "Arrival: the request is made of its tokens, hashed and queued. vLLM's `schedule()` also writes the message to "
-        "its workers; our runner gets the requests themselves.",
+        "The figures are CPU time per request, for our scheduler and vLLM's unmodified scheduler in the same process. "
+        "Decode and admission cover `schedule()` and `update_from_output()`. Requests that share 512 cached tokens are "
+        "all admitted in one step. An arrival creates a request from its tokens, hashes it and queues it. vLLM's "
+        "`schedule()` also writes the message to its workers, whereas our runner gets the requests themselves.",
         aims.scheduling,
     ),
 ]

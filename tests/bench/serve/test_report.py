@@ -144,7 +144,7 @@ def test_a_server_that_held_no_rate_has_no_ratio_but_its_probes_are_shown() -> N
     case = search_case(1.0, searches, OURS)
     assert list(case.sides) == [OURS, "b"]
     assert case.ratio("b") == pytest.approx(3.0)
-    assert "2.00 requests/s: not, p99 1100 ms, 0% left over, 0 failed." in case.notes[2]
+    assert "2.00 requests/s: not sustained, p99 1100 ms, 0% piled up, 0 failed." in case.notes[2]
     assert search_case(1.0, {"never": searches["never"]}, OURS).base == ""
 
 
