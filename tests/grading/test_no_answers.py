@@ -9,6 +9,7 @@ from collections import defaultdict
 import pytest
 
 from mini_vllm_labs.grading.plan import load_whole_plan
+from solutions import phase14_year_of_vllm
 from solutions.phase1_scheduler_step import clamp
 from tests.grading import leak_check
 from tests.grading.leak_calls import MAX_CALLS_ALIKE, Call, keep, outcome_of
@@ -40,6 +41,14 @@ def other_order(threshold: int, budget: int, num_new: int) -> int:
 def test_an_answer_is_found_behind_an_adapter_and_after_one_that_ends_the_process() -> None:
     shipped = {"ends": lambda *given: os._exit(1), "max": lambda a, b, c: max(a, b, c), "other": other_order}
     assert try_all(shipped, CALLS, {"clamp": NAMES}) == ["! clamp: other"]
+
+
+def test_a_shipped_class_that_passes_a_task_is_found() -> None:
+    plan = load_whole_plan()[13]
+    shipped: dict[str, type] = {"copy": type("Copy", (phase14_year_of_vllm.PrefillPacer,), {}), "other": Call}
+    found = [line for line in leak_check.try_classes(plan, phase14_year_of_vllm, shipped) if line.startswith("! ")]
+    assert found
+    assert all(line.endswith("PrefillPacer: copy") for line in found)
 
 
 def test_what_answers_only_after_another_has_changed_something_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
