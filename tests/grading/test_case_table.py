@@ -1,6 +1,9 @@
 """Tests what the report on a case table says when `about` leaves something out."""
 
+import pytest
+
 from mini_vllm_labs.grading.labtest.case_table import about_difference, groups
+from mini_vllm_labs.grading.labtest.expect import explained
 from mini_vllm_labs.grading.plays import phase3_plays
 
 
@@ -16,3 +19,9 @@ def test_another_order_is_not_another_object() -> None:
     assert report["rule"] == told["rule"]
     report = about_difference(told, {"peek_request": "another a"}, {"peek_request": "a"}, ["peek_request()"])
     assert "not a copy" in str(report["rule"])
+
+
+def test_an_empty_situation_is_not_announced() -> None:
+    with pytest.raises(ZeroDivisionError) as found, explained([]):
+        raise ZeroDivisionError
+    assert not getattr(found.value, "__notes__", [])
