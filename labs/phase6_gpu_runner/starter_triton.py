@@ -11,9 +11,8 @@ from torch import Tensor
 
 from mini_vllm.runner.steps import FlatBatch
 
-NUM_PROGRAMS = (
-    512  # with fewer programs, a large GPU would have idle multiprocessors (an H100 has 132, each with room for a few)
-)
+# with fewer programs, a large GPU would have idle multiprocessors (an H100 has 132, each with room for a few)
+NUM_PROGRAMS = 512
 MAX_PARTS = 32
 TILE_BYTES = 16384  # of K, and as many of V: two tiles of each fit into a small GPU's shared memory
 

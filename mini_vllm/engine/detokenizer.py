@@ -62,9 +62,8 @@ class IncrementalDetokenizer:
         """Begin a window with tokens whose text has been accepted."""
         self._window, self._num_read = token_ids, len(token_ids)
         self._accepted = self._decode(token_ids)  # part of the window's text
-        self._before: list[
-            str
-        ] = []  # the window's most recent texts, for as long as they end with an incomplete character
+        # the window's most recent texts, for as long as they end with an incomplete character
+        self._before: list[str] = []
 
     def _accept(self, final: bool) -> str | None:
         whole, accepted = self._decode(self._window), self._accepted

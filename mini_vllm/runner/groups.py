@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Integers = NDArray[np.int64]
-MAX_GROUP_SLOTS = (
-    4096  # small enough for a group's copied K and V to stay in the CPU's cache until attention reads them
-)
+# small enough for a group's copied K and V to stay in the CPU's cache until attention reads them
+MAX_GROUP_SLOTS = 4096
 MAX_PIECE_QUERIES = 128  # a longer chunk is split into pieces, because a piece's tokens do not attend to later pieces
 MAX_WASTED_PAIRS = 512  # above this many query-key pairs of padding, a new group is cheaper
 

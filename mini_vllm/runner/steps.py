@@ -19,9 +19,8 @@ from mini_vllm.runner.step_buffer import Numbers, StepBuffer
 from mini_vllm.sampling_params import SamplingParams
 
 Booleans = NDArray[np.bool_]
-MAX_DECODE_TOKENS = (
-    8  # a request with more tokens than this is a chunk; one with fewer decodes one token or verifies drafts
-)
+# a request with more tokens than this is a chunk; one with fewer decodes one token or verifies drafts
+MAX_DECODE_TOKENS = 8
 
 
 @dataclass

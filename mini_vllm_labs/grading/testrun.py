@@ -31,9 +31,8 @@ IMPORT_SECONDS = SECONDS_PER_TEST  # torch has already been imported
 SECONDS_PER_PHASE = 600.0  # wall-clock time, on a machine shared by four users
 SILENCE_SECONDS = max(60.0, waiting_seconds(SECONDS_PER_TEST) + 10)
 LOOP = "Not run: the test before this one did not end."
-MAX_WORKERS = (
-    40  # a crash costs one worker and one test; a file in which every test crashes must also finish eventually
-)
+# a crash costs one worker and one test; a file in which every test crashes must also finish eventually
+MAX_WORKERS = 40
 
 
 @dataclass

@@ -13,9 +13,8 @@ from mini_vllm_labs.runs.palette import color
 SMALL_WIDTH = 260
 TITLE, LINE_HEIGHT, ROW, BAR, MAX_NAME, GAP, MARGIN = 13, 17, 20, 12, 128, 6, 10
 MAX_LINES = 2
-MAX_RATIO = (
-    30  # limits how short a bar may be on a linear axis: at 31, the shortest bar is only as long as a letter is wide
-)
+# limits how short a bar may be on a linear axis: at 31, the shortest bar is only as long as a letter is wide
+MAX_RATIO = 30
 AXIS_HEIGHT = 18
 SHARE = (0.0, 1.0)  # the axis of a share
 COLOUR = "#8E7CC3"  # not the colour of any request

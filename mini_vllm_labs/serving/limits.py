@@ -18,9 +18,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mini_vllm_labs.serving.errors import ApiError
 from mini_vllm_labs.serving.settings import ServerSettings
 
-MAX_VALUES = (
-    250_000  # maximum number of values in a body: parsing 2,000,000 short lists blocks every stream for a second
-)
+# maximum number of values in a body: parsing 2,000,000 short lists blocks every stream for a second
+MAX_VALUES = 250_000
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
 

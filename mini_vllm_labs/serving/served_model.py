@@ -14,9 +14,8 @@ from mini_vllm_labs.serving.errors import ApiError, invalid, unavailable
 from mini_vllm_labs.serving.settings import ServerSettings
 
 MAX_SHORT_TEXT = 2000  # characters
-MAX_TIMES = (
-    2  # a prompt that is slightly too long is still tokenized, so that its error can state the exact number of tokens
-)
+# a prompt that is slightly too long is still tokenized, so that its error can state the exact number of tokens
+MAX_TIMES = 2
 
 
 class ServedModel:

@@ -299,9 +299,8 @@ def main(numbers: Container[int]) -> None:
     sys.setrecursionlimit(10_000)  # `deepcopy` follows the links of free blocks
     os.environ["LAB_IMPL"] = "solution"
     os.environ["OMP_NUM_THREADS"] = "1"  # a forked process would wait forever for threads that exist only in its parent
-    from mini_vllm_labs.grading.plays.device_tensors import (
-        DeviceTensor,  # must come after the setting is made, because torch reads it when it is loaded
-    )
+    # must come after the setting is made, because torch reads it when it is loaded
+    from mini_vllm_labs.grading.plays.device_tensors import DeviceTensor
 
     StrictQueue.__deepcopy__ = copy_of_queue  # type: ignore[attr-defined]
     DeviceTensor.__deepcopy__ = copy_on_host  # type: ignore[method-assign]

@@ -3,17 +3,19 @@
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from mini_vllm_labs.grading.labtest.hooks import VM_STATUS
 from mini_vllm_labs.grading.plan import load_plan
-from tests.grading.checkout import PHASES, Checkout, solution, with_line
+from tests.grading.checkout import PHASES, ROOT, Checkout, solution, with_line
 from tests.grading.forked import OURS, forked
 
 LOOPS = {1: "clamp", 2: "popleft", 3: "preempt", 4: "evict", 5: "should_sample", 6: "kv_block_bytes"}
 LOOP = "while id(None): turn = 7"
 POPLEFT = "popped and empty"
+COURSE_MAP = ROOT / "labs" / "README.md"
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,15 @@ def test_an_endless_loop_is_ended_and_shown(endless: dict[int, str], phase: int)
     assert "Hint: what changes from one turn of this loop to the next" in output
     assert "1 failed" in output
     assert not OURS.search(output), output
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the tests run in forked processes")
+def test_the_course_map_shows_a_real_failure(tmp_path: Path) -> None:
+    wrong = re.sub(r" +scheduler_output.token_budget -= .*\n", "", solution(1))
+    (output,) = forked(Checkout(tmp_path), [(1, wrong)], "-m", "task1_2")
+    shown = re.search(r"the last failure of task 1.2 is:\n\n```\n(.*?)```", COURSE_MAP.read_text("utf-8"), re.DOTALL)
+    assert shown is not None
+    assert shown[1] in output
 
 
 @pytest.mark.parametrize("options", [("--timeout-method=thread",), ("-n", "1")], ids=["by a thread", "xdist"])

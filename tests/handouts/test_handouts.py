@@ -1,6 +1,7 @@
 """Recomputes every number in a handout, the README, a slide or the teachers' guide that can be recomputed."""
 
 import ast
+import codecs
 import importlib
 import re
 from itertools import pairwise
@@ -18,6 +19,8 @@ DOCUMENTS = [
     *((ROOT / "docs" / name) for name in ("teaching.md", "workshop.md", "public_bugs.md")),
 ]
 CHECK = re.compile(r"<!--\s*check:\s*(.*?)\s*-->", re.DOTALL)
+CODE = re.compile(r"`[^`]+`")
+ITEM = re.compile(r"(-|\d+\.) ")
 WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 NUM_CHARACTERS_BEFORE = 700
 
@@ -68,6 +71,24 @@ def numbers_claimed(expression: str) -> list[int]:
 def test_every_handout_checks_something() -> None:
     handouts = {path.parent.name for path in LABS.glob("phase*/README.md")}
     assert handouts <= {place.split(":")[0] for place, _, _ in CHECKS}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_no_code_continues_on_the_next_line(path: Path) -> None:
+    """The name of a case, or a command, must be found and copied as a whole."""
+    blocks = MarkdownIt("commonmark").parse(path.read_text(encoding="utf-8"))
+    spans = [span for block in blocks if block.type == "inline" for span in CODE.findall(CHECK.sub("", block.content))]
+    assert [span for span in spans if "\n" in span] == []
+
+
+@pytest.mark.parametrize("path", sorted(LABS.glob("phase*/hints.rot13")), ids=name_of)
+def test_no_sentence_of_a_hint_continues_as_a_list(path: Path) -> None:
+    """A line of prose that begins with "- " or "1. " becomes an item of a list."""
+    lines = codecs.decode(path.read_text(encoding="utf-8"), "rot13").splitlines()
+    prose = [
+        line for before, line in pairwise(lines) if ITEM.match(line) and before[:1].strip() and not ITEM.match(before)
+    ]
+    assert prose == []
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)

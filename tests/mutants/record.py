@@ -13,9 +13,8 @@ from tests.mutants.catalog import PHASES, Subject, mutants
 from tests.mutants.harness import harness, phases_and_jobs
 from tests.mutants.verdict import Verdict
 
-CPU_SECONDS = (
-    20  # for the answers to all of a phase's tests: a slow mistake is recognised by its answers to the other tests
-)
+# for the answers to all of a phase's tests: a slow mistake is recognised by its answers to the other tests
+CPU_SECONDS = 20
 TASK = re.compile(r"test_task(\d+)_(\d+)_")
 Hints = dict[str, dict[str, str]]
 

@@ -25,9 +25,8 @@ from tests.mutants.catalog import module_name
 from tests.mutants.verdict import Verdict, shortened
 
 MARK = "_subject_under_test"
-NUM_TRIED_FIRST = (
-    20  # mistakes next to each other in a catalogue break the same function, so the same test catches them
-)
+# mistakes next to each other in a catalogue break the same function, so the same test catches them
+NUM_TRIED_FIRST = 20
 WALL_SECONDS = 120
 MEMORY_BYTES = 4 * 2**30
 

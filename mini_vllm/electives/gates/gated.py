@@ -40,14 +40,12 @@ class AdmissionGates:
         counted: Callable[[], Sequence[Request]] = tuple,
     ) -> None:
         self.gates = gates
-        self.counted = (
-            counted  # requests that count as planned from the start: since 0.33, these are all running requests
-        )
+        # requests that count as planned from the start: since 0.33, these are all running requests
+        self.counted = counted
         # Since 0.33, a request is also skipped if the gates do not let it use any of the remaining budget.
         self.num_tokens_left = num_tokens_left
-        self.leaving: Collection[
-            str
-        ] = ()  # requests that have ended, but whose blocks may still be written by a step in flight
+        # requests that have ended, but whose blocks may still be written by a step in flight
+        self.leaving: Collection[str] = ()
         # Why a step skipped or limited requests, keyed by request id.
         self.whys: dict[str, str] = {}
         self._errors: dict[str, str] = {}

@@ -99,9 +99,8 @@ def recorded_settings(path: Path) -> JudgeSettings:
         raise RecordError(f"{path} is not a judge record: {error}") from None
 
 
-GRACE_SECONDS = (
-    300.0  # added to the time for a submission, to allow for reading it, drawing situations and writing feedback
-)
+# added to the time for a submission, to allow for reading it, drawing situations and writing feedback
+GRACE_SECONDS = 300.0
 NUM_TRIES = 2
 
 

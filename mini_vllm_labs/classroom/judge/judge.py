@@ -27,9 +27,8 @@ from mini_vllm_labs.runs.sandbox.channel import ChannelError
 
 LOAD_SECONDS = 60.0
 PHASE_SECONDS = 300.0
-MORE_TIME = (
-    4  # multiplies the time limit when a situation that ran late is retried, because the machine may have been busy
-)
+# multiplies the time limit when a situation that ran late is retried, because the machine may have been busy
+MORE_TIME = 4
 NEARLY_ALL = 0.8
 MAX_TIMEOUTS = 2
 LAST_WITHOUT_MODEL = 5

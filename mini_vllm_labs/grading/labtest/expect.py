@@ -88,7 +88,8 @@ def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "
         lines = ["The situation:", *situation[-MAX_LINES:]]
         if calls:
             lines += ["Your calls, in order:" if len(calls) <= MAX_LINES else "Your last calls:", *calls[-MAX_LINES:]]
-        error.add_note("\n  ".join(lines))
+        if len(lines) > 1:  # a call can fail before a play has described anything
+            error.add_note("\n  ".join(lines))
         if QUEUE in str(error):
             error.add_note(
                 f"Hint: {QUEUE} is the waiting queue of the tests. It has {QUEUE_METHODS} Which one do you need?"

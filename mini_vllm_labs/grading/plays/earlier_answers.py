@@ -22,9 +22,8 @@ from mini_vllm_labs.runs.sandbox.frames import short
 
 NUM_WATCHED = 1000  # limit of recorded calls per function and test; a policy may be called 100,000 times
 NUM_CHECKED = 300  # of these, how many are also checked for containers that another object holds
-NUM_KEPT = (
-    3  # answers kept per function: if a function fills two lists in turn, its third call changes its first answer
-)
+# answers kept per function: if a function fills two lists in turn, its third call changes its first answer
+NUM_KEPT = 3
 PLAIN = (str, bytes, range, frozenset, type, Request, KVCacheBlock)  # immutable, or not owned by the answer
 ATOMS = frozenset((int, float, str, bytes, bool, type(None)))
 LIVE = ("PagedKVCacheManager.block_ids",)  # a block table belongs to the manager, and grows as its request does

@@ -30,9 +30,8 @@ NUM_RANDOM = 100
 
 
 def public_clamp() -> Clamp:
-    from mini_vllm_labs.grading.labtest.public_clamp import (
-        make_clamp,  # imported here, because the judge's jail must not contain an answer to task 1.1
-    )
+    # imported here, because the judge's jail must not contain an answer to task 1.1
+    from mini_vllm_labs.grading.labtest.public_clamp import make_clamp
 
     return make_clamp()
 
