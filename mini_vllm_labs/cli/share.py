@@ -3,6 +3,7 @@
 from io import StringIO
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 from rich.console import Console
@@ -49,7 +50,7 @@ def share(
     write_page(file, content, overwrite=overwrite)
     console.print("\n".join([run.whose, *run.remarks]), markup=False)
     console.print(f"{file}: {len(content) / 1000:,.0f} kB. In a page of yours:", markup=False, soft_wrap=True)
-    console.print(f"  {FRAME.format(name=file.name)}", markup=False, soft_wrap=True)
+    console.print(f"  {FRAME.format(name=quote(file.name))}", markup=False, soft_wrap=True)
 
 
 def write_page(file: Path, content: bytes, *, overwrite: bool = False) -> None:
