@@ -32,7 +32,7 @@ class ModelTokenizer:
         return max(map(len, self.tokenizer.get_vocab()))
 
     def encode(self, text: str) -> list[int]:
-        """Return a text's tokens. Raises `ValueError` for half of a surrogate pair, as from bytes that are no UTF-8."""
+        """Return a text's tokens. Raises `ValueError` for half of a surrogate pair, as in text that was not UTF-8."""
         if not text.isascii():
             text.encode()
         return list(self.tokenizer.encode(text))
