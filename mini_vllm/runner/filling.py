@@ -19,6 +19,9 @@ WRAPPERS = re.compile(
     r"^(module\.|base_model\.model\.)+|_orig_mod\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\."
 )
 
+# Constants that old releases of transformers saved: GPT-2's mask value, and a version number.
+CONSTANTS = re.compile(r"(^|\.)(masked_bias|version)$")
+
 
 @contextmanager
 def quiet(*, bar: bool = False) -> Iterator[None]:
@@ -71,7 +74,8 @@ def fill(folder: Path, config: Any, tensors: Mapping[str, Any], dtype: str, devi
     exactly.
 
     The fill is exact under two conditions. Each parameter and persistent buffer has a tensor of its shape, or is tied
-    to a parameter that has one. Each tensor is used, unless the model's class lists it as ignored.
+    to a parameter that has one. Each tensor is used, unless the model's class lists it as ignored, or it is one of
+    `CONSTANTS`.
     """
     kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     try:
@@ -95,7 +99,8 @@ def fill(folder: Path, config: Any, tensors: Mapping[str, Any], dtype: str, devi
             f"{folder / 'config.json'}: transformers cannot build this {config.model_type}: {one_line(error)}"
         ) from error
     shapes = [f"{name} {list(stored)}, not {list(wanted)}" for name, stored, wanted in report["mismatched_keys"]]
-    faults = {"missing": report["missing_keys"], "unknown": report["unexpected_keys"], "of a different shape": shapes}
+    unknown = [name for name in report["unexpected_keys"] if not CONSTANTS.search(name)]
+    faults = {"missing": report["missing_keys"], "unknown": unknown, "of a different shape": shapes}
     if any(faults.values()):
         told = [f"{len(names)} {what} ({some(names)})" for what, names in faults.items() if names]
         raise ValueError(
@@ -109,6 +114,7 @@ def ignored_tensors(model: Any, names: Collection[str]) -> list[str]:
     """Return the tensors that the model does not have and that its class lists as ignored."""
     state, prefix = model.state_dict(), f"{model.base_model_prefix}."
     patterns = [*(model._keys_to_ignore_on_load_unexpected or ()), r"rotary_emb\.inv_freq", r"(^|\.)position_ids$"]
+    patterns.append(CONSTANTS.pattern)
     plain = {name: WRAPPERS.sub("", name) for name in names}
     strange = [name for name, one in plain.items() if not {one, prefix + one, one.removeprefix(prefix)} & state.keys()]
     return [name for name in strange if any(re.search(pattern, name) for pattern in patterns)]

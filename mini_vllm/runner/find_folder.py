@@ -1,6 +1,7 @@
 """Finds a model's folder by its path or hub name. Imports neither torch nor transformers."""
 
 from functools import partial
+from os.path import expanduser
 from pathlib import Path
 
 FILES = ("*.json", "*.jinja", "*.model", "*.txt", "*.safetensors")
@@ -10,7 +11,7 @@ NOT_NEEDED = ("*/*", "consolidated*")
 
 def find_folder(name: str, *, download: bool = True) -> Path:
     """Return a model's folder; download it if `name` is a hub name. Raises `ValueError` if it is not found."""
-    path = Path(name).expanduser()
+    path = Path(expanduser(name))  # unlike `Path.expanduser`, it leaves other names with a tilde as they are
     try:
         if path.exists():
             return path

@@ -32,6 +32,9 @@ class ModelTokenizer:
         return max(map(len, self.tokenizer.get_vocab()))
 
     def encode(self, text: str) -> list[int]:
+        """Return a text's tokens. Raises `ValueError` for half of a surrogate pair, as in text that was not UTF-8."""
+        if not text.isascii():
+            text.encode()
         return list(self.tokenizer.encode(text))
 
     def decode(self, token_ids: Sequence[int]) -> str:

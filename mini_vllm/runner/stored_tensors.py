@@ -41,8 +41,11 @@ def load_pickled(file: Path, device: str) -> dict[str, torch.Tensor]:
             f"{file} is damaged, or contains objects other than tensors, which could run code: save it as "
             "model.safetensors"
         ) from error
-    if not isinstance(found, dict) or not all(isinstance(one, torch.Tensor) for one in found.values()):
-        raise ValueError(f"{file} must hold a dictionary of named tensors")
+    if not isinstance(found, dict) or not all(
+        isinstance(name, str) and isinstance(one, torch.Tensor) and one.layout is torch.strided
+        for name, one in found.items()
+    ):
+        raise ValueError(f"{file} must hold a dictionary of named tensors that are not sparse")
     return found
 
 

@@ -17,7 +17,9 @@ def bytes_of_tokens(tokenizer: Any, decode: Decode) -> list[bytes]:
     their neighbours, such as the second of two identical CTC tokens, because joining their bytes would not give the
     text.
     """
-    names: list[str | None] = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    # the ids may have gaps, so the largest can exceed the number of tokens
+    num_ids = max(len(tokenizer), 1 + max(tokenizer.get_vocab().values(), default=-1))
+    names: list[str | None] = tokenizer.convert_ids_to_tokens(list(range(num_ids)))
     for token_id in {*tokenizer.all_special_ids} & {*range(len(names))}:
         # SentencePiece decodes <unk> to a visible symbol
         names[token_id] = None

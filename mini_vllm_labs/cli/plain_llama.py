@@ -6,6 +6,7 @@ usual name and shape. Anything else, and any doubtful case, is left to transform
 
 from collections.abc import Iterator
 from math import prod
+from os.path import expanduser
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +35,7 @@ SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 def read_plain_llama(name: str) -> ModelFacts | None:
     """Return what loading finds in a folder, or None if only transformers can tell."""
-    folder = Path(name).expanduser()
+    folder = Path(expanduser(name))
     try:
         if not folder.is_dir() or any((folder / other).exists() for other in OTHER_FILES):
             return None

@@ -1,8 +1,10 @@
 """`mini-vllm share` writes a run of the learner's engine as one HTML file."""
 
 from io import StringIO
+from os import fsencode
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 from rich.console import Console
@@ -49,7 +51,7 @@ def share(
     write_page(file, content, overwrite=overwrite)
     console.print("\n".join([run.whose, *run.remarks]), markup=False)
     console.print(f"{file}: {len(content) / 1000:,.0f} kB. In a page of yours:", markup=False, soft_wrap=True)
-    console.print(f"  {FRAME.format(name=file.name)}", markup=False, soft_wrap=True)
+    console.print(f"  {FRAME.format(name=quote(fsencode(file.name)))}", markup=False, soft_wrap=True)
 
 
 def write_page(file: Path, content: bytes, *, overwrite: bool = False) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
+from mini_vllm.runner.find_folder import find_folder
 from mini_vllm.runner.loading import EMBEDDED_MODEL
 from mini_vllm_labs.cli.model_facts import ask_transformers
 from mini_vllm_labs.cli.plain_llama import read_plain_llama
@@ -109,3 +110,11 @@ def test_a_plain_folder_is_shown_without_torch_or_transformers() -> None:
     shown = subprocess.run([sys.executable, "-c", code, EMBEDDED_MODEL], capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.count("\n") == 10
+
+
+@pytest.mark.parametrize("name", ["~nobody-here", "./~nobody-here"])
+def test_a_folder_whose_name_begins_with_a_tilde_is_found(name: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_folder(tmp_path / "~nobody-here")
+    assert find_folder(name, download=False) == Path(name)
+    assert read_plain_llama(name) is not None

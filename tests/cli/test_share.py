@@ -21,8 +21,8 @@ NOT_A_ZIP = "is not a zip exported from the lab, or it is damaged"
 
 
 def test_a_page_is_small_says_whose_code_ran_and_holds_no_source(mini_vllm: Commands, tmp_path: Path) -> None:
-    file = tmp_path / "run.html"
-    assert '<iframe src="run.html"' in mini_vllm("share", file, *LINEUP).output
+    file = tmp_path / "run #1.html"
+    assert '<iframe src="run%20%231.html"' in mini_vllm("share", file, *LINEUP).output
     page = file.read_text(encoding="utf-8")
     assert len(page.encode()) < MAX_BYTES
     assert "1 scheduler step: reference, 2 block pool: reference, 3 preemption: reference" in page

@@ -90,9 +90,14 @@ def named(change: Callable[[str], str]) -> Spoil:
     return tensors(lambda found: {change(name): one for name, one in found.items()})
 
 
-def pickled(folder: Path) -> None:
-    torch.save(load_file(folder / WEIGHTS), folder / "pytorch_model.bin")
-    (folder / WEIGHTS).unlink()
+def saved_as(change: Callable[[Tensors], dict[Any, torch.Tensor]]) -> Spoil:
+    """Save changed tensors in a pickle in place of the model's."""
+
+    def spoil(folder: Path) -> None:
+        torch.save(change(load_file(folder / WEIGHTS)), folder / "pytorch_model.bin")
+        (folder / WEIGHTS).unlink()
+
+    return spoil
 
 
 def sharded(folder: Path) -> None:
@@ -143,8 +148,11 @@ GOOD: dict[str, Spoil] = {
     "an old buffer that transformers lists as ignored": plus(
         model__layers__0__self_attn__rotary_emb__inv_freq=torch.ones(4)
     ),
+    "constants that old releases saved": plus(
+        model__layers__0__attn__masked_bias=torch.tensor(-1e4), decoder__version=torch.ones(1)
+    ),
     "two files": sharded,
-    "tensors in a pickle": pickled,
+    "tensors in a pickle": saved_as(lambda found: {**found}),
     "code of the folder that transformers does not need": edit(
         auto_map={"AutoModelForCausalLM": "modeling_evil.Evil", "AutoConfig": "modeling_evil.Evil"}
     ),
@@ -232,6 +240,11 @@ BAD: dict[str, tuple[Spoil, str]] = {
     "a pickle of no tensors": (
         both(delete(WEIGHTS), lambda folder: torch.save({"epoch": 3}, folder / "pytorch_model.bin")),
         "must hold a dictionary of named tensors",
+    ),
+    "a pickle of numbered tensors": (saved_as(lambda found: dict(enumerate(found.values()))), "must hold a dictionary"),
+    "a pickle of sparse tensors": (
+        saved_as(lambda found: found | {UP: found[UP].to_sparse()}),
+        "must hold a dictionary of named tensors that are not sparse",
     ),
     "no tokenizer": (delete("tokenizer.json"), "has no tokenizer|tokenizer in .* cannot be read"),
     "a cut tokenizer": (cut("tokenizer.json", 500), "tokenizer.json is not JSON"),

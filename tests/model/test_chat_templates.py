@@ -141,6 +141,14 @@ def test_a_message_that_is_no_text_is_refused(message: Any) -> None:
         with_template("x").apply_chat_template([message])
 
 
+def test_half_of_a_surrogate_pair_is_refused() -> None:
+    tokenizer = with_template("{{ messages[0].content }}")
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        tokenizer.encode("a\udcff")
+    with pytest.raises(ValueError, match=r"^'utf-8' codec can't encode character '.udcff'"):
+        tokenizer.apply_chat_template([{"role": "user", "content": "a\udcff"}])
+
+
 @pytest.mark.parametrize("place", ["chat_template.jinja", "additional_chat_templates/default.jinja"])
 def test_a_template_is_found_in_a_file_of_its_own(tmp_path: Path, place: str) -> None:
     for name in ("tokenizer.json", "tokenizer_config.json", "config.json"):

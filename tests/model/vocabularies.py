@@ -59,6 +59,13 @@ def with_bytes(tokenizer: Tokenizer, *decoder: Any) -> Tokenizer:
     return tokenizer
 
 
+def with_gap(tokenizer: Tokenizer) -> Tokenizer:
+    """Leave 500 ids between control tokens and text tokens without a token."""
+    state = json.loads(tokenizer.to_str())
+    state["model"]["vocab"] = {name: i if i < 4 else i + 500 for name, i in state["model"]["vocab"].items()}
+    return Tokenizer.from_str(json.dumps(state))
+
+
 def sentencepiece(normalizer: Any, *decoder: Any) -> Tokenizer:
     model = models.BPE(unk_token="<unk>", fuse_unk=True)
     return with_bytes(trained(model, normalizer=normalizer, limit_alphabet=60), *decoder)
@@ -94,6 +101,7 @@ def with_suffix() -> Tokenizer:
 KINDS: dict[str, Callable[[], Tokenizer]] = {
     "byte-level": byte_level,
     "byte-level, only bytes it has seen": lambda: byte_level(has_all=False),
+    "byte-level, ids with a gap": lambda: with_gap(byte_level()),
     "lower case": lambda: byte_level(normalizers.Lowercase()),
     "Qwen": lambda: added(byte_level(normalizers.NFC()), "<tool_call>", "</tool_call>", "é ü", "é", "\ufffd"),
     "Llama 2": lambda: sentencepiece(

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.mutants.catalog import mutants, reference
 from tests.mutants.exam import record
-from tests.mutants.exam.__main__ import answers, sheet
+from tests.mutants.exam.__main__ import answers, main, sheet
 from tests.mutants.exam.bank import LETTERS, exam
 from tests.mutants.exam.excerpt import excerpt, functions_in
 from tests.mutants.exam.record import MOST_LINES, NUM_OPTIONS
@@ -94,3 +96,11 @@ def test_an_excerpt_is_of_one_function_and_hides_what_is_right() -> None:
     ]
     assert excerpt(right, f"x = 1\n{right}") == []
     assert excerpt(right, right) == []
+
+
+@pytest.mark.parametrize("folder", ["notes", "notes/below"])
+def test_a_file_in_place_of_the_folder_is_refused_in_one_line(folder: str, tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "notes").write_text("mine", encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["exam", "--phase", str(PHASE), "--folder", str(tmp_path / folder)])
+    with pytest.raises(SystemExit, match=r"^error: .*notes"):
+        main()

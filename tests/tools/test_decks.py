@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mini_vllm_labs.upkeep.decks import __main__ as decks
 from mini_vllm_labs.upkeep.decks.__main__ import (
     BUILD,
     COMMENT,
@@ -18,6 +19,7 @@ from mini_vllm_labs.upkeep.decks.__main__ import (
     reveal_in,
     slides_in,
 )
+from mini_vllm_labs.upkeep.site import __main__ as site
 from tests.chromium import Pages
 
 DECKS = sorted(SOURCES.glob("*.md"))
@@ -113,3 +115,12 @@ def test_a_picture_without_words_is_refused(tmp_path: Path) -> None:
     (tmp_path / "deck.md").write_text("# Deck\n\n![](a.svg)\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"a\.svg: an SVG on a slide needs a title and a description"):
         deck_page(tmp_path / "deck.md", {})
+
+
+@pytest.mark.parametrize("write", [decks, site])
+def test_a_file_in_place_of_the_folder_is_refused_in_one_line(write: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "notes").write_text("mine", encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["write", str(tmp_path / "notes")])
+    with pytest.raises(SystemExit, match=r"^error: .*notes"):
+        write.main()
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]

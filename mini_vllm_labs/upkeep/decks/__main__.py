@@ -10,6 +10,7 @@ title and description. Checks for numbers are removed.
 import argparse
 import base64
 import re
+import sys
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -91,7 +92,10 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=BUILD / "decks-cache", help="where reveal.js is")
     options = parser.parse_args()
     reveal = reveal_in(options.cache)
-    options.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        options.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        sys.exit(f"error: {error}")
     for source in sorted(SOURCES.glob("*.md")):
         path = options.folder / f"{source.stem}.html"
         path.write_text(deck_page(source, reveal), encoding="utf-8")

@@ -45,9 +45,11 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=BUILD / "site", help="what is there is replaced")
     parser.add_argument("--cache", type=Path, default=BUILD / "site-cache", help="keeps what was downloaded")
     options = parser.parse_args()
+    if options.folder.is_file():
+        sys.exit(f"error: {options.folder} is a file: name a folder")
     try:
         assemble(compose(), Downloads(options.cache.resolve()), options.folder.resolve())
-    except (ReleaseError, DownloadError, WebsiteError) as error:
+    except (OSError, ReleaseError, DownloadError, WebsiteError) as error:
         sys.exit(f"error: {error}")
 
 

@@ -23,9 +23,9 @@ def main() -> None:
     options = parser.parse_args()
     try:
         questions = exam(options.phase, options.seed, options.questions)
-    except ValueError as error:
+        options.folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
-    options.folder.mkdir(parents=True, exist_ok=True)
     title = f"Phase {options.phase}, exam {options.seed}"
     for ending, text in (("", sheet(title, questions)), ("-answers", answers(title, questions))):
         path = options.folder / f"phase{options.phase}-seed{options.seed}{ending}.md"
