@@ -24,7 +24,7 @@ def install_command(extra: str = "") -> str:
 
 
 def pip_install(*requirements: str) -> str:
-    """Return the command that installs packages into the running Python, in the course's tested versions.
+    """Return the command that installs packages into the running Python, in the versions the course was tested with.
 
     It uses double quotes, because every shell understands them, including those on Windows.
     """
@@ -57,7 +57,8 @@ def pip() -> list[str]:
 
 
 def would_bring_cuda() -> bool:
-    """Return whether pip would download PyTorch with gigabytes of CUDA to a Linux machine without an NVIDIA driver."""
+    """Return whether pip would download gigabytes of CUDA libraries with PyTorch to a Linux machine without an NVIDIA
+    driver."""
     if sys.platform != "linux" or shutil.which("nvidia-smi") or not CONSTRAINTS.is_file():
         return False
     try:

@@ -28,7 +28,7 @@ class LLM:
     `LAB_IMPL`. `record` keeps a trace of every step in `llm.engine.recorder.steps`. `dense` matters only without phase
     6: it generates real text, slowly, with a plain forward pass instead of the fake model's letters. `adapters` maps
     names to directories in PEFT's format. `disable_log_stats=False` collects statistics for `get_metrics` and logs a
-    line every ten seconds, as in vLLM. `quantization` overrides the config's.
+    line every ten seconds, as in vLLM. `quantization` overrides the value in the model's config.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class LLM:
     ) -> list[RequestOutput]:
         """Complete the prompts together and return one output for each, in the same order.
 
-        `adapter`, `priority` and `cache_salt` are one value for all prompts, or one per prompt. An adapter of None
-        selects the model itself. `on_step` is called after every engine step with the outputs that grew in that step.
-        Raises `ValueError` if any prompt cannot be served; then none of them is served.
+        `adapter`, `priority` and `cache_salt` each take one value for all prompts, or one per prompt. An adapter of
+        None selects the model itself. `on_step` is called after every engine step with the outputs that grew in that
+        step. Raises `ValueError` if any prompt cannot be served; in that case, none of them is.
         """
         inputs: list[str | list[int]] = [prompts] if isinstance(prompts, str) else list(prompts)
         params = _one_each("sampling_params", sampling_params or SamplingParams(), inputs)
@@ -101,7 +101,7 @@ class LLM:
         priority: int | Sequence[int] = 0,
         cache_salt: str | Sequence[str | None] | None = None,
     ) -> list[RequestOutput]:
-        """Answer one or more conversations through the model's chat template. Options are those of `generate`."""
+        """Answer one or more conversations through the model's chat template. Takes the same options as `generate`."""
         many = [conversations] if conversations and "role" in conversations[0] else conversations
         template = self.engine.tokenizer.apply_chat_template
         prompts = [template(messages) for messages in many]  # type: ignore[arg-type]
@@ -116,7 +116,8 @@ class LLM:
         return reset_prefix_cache(self.engine.scheduler)
 
     def get_metrics(self) -> "list[Metric]":
-        """Return the engine's metrics in vLLM's classes. Raises `ValueError` if `disable_log_stats` is True."""
+        """Return the engine's metrics as objects with vLLM's metric classes. Raises `ValueError` if `disable_log_stats`
+        is True."""
         if self._statistics is None:
             raise ValueError(
                 "get_metrics needs disable_log_stats=False: build the engine with LLM(disable_log_stats=False)"

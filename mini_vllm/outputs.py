@@ -81,7 +81,7 @@ class RequestMetrics:
 
 @dataclass(slots=True)
 class CompletionOutput:
-    """The text of one request. `finish_reason` is None while it grows.
+    """The text of one request. `finish_reason` is None until the text ends.
 
     `logprobs` has an entry per token if the request sets `logprobs`; an entry lost in an interrupted step is None.
     """

@@ -11,7 +11,7 @@ RELEASES = ("0.13.0", "0.33.0")
 
 
 def _rule(since: str, trace: str, before: str, now: str, why: str) -> Any:
-    """Return a rule's dataclass field, False by default, with the arguments as metadata.
+    """Return a dataclass field for a rule, with a default of False and the arguments as metadata.
 
     `since` is the release that changed the rule, and `trace` is a recording that shows the change. `before` and `now`
     describe the old and the new rule. `why` contains the reason and vLLM's pull requests, if they were found.

@@ -51,11 +51,11 @@ class SamplingParams:
 
     `temperature=0` is greedy; a value between 0 and 0.01 counts as 0.01, as in vLLM. `top_k=0` and `top_p=1` filter
     nothing. `seed` makes the draws repeatable in any batch. `max_tokens` and `min_tokens` count output tokens. The
-    penalties and `logit_bias` (which maps a token id to a number to add) change the logits before sampling. Presence
-    and frequency penalties count a token's uses in the output, and the repetition penalty counts those in the whole
-    text (None means the value in the model's generation_config.json). `logprobs` returns the log probability of each
-    token, and of that many of the likeliest tokens. `structured_outputs` allows only tokens that keep the text in the
-    required format. `skip_reading_prefix_cache` computes every token, even if it is cached.
+    penalties and `logit_bias` (which maps a token id to a number to add) change the logits before sampling. The
+    presence and frequency penalties count a token's uses in the output; the repetition penalty counts its uses in the
+    whole text (None means the value in the model's generation_config.json). `logprobs` returns the log probability of
+    each token, and of that many of the likeliest tokens. `structured_outputs` allows only tokens that keep the text in
+    the required format. `skip_reading_prefix_cache` computes every token, even those that are cached.
     """
 
     max_tokens: int = 16

@@ -115,8 +115,8 @@ class Session:
         """Write the session to a file atomically; only its owner may read it.
 
         An existing file is replaced only if this session was saved to it or resumed from it; otherwise raises
-        `ValueError`. The file does not contain K and V. With `KVTransferConfig("disk")` they are in the connector's
-        folder, from which a resumed session loads them. Otherwise it computes them again.
+        `ValueError`. The file does not contain K and V. With `KVTransferConfig("disk")`, K and V are in the connector's
+        folder, and a resumed session loads them from there. Otherwise, a resumed session computes them again.
         """
         path = Path(path).absolute()
         if path != self.path and path.exists():
@@ -138,7 +138,7 @@ class Session:
         return session
 
     def _tokens_of(self, prompt: str | Sequence[int]) -> list[int]:
-        """Return a prompt's tokens; except on the first turn, omit the tokens that begin every text."""
+        """Return a prompt's tokens; except on the first turn, omit the special tokens that begin every text."""
         if not isinstance(prompt, str):
             return list(prompt)
         encode = self.llm.engine.tokenizer.encode
@@ -165,8 +165,8 @@ def generate_together(
 ) -> list[RequestOutput]:
     """Append a prompt to each of several plain texts on one engine, and generate for all in the same steps.
 
-    Raises `ValueError` like `LLM.generate`, and also for a chat, for repeated sessions, or for sessions on different
-    engines.
+    Raises `ValueError` like `LLM.generate`, and also if a session is a chat or is repeated, or if the sessions are on
+    different engines.
     """
     if len({id(session) for session in sessions}) < len(sessions) or len({id(one.llm) for one in sessions}) != 1:
         raise ValueError(

@@ -46,7 +46,7 @@ def read_session(path: Path, model_id: str, vocab_size: int) -> list[dict[str, A
     """Read a file and return its turns as fields of `Turn`.
 
     Raises `ValueError` with the file and its fault: unreadable, not a session, truncated, modified, from a different
-    version or model, or with impossible turns.
+    version or model, or containing impossible turns.
     """
     try:
         if path.exists() and not path.is_file():

@@ -1,4 +1,4 @@
-"""Phase 10, reference: keep K and V in a second memory, and load them back.
+"""Phase 10, reference: store K and V in a second memory, and load them back.
 
 vLLM: `LRUOffloadingManager` in `v1/kv_offload/lru_manager.py`; both sides of the connector are in
 `distributed/kv_transfer/kv_connector/v1/offloading_connector.py`.

@@ -1,4 +1,4 @@
-"""Phase 12, reference: which blocks a sliding window needs, and the attention that reads them.
+"""Phase 12, reference: chooses the blocks that a sliding window needs, and computes the attention that reads them.
 
 vLLM: `SlidingWindowManager` in `v1/core/single_type_kv_cache_manager.py` and `HybridKVCacheCoordinator` in
 `v1/core/kv_cache_coordinator.py`; the window of the attention is an argument of its kernels.

@@ -22,7 +22,7 @@ class VirtualTokenCounter(SchedulingPolicy):
         self._backlogged: set[str] = set()
 
     def start_step(self, step: StepView) -> None:
-        """Raise the counter of each tenant that comes back."""
+        """Raise the counter of each tenant that has become active again."""
         self._queue = step.waiting
         for request in sorted(step.waiting, key=lambda request: request.arrival_time):
             if request.tenant not in self._backlogged:

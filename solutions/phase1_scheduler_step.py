@@ -53,7 +53,7 @@ def _serve_running(
     preemption: Preemption,
     chunks: ChunkPolicy,
 ) -> bool:
-    """Schedule the running requests in order; return False if one of them was refused memory."""
+    """Schedule the running requests in order; return False if memory for one of them was refused."""
     memory_sufficed = True
     # A copy, because `make_room` removes victims from `running` while the loop iterates over it.
     for request in tuple(running):

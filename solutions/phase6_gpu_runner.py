@@ -153,7 +153,7 @@ def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[flo
 def _draw(
     logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[float], has_top_k: bool, has_top_p: bool
 ) -> Tensor:
-    """Return the tokens [N] drawn from rows with the same kinds of cuts."""
+    """Return the tokens [N] drawn from rows that use the same kinds of filtering."""
     settings = [(one.temperature, one.top_k, one.top_p, number) for one, number in zip(params, draws, strict=True)]
     columns = torch.tensor(settings, dtype=torch.float64).to(logits.device, non_blocking=True).T[..., None]
     temperature, top_k, top_p, draw = columns  # each [N, 1]

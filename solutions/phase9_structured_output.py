@@ -1,6 +1,6 @@
 """Phase 9, reference: from a regex to a mask over the logits.
 
-vLLM: `v1/structured_output/backend_outlines.py`, whose automaton is that of Willard and Louf, 2023 (Outlines).
+vLLM: `v1/structured_output/backend_outlines.py`, whose automaton follows Willard and Louf, 2023 (Outlines).
 """
 
 from collections.abc import Sequence

@@ -23,7 +23,7 @@ def measure(page: Any, name: str, given: object = None) -> Any:
 def browser() -> Iterator[Any]:
     """A headless Chromium.
 
-    Without a browser the test is skipped with a reason; with `REQUIRE_CHROMIUM` set it fails.
+    Without a browser, the test is skipped with a reason, or fails if `REQUIRE_CHROMIUM` is set.
     """
     try:
         with headless_chromium() as running:
@@ -34,7 +34,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def axe() -> str:
-    """axe-core's script. Skipped if it was not fetched; with `REQUIRE_SITE` set the test fails."""
+    """axe-core's script. If it was not fetched, the test is skipped, or fails if `REQUIRE_SITE` is set."""
     if not AXE.is_file():
         (pytest.fail if os.environ.get("REQUIRE_SITE") else pytest.skip)(
             "no axe-core here: mini_vllm_labs/upkeep/install_axe.sh fetches it"
@@ -65,7 +65,7 @@ class Pages:
 
 @pytest.fixture
 def pages(browser: Any) -> Iterator[Pages]:
-    """Pages that are closed after the test, which fails if one of them reported an error or a warning."""
+    """Pages that are closed after the test; the test fails if a page reported an error or a warning."""
     opened = Pages(browser)
     yield opened
     for page in opened.opened:

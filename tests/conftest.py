@@ -32,5 +32,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_lineup_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove `LAB_IMPL`, because a test names its lineup and the shell's setting must not matter."""
+    """Remove `LAB_IMPL`, because each test names its lineup and the shell's setting must not affect it."""
     monkeypatch.delenv("LAB_IMPL", raising=False)

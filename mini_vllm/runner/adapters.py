@@ -44,7 +44,7 @@ SUPPORTED: Mapping[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter's A [r, in] and B [out, r] by layer and module, their rank r, and their product's factor.
+    """An adapter's matrices A [r, in] and B [out, r], keyed by layer and module, with rank and scaling factor.
 
     `everywhere` holds the modules that the adapter must change in every layer.
     """
@@ -102,7 +102,7 @@ def load_adapter(name: str, path: str | Path) -> Adapter:
 
 
 def rank_and_scale(config: Mapping[str, Any], path: str, rank: int, alpha: float) -> tuple[int, float]:
-    """Return a module's rank, and the factor of its product. Patterns that match its path override `rank` and `alpha`.
+    """Return a module's rank and scaling factor. Patterns that match its path override `rank` and `alpha`.
 
     peft: `get_pattern_key` and `update_layer`. Raises `ValueError` for values out of range, and `re.error` for invalid
     patterns.
@@ -179,7 +179,7 @@ def stacked(
     """Stack all adapters' A [N, modules * r, in] and B [N, out, modules * r] for one product.
 
     Each module has separate rows of A, which B maps only to that module's outputs. r is the largest rank; smaller ranks
-    are padded with 0. B includes the product's factor.
+    are padded with 0. B already includes the scaling factor.
     """
     rank = max(rank for adapter in adapters for rank in adapter.ranks.values())
     lora_a = torch.zeros(len(adapters), len(outputs) * rank, num_inputs)
@@ -195,7 +195,7 @@ def stacked(
 
 
 def with_lora(product: Product, lora_a: Tensor, lora_b: Tensor, step: StepAdapters, bgmv: Bgmv) -> Product:
-    """Return a product that also adds each row's adapter."""
+    """Return a matrix product that also applies each row's adapter."""
 
     def both(inputs: Tensor) -> Tensor:
         output = product(inputs)

@@ -73,7 +73,7 @@ def _text(tokenizer: Any, chat: Chat, tools: Sequence[Tool]) -> str:
 
 
 def _lost(tokenizer: Any, messages: Sequence[Message], form: Form, tools: Sequence[Tool]) -> list[int]:
-    """Return the indices of messages whose text is missing, incomplete or printed as a literal."""
+    """Return the indices of messages whose text is missing, incomplete, or printed as a Python or JSON literal."""
     begins, ends = ([f"7{side}{place:07}{side}4" for place in range(len(messages))] for side in (386, 915))
     marked = [
         f"{begin}{one['content']}{end}" if one["content"].strip() else one["content"]

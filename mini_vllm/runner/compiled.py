@@ -128,7 +128,7 @@ def compiled_attention(
 def attend_rows(
     attend: CFunction, query: Tensor, key_cache: Tensor, value_cache: Tensor, decodes: Decodes, scale: float
 ) -> Tensor:
-    """Return the attention of rows [N, heads, head_dim], each over the blocks of its table."""
+    """Compute attention for rows [N, heads, head_dim], each over the blocks in its block table."""
     output = torch.empty(query.shape, dtype=query.dtype)
     attend(
         *_query_and_caches(query, key_cache, value_cache),

@@ -49,7 +49,8 @@ class CompiledLlama(LlamaModel):
         self.weights_of_layer: int = config.hidden_size * (heads + 3 * config.intermediate_size)
 
     def product(self, *layers: Any) -> PanelProduct:
-        """Return one product for linear layers with the same input, and free their original weights."""
+        """Return one matrix product that replaces linear layers with the same input, and free their original
+        weights."""
         # rounding the logits would change most of the chosen tokens
         is_int8 = self.is_int8 and layers[0] is not self.model.lm_head
         product = PanelProduct.of(*layers, is_int8=is_int8)
@@ -60,7 +61,7 @@ class CompiledLlama(LlamaModel):
 
     @torch.inference_mode()
     def forward(self, flat: FlatBatch) -> Tensor:
-        """Compute a step; return logits [S, vocab] of the rows in `logits_indices`."""
+        """Compute a step; return logits [S, vocab] for the rows in `logits_indices`."""
         panels = [[one for one in layer.products if isinstance(one, PanelProduct)] for layer in self.layers]
         if any(len(found) < len(layer.products) for found, layer in zip(panels, self.layers, strict=True)):
             return super().forward(flat)  # adapters must be added to the products inside a layer

@@ -1,11 +1,11 @@
 """Checks that a model uses transformers' replaceable attention function, and that texts in one row stay independent.
 
 The paged cache puts several requests into one row, with each token's position in its request, and replaces only the
-attention function. A model that adds biases elsewhere, counts positions itself or never calls the function would still
-run, but generate wrong text. So this check computes two short texts in one row, with an attention function that uses
-only its arguments. The logits must be the same as when each text is computed alone. The check runs twice: with both
-texts at position 0, and with the second ending at the last position, because some models derive angles or tables from
-the largest position.
+attention function. A model that adds biases elsewhere, counts positions itself or never calls the attention function
+would still run, but would generate wrong text. So this check computes two short texts in one row, with an attention
+function that uses only its arguments. The logits must be the same as when each text is computed alone. The check runs
+twice: with both texts at position 0, and with the second ending at the last position, because some models derive angles
+or tables from the largest position.
 """
 
 from dataclasses import dataclass, field
@@ -27,7 +27,8 @@ TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 2e-2}
 
 @dataclass(slots=True)
 class AttentionShape:
-    """Records the attention function's calls: the layers in call order, their windows, and [heads, size] of K and V.
+    """Records the attention function's calls: the layers in call order, their windows, and the [heads, size] of K and
+    V.
 
     `text_of_token` [T] is an input: the number of the text that contains each token.
     """
@@ -39,7 +40,7 @@ class AttentionShape:
 
 
 class PretendedPast(Cache):
-    """An empty cache that reports `num_tokens`, from which a model derives the position of the next token."""
+    """An empty cache that reports a length of `num_tokens`, from which a model derives the next token's position."""
 
     def __init__(self, num_tokens: int) -> None:
         super().__init__(layers=[])

@@ -1,4 +1,5 @@
-"""Fills a model's parameters with a folder's tensors. Missing or unknown tensors raise an error with their names."""
+"""Fills a model's parameters with the tensors in a folder. Missing or unknown tensors raise an error with their
+names."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -39,7 +40,8 @@ def quiet(*, bar: bool = False) -> Iterator[None]:
 
 
 def plain_names(folder: Path, names: Mapping[str, Any], prefix: str) -> dict[str, str]:
-    """Map each tensor's name to its name without wrappers. Raises `ValueError` if two of them name the same parameter.
+    """Map each tensor's name to that name without wrapper prefixes. Raises `ValueError` if two of them name the same
+    parameter.
 
     `prefix` is the name of the part below the head, such as `model` in `model.layers`; transformers adds or removes it.
     """

@@ -87,7 +87,7 @@ class GraphedModel:
 
     @torch.inference_mode()
     def forward(self, flat: FlatBatch) -> Tensor:
-        """Compute a step; return logits [S, vocab] of the rows in `logits_indices`."""
+        """Compute a step; return logits [S, vocab] for the rows in `logits_indices`."""
         size = bucket_for(flat, self.sizes)
         self.replays[size or 0] += 1
         if size is None:
@@ -101,7 +101,7 @@ class GraphedModel:
 def with_graphs(model: ForwardPass, max_num_seqs: int, longest_table: int) -> GraphedModel:
     """Return the model with its graphs. Raises `ValueError` if a part of the model cannot be recorded.
 
-    Running without graphs would be slow at small batches, and the reason would stay hidden.
+    Running without graphs would be slow at small batches, and nothing would show why.
     """
     try:
         return GraphedModel(model, max_num_seqs, longest_table)

@@ -48,7 +48,7 @@ def group_requests(
 ) -> list[RequestGroup]:
     """Group all tokens of a step.
 
-    The lengths are Python integers, because reading them from a GPU would wait for the device. The loop runs over the
+    The lengths are Python integers, because reading them from a GPU would mean waiting for it. The loop runs over the
     few groups, not over the requests.
     """
     if not query_lens:

@@ -1,7 +1,7 @@
 """Linear layers in int8 (W8A8) for models that only transformers' modules can compute.
 
-Weights are rounded with a scale per row, and inputs with a scale per token, so that a token gets the same numbers in
-every batch. (vLLM: `CompressedTensorsW8A8Int8`.) torch's own `_int_mm` is not used, because its sums saturate on
+Weights are rounded with a scale per row, and inputs with a scale per token, so that a token's numbers do not depend on
+its batch. (vLLM: `CompressedTensorsW8A8Int8`.) torch's own `_int_mm` is not used, because its sums saturate on
 processors without VNNI (torch 2.13.0).
 """
 
@@ -16,7 +16,7 @@ from mini_vllm.runner.panel_product import PanelProduct
 
 
 class Int8Linear(nn.Module):
-    """A product that replaces one or more `nn.Linear` layers with the same input, and frees their weights."""
+    """A matrix product that replaces one or more `nn.Linear` layers that share an input, and frees their weights."""
 
     def __init__(self, layers: Sequence[nn.Linear]) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Int8Linear(nn.Module):
 
     @cached_property
     def weight(self) -> Tensor:
-        """The rounded weights in plain form, cached after model code has first read them."""
+        """The rounded weights as a plain tensor, cached when model code first reads them."""
         weight = self.forward(torch.eye(self.in_features, dtype=self.dtype))
         return (weight if self.bias is None else weight - self.bias).t()
 
@@ -36,7 +36,7 @@ class Int8Linear(nn.Module):
 
 
 def require_int8(device: torch.device) -> None:
-    """Raise `ValueError` if weights cannot be in int8 on this device."""
+    """Raise `ValueError` if int8 weights are not supported on this device."""
     if device.type != "cpu":
         raise ValueError(f"quantization='int8' needs a CPU, but the model is on {device}: set it to None")
     if not can_compile():

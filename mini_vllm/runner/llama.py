@@ -32,7 +32,7 @@ class LlamaLayer:
     """The weights of one layer with H query heads and K key/value heads of D numbers each.
 
     `qkv` computes (H + 2 K) * D columns from the hidden state, and `gate_up` computes both halves of the MLP.
-    `head_norm` [H + K, D], only in Qwen3, scales each query and key head after its norm.
+    `head_norm` [H + K, D] exists only in Qwen3 and scales each query and key head after normalization.
     """
 
     attention_norm: Tensor
@@ -89,12 +89,12 @@ class LlamaModel(PagedModel):
         )
 
     def product(self, *layers: Any) -> Product:
-        """Return one product for linear layers with the same input."""
+        """Return one matrix product for linear layers with the same input."""
         return joined(*layers) if len(layers) > 1 else layers[0]
 
     @torch.inference_mode()
     def forward(self, flat: FlatBatch) -> Tensor:
-        """Compute a step; return logits [S, vocab] of the rows in `logits_indices`."""
+        """Compute a step; return logits [S, vocab] for the rows in `logits_indices`."""
         cos, sin = self._rotary(flat.positions)
         hidden = embedding(flat.input_ids, self.embedding)  # [T, hidden size]
         for number, layer in enumerate(self.layers):
@@ -138,7 +138,8 @@ def rotated(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def joined(*layers: Any) -> Product:
-    """Return one product for linear layers with the same input; the layers become views of its weights."""
+    """Return one matrix product for linear layers with the same input; the layers' weights become views of its
+    weights."""
     if isinstance(layers[0], SharedColumns):
         product: Product = layers[0].shared.product
         return product

@@ -105,7 +105,8 @@ def load_draft_model(config: EngineConfig) -> LoadedModel:
 def set_threads_for(model: Any) -> None:
     """Run a small model on one thread and a larger one on all threads, unless OMP_NUM_THREADS is set.
 
-    The matrices of a small model are too small to split. `StepThreads` chooses again before each step.
+    The matrices of a small model are too small to split. `StepThreads` chooses the number of threads again before each
+    step.
     """
     if not NUM_THREADS.get():
         torch.set_num_threads(1 if is_small(model) else all_threads())
@@ -124,7 +125,7 @@ def _load_weights(folder: ModelFolder, dtype: str) -> LoadedModel:
 
 
 def inspect(folder: ModelFolder) -> tuple[Any, LoadedModel | None]:
-    """Return the model without parameter values, and its sizes, or None for the sizes if its code needs values.
+    """Return the model without parameter values, and its sizes (None if its code needs values).
 
     Raises `ValueError` like `load_model`.
     """
@@ -172,7 +173,7 @@ def describe_model(model: Any) -> LoadedModel:
 
 
 def digest_of(model: Any) -> str:
-    """Return a digest of every parameter's first weights, which differs between models, fine-tunings and dtypes."""
+    """Return a digest of every parameter's first few weights, which differs between models, fine-tunes and dtypes."""
     digest = sha256()
     for name, weight in model.named_parameters():
         first = weight.detach().flatten()[:NUM_COMPARED_WEIGHTS].float().cpu()

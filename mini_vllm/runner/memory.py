@@ -28,11 +28,11 @@ def memory_of(device: torch.device) -> tuple[int, int]:
 def size_kv_cache(
     config: EngineConfig, loaded: LoadedModel, steps: RunnerSteps, draft_model: LoadedModel | None = None
 ) -> int:
-    """Return the number of blocks that fit and could ever be used, including the null block.
+    """Return how many blocks fit in memory and could ever be used, including the null block.
 
-    On a GPU the memory that the largest step needs stays free, in addition to the weights. On a CPU the cache is also
-    limited to 4 GiB, because other programs use the same memory. `kv_cache_memory_bytes` replaces these limits. A
-    `draft_model` also stores its K and V in every block.
+    On a GPU, the memory that the largest step needs is kept free, in addition to that for the weights. On a CPU the
+    cache is also limited to 4 GiB, because other programs use the same memory. `kv_cache_memory_bytes` replaces these
+    limits. A `draft_model` also stores its K and V in every block.
     """
     bytes_per_number = torch.empty((), dtype=loaded.dtype).element_size()
     block_bytes = sum(

@@ -73,7 +73,8 @@ def require_content(file: Path) -> None:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Return the object in a JSON file. Raises `ValueError` with the file and the reason if there is no object."""
+    """Return the object in a JSON file. Raises `ValueError` with the file and the reason if the file contains no
+    object."""
     require_content(file)
     try:
         found = json.loads(file.read_text(encoding="utf-8"))

@@ -81,7 +81,7 @@ def open_folder(path: Path) -> ModelFolder:
 def open_tokenizer(folder: ModelFolder) -> Any:
     """Return transformers' tokenizer for a folder.
 
-    Raises `ValueError` if the tokenizer is missing, damaged or needs code.
+    Raises `ValueError` if the tokenizer is missing or damaged, or needs code from the folder.
     """
     path = folder.path
     there = tokenizer_files(path)

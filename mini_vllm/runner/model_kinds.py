@@ -74,7 +74,7 @@ def refuse_by_files(folder: Path) -> dict[str, Any]:
 def tokenizer_files(folder: Path) -> list[Path]:
     """Return the files of a tokenizer.
 
-    Raises `ValueError` if there are no files, or if one is empty, is damaged or needs code.
+    Raises `ValueError` if there are no files, or if one is empty, damaged or needs code.
     """
     settings = {name: read_json(folder / name) for name in TOKENIZER_SETTINGS if (folder / name).exists()}
     code = names_code(settings.get("tokenizer_config.json", {}))
@@ -138,7 +138,7 @@ def _refuse_senses(folder: Path, config: dict[str, Any]) -> None:
 
 
 def _refuse_classes(folder: Path, config: dict[str, Any]) -> None:
-    """Raise `ValueError` for a class that serves a different task, or a model type whose layers keep a state."""
+    """Raise `ValueError` for a class meant for a different task, or a model type with stateful layers."""
     file, kind, architectures = folder / "config.json", config.get("model_type"), config.get("architectures")
     if architectures is not None and not (
         isinstance(architectures, list) and all(isinstance(one, str) for one in architectures)
@@ -178,7 +178,7 @@ def _refuse_code(folder: Path, config: dict[str, Any]) -> None:
 
 
 def _refuse_tasks(folder: Path, config: dict[str, Any]) -> None:
-    """Raise `ValueError` if no class continues a text. A bare model (`LlamaModel`) is accepted."""
+    """Raise `ValueError` if the model has no class that continues a text. A bare model (`LlamaModel`) is accepted."""
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
         MODEL_FOR_MASKED_LM_MAPPING_NAMES,

@@ -22,7 +22,7 @@ def require_decoder(config: Any) -> None:
 
 
 def require_equal_layers(config: Any) -> None:
-    """Raise `ValueError` if `per_layer_config` makes layers differ, as in Gemma 4, whose heads differ."""
+    """Raise `ValueError` if `per_layer_config` makes layers differ, as Gemma 4 does with its heads."""
     differing = set(getattr(config, "per_layer_attributes", None) or ())
     if getattr(config, "is_heterogeneous", False) and any(layer.skip for layer in config.per_layer_config):
         differing.add("skip")
@@ -50,11 +50,12 @@ def require_known_attention(config: Any) -> None:
 
 
 def longest_exact_text(config: Any) -> tuple[int, str]:
-    """Return the longest text (in tokens) that is independent of other texts in its steps, and the limit's reason.
+    """Return the length in tokens up to which other texts in a step cannot affect a text, and why.
 
-    Two scalings of rotary embeddings derive their angles from the largest position in a forward pass. So a text depends
-    on other texts above a certain length: the original length with `longrope`, and `max_position_embeddings` with
-    `dynamic`. Raises `ValueError` if the config has no maximum length. (vLLM: `_get_and_verify_max_len`.)
+    Two scalings of rotary embeddings derive their angles from the largest position in a forward pass. So above a
+    certain length, a text depends on the other texts in its step: the original length with `longrope`, and
+    `max_position_embeddings` with `dynamic`. Raises `ValueError` if the config has no maximum length. (vLLM:
+    `_get_and_verify_max_len`.)
     """
     named = getattr(config, "max_position_embeddings", None)
     if type(named) is not int or named < 2:
@@ -67,9 +68,9 @@ def longest_exact_text(config: Any) -> tuple[int, str]:
 
 
 def served_length(config: Any, asked: int | None = None) -> int:
-    """Return the maximum length of a text in tokens: `asked`, or `longest_exact_text`.
+    """Return the maximum length of a text in tokens: `asked` if given, otherwise `longest_exact_text`.
 
-    Logs a warning if it is below the config's maximum. Raises `ValueError` if `asked` exceeds
+    Logs a warning if the result is below the config's maximum. Raises `ValueError` if `asked` exceeds
     `longest_exact_text`.
     """
     longest, why = longest_exact_text(config)

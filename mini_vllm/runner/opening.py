@@ -62,7 +62,8 @@ class OpenedModel:
         return with_graphs(paged, self.max_num_seqs, longest_table=cdiv(self.max_model_len, block_size))
 
     def threads(self, paged: ForwardPass, *, has_adapters: bool) -> StepThreads | None:
-        """Return the threads of steps on a CPU. Their number varies only if the whole step is computed in C."""
+        """Return the object that sets the thread count of steps on a CPU. The count varies only if the whole step is
+        computed in C."""
         if self.loaded.device.type != "cpu":
             return None
         has_torch = has_adapters or self.draft_model is not None or self.loaded.groups.has_windows
@@ -75,7 +76,7 @@ class OpenedModel:
         return self.make_model(self.draft_model, self.steps, num_blocks, block_size)
 
     def disk_store(self, path: str, max_bytes: int, block_size: int, adapters: bytes = b"") -> DiskBlockStore:
-        """Return the store of this model's blocks, in a subfolder of `path` named after a digest of the weights.
+        """Return the store for this model's blocks, in a subfolder of `path` named after a digest of the weights.
 
         `adapters` is a digest of the served adapters, because a block's hash contains only an adapter's name.
         """

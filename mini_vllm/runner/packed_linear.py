@@ -1,9 +1,9 @@
 """Linear layers with weights reordered for the CPU's matrix products.
 
 A decode step multiplies every weight by a few rows. oneDNN does that about twice as fast if the weights are reordered
-once, ahead of time. Layers with the same input (q, k and v; gate and up) become one product. For a single row the plain
-product is faster, so small layers also keep their plain weights. The two operators are private to torch; if they are
-missing, nothing is packed. Model code may read `weight`, `bias` and sizes of a packed layer.
+once, ahead of time. Layers with the same input (q, k and v; gate and up) are combined into one product. For a single
+row the plain product is faster, so small layers also keep their plain weights. The two operators are private to torch;
+if they are missing, nothing is packed. Model code may read `weight`, `bias` and sizes of a packed layer.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 class PackedLinear(nn.Module):
-    """A product that replaces one or more `nn.Linear` layers with the same input, and frees their weights."""
+    """A matrix product that replaces one or more `nn.Linear` layers that share an input, and frees their weights."""
 
     def __init__(self, layers: Sequence[nn.Linear]) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class PackedLinear(nn.Module):
 
     @cached_property
     def weight(self) -> Tensor:
-        """The exact plain weights, cached after model code has first read them."""
+        """The exact plain weights, cached when model code first reads them."""
         return self.packed.to_dense() if self.plain is None else self.plain.t()
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ class SharedProduct:
 
 
 class SharedColumns(nn.Module):
-    """Replaces one layer of a shared product."""
+    """Replaces one of the layers that share a product."""
 
     def __init__(self, shared: SharedProduct, index: int) -> None:
         super().__init__()

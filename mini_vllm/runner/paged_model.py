@@ -27,7 +27,7 @@ class ForwardPass(Protocol):
         ...
 
     def forward(self, flat: FlatBatch) -> Tensor:
-        """Compute a step; return logits [S, vocab] of the rows in `logits_indices`."""
+        """Compute a step; return logits [S, vocab] for the rows in `logits_indices`."""
         ...
 
 
@@ -75,7 +75,7 @@ class PagedModel:
 
     @torch.inference_mode()
     def forward(self, flat: FlatBatch) -> Tensor:
-        """Compute a step; return logits [S, vocab] of the rows in `logits_indices`."""
+        """Compute a step; return logits [S, vocab] for the rows in `logits_indices`."""
         output = self.model(
             input_ids=flat.input_ids[None],
             position_ids=flat.positions[None],

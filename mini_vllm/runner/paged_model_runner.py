@@ -25,7 +25,7 @@ class PagedModelRunner:
     """A `ModelRunner` for any transformers decoder that the paged cache supports.
 
     A request with drafts has several rows of logits; `speculation` decides which of their tokens to keep. `structured`
-    enables grammars, and `adapters` enables adapters. `threads` chooses the threads of each step.
+    enables grammars, and `adapters` enables adapters. `threads` chooses the number of threads for each step.
     """
 
     def __init__(

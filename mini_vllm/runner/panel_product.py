@@ -36,9 +36,9 @@ def layer_functions(dtype: torch.dtype, is_int8: bool, more: tuple[str, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class PanelProduct:
-    """The product of linear layers with the same input, with `weight` packed for the C code.
+    """The matrix product for linear layers with the same input, with `weight` packed for the C code.
 
-    In int8 each column of a panel has two additional numbers of 4 bytes.
+    In int8, each panel column has two additional 4-byte numbers.
     """
 
     weight: Tensor

@@ -1,4 +1,4 @@
-"""Memory for a step's integers, which every step reuses; one copy moves all integers to the device.
+"""Reusable memory for a step's integers; one copy moves them all to the device.
 
 vLLM: `CpuGpuBuffer` in `v1/utils.py`; `GPUModelRunner` has one buffer per tensor.
 """

@@ -57,7 +57,7 @@ class FlatBatch:
 
     @cached_property
     def decodes_and_chunks(self) -> tuple["Decodes", "Chunks | None"]:
-        """The requests in two parts: those with few tokens as rows, and those with many as a batch, or None."""
+        """The step's requests, split by length: short ones as rows, and long ones as a batch (None without any)."""
         lengths = np.asarray(self.query_lens)
         is_long = lengths > MAX_DECODE_TOKENS
         if len(lengths) == len(self.input_ids):
@@ -149,7 +149,7 @@ class RunnerSteps:
 
     `can_be_recorded` means that attention in decode steps reads only `block_tables` and `seq_lens`, as CUDA graphs
     require. `ignores_threads` means that the number of threads does not change a single bit of the results. The results
-    of torch's attention depend on it.
+    of torch's attention depend on the number of threads.
     """
 
     flatten_tokens: Callable[[Sequence[ScheduledRequest]], tuple[list[int], list[int], list[int]]]

@@ -50,7 +50,7 @@ def load_pickled(file: Path, device: str) -> dict[str, torch.Tensor]:
 
 
 def opened_tensors(folder: Path) -> dict[str, Any]:
-    """Return a folder's tensors, keyed by name; transformers reads those in safetensors files later, one by one."""
+    """Return a folder's tensors, keyed by name; transformers reads tensors in safetensors files later, one by one."""
     found: dict[str, Any] = {}
     for file in weight_files(folder):
         if file.suffix == ".bin":

@@ -14,8 +14,7 @@ def bytes_of_tokens(tokenizer: Any, decode: Decode) -> list[bytes]:
     """Return the bytes that a transformers tokenizer's tokens add in the middle of a text, keyed by token id.
 
     The bytes are empty for control tokens, which are not decoded. They are also empty for tokens whose text depends on
-    their neighbours, such as the second of two identical CTC tokens, because joining their bytes would not give the
-    text.
+    neighbouring tokens, such as the second of two identical CTC tokens: joining their bytes would not give the text.
     """
     # the ids may have gaps, so the largest can exceed the number of tokens
     num_ids = max(len(tokenizer), 1 + max(tokenizer.get_vocab().values(), default=-1))
@@ -59,7 +58,7 @@ def _of_mistral_common(tokenizer: Any) -> Any:
 
 
 def _byte_level(name: str) -> bytes:
-    """Decode a GPT-2 name, which writes invisible bytes as characters from 256 on, in byte order."""
+    """Decode a GPT-2 name, which writes unprintable bytes as characters from 256 on, in byte order."""
     return bytes(map(BYTE_OF.__getitem__, name)) if BYTE_OF.keys() >= set(name) else name.encode()
 
 

@@ -1,4 +1,4 @@
-"""Sides take turns; medians, ranges, ratios and counts of equal tokens use only the rounds that count."""
+"""The cases alternate; medians, ranges, ratios and counts of equal tokens use only the rounds that count."""
 
 from functools import partial
 from typing import Any

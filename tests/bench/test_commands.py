@@ -1,4 +1,4 @@
-"""All benchmarks at tiny sizes: record and text show the same sides, and bad input is rejected with a message."""
+"""All benchmarks at tiny sizes: records and text show the same cases, and bad input is rejected with a message."""
 
 import json
 from collections.abc import Callable

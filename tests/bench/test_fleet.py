@@ -1,4 +1,4 @@
-"""A fleet of one behaves like `simulate`, and a router that knows prefixes computes fewer tokens."""
+"""A fleet of one behaves like `simulate`, and a prefix-aware router computes fewer tokens."""
 
 from dataclasses import replace
 

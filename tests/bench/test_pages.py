@@ -1,4 +1,4 @@
-"""Delays from a slider or knob to its picture: the method is tested, but the times are not."""
+"""Delays from moving a slider or knob to seeing the new picture: tests the method, not the times."""
 
 import json
 from contextlib import nullcontext

@@ -1,4 +1,4 @@
-"""The scheduler's benchmark measures what it claims: same work on both sides, blocks filled, no request admitted."""
+"""The scheduler's benchmark measures what it claims: equal work for both cases, blocks filled, no request admitted."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def test_blocks_fill_in_every_round() -> None:
 
 
 def test_a_step_costs_the_same_in_a_large_pool() -> None:
-    """The limit is generous for busy machines; a cost that grew with the pool would be far above it."""
+    """The limit is generous for busy machines, but a cost that grew with the pool would far exceed it."""
     sizes = (scheduler.SMALL_POOL, scheduler.LARGE_POOL)
     pools = {str(size): Decoding(MAKER, 16, {"num_blocks": size}, scheduler.NUM_ROUNDS).round for size in sizes}
     assert scheduler.case("pools", pools, unreported).ratio(str(scheduler.LARGE_POOL)) < 2

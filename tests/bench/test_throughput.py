@@ -1,4 +1,4 @@
-"""`mini-vllm bench throughput`: every backend serves the same requests, and failing or missing ones are named."""
+"""`mini-vllm bench throughput`: all backends serve the same requests, and failing or missing backends are named."""
 
 import json
 import os

@@ -61,7 +61,7 @@ EXPECTED = {
 
 
 def told(mini_vllm: Commands, folder: Path) -> dict[str, str]:
-    """Return what `info` prints, or what both it and loading say about a folder that both reject."""
+    """Return what `info` prints, or the message with which both `info` and loading reject a folder."""
     refused = ""
     try:
         load_model(str(folder))
@@ -127,7 +127,7 @@ def test_no_weight_is_read(mini_vllm: Commands, monkeypatch: Any) -> None:
 
 
 def test_a_folder_that_its_files_rule_out_needs_neither_torch_nor_transformers(saved: Path, tmp_path: Path) -> None:
-    """Importing both libraries takes 3 of the 3.6 s that other folders take."""
+    """Importing both libraries takes 3 of the 3.6 s that `info` needs for other folders."""
     for index, name in enumerate(QUICK):
         FOLDERS[name](Path(shutil.copytree(saved, tmp_path / f"{index} {name}")))
     edit(model_type="jamba")(Path(shutil.copytree(saved, tmp_path / "states")))

@@ -38,7 +38,8 @@ def named(name: str) -> dict[str, Any]:
 def test_the_public_traces_match_and_those_of_absent_electives_are_counted(
     mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """tests/engine/test_parity.py shows that the replays agree one by one; here they are read and counted."""
+    """tests/engine/test_parity.py checks that each replay agrees; this test checks how the traces are read and
+    counted."""
     monkeypatch.setattr("mini_vllm_labs.cli.parity.load", cache(load))
     monkeypatch.setattr(verdict, "compare", lambda *_: None)
     monkeypatch.setattr(verdict, "run_free_of_defects", lambda *_: None)

@@ -1,4 +1,4 @@
-"""Plain Llamas are recognised from JSON and headers alone, with the same facts that transformers finds."""
+"""Plain Llamas are recognised from JSON and headers alone, with the same results as transformers gives."""
 
 import shutil
 import subprocess

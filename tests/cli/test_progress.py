@@ -1,4 +1,4 @@
-"""Long commands report their current work on stderr, and how much of it is left."""
+"""Long commands report on stderr what they are doing and how much is left."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Each command rejects what it cannot do with a message that names it, exit code 2 and no traceback."""
+"""Each command rejects impossible requests with a message that names the problem, exit code 2 and no traceback."""
 
 import shlex
 import sys

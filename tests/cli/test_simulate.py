@@ -1,5 +1,5 @@
-"""`mini-vllm simulate`, `calibrate`, and `incidents`, which keeps asking until it gets a knob and stops when the input
-ends."""
+"""`mini-vllm simulate`, `calibrate`, and `incidents`, which keeps prompting until it gets a knob and stops when the
+input ends."""
 
 import json
 import re
@@ -61,7 +61,7 @@ def test_why_names_what_bound_the_load_and_moves_the_setting(mini_vllm: Commands
 
 
 def test_a_calibration_is_written_checked_and_used(mini_vllm: Commands, tmp_path: Path) -> None:
-    """Whether the predictions are close enough is not tested here, because that needs a quiet machine."""
+    """Whether the predictions are close enough is not tested here, because that would need a quiet machine."""
     path = str(tmp_path / "calibration.json")
     shown = mini_vllm("calibrate", "--requests", 4, "--check", "--rounds", 2, "--output", path, "--cpu-time").output
     shown = " ".join(shown.split())

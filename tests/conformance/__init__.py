@@ -1,1 +1,1 @@
-"""The conformance suite: what it sends, what it finds, and what it reports about engines that break."""
+"""The conformance suite: what it sends, what it finds, and what it reports about broken engines."""

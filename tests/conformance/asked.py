@@ -1,4 +1,4 @@
-"""Runs the suite in this process, on few scenarios."""
+"""Runs the suite in this process, on a few scenarios."""
 
 import sys
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 `python -m tests.conformance.recorded_engine FAULT FILE...`. The fault appears in step 3 of the scenario `FAULTY`. FAULT
 is one of the names in `fail`, the fields that differ, or the whole line to send. `hello {...}` changes the greeting
-instead, and after `by times ` the fault is that of an engine that answers with times.
+instead, and `by times ` before the fault makes the engine answer with times.
 """
 
 import json

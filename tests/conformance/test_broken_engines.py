@@ -1,4 +1,4 @@
-"""A broken engine is reported in a sentence that names the scenario and step; then the next scenario is played."""
+"""A broken engine is reported in one sentence with the scenario and step; then the next scenario is run."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Scenarios whose answers the course's engine decides, and engines that answer with times."""
+"""Scenarios for which the course's engine decides the answers, and engines that answer with times."""
 
 import re
 from collections import Counter

@@ -20,7 +20,7 @@ WRONG = tomllib.loads(Path(__file__).with_name("wrong_rules.toml").read_text(enc
 
 
 def test_the_suite_has_the_releases_of_the_engine_and_the_defaults_of_their_settings() -> None:
-    """The suite has separate copies of both, because it runs without the engine."""
+    """The suite has its own copies of the releases and defaults, because it runs without the engine."""
     assert tuple(FILES) == RELEASES
     assert {name: SETTINGS[name].default for name in OPTIONS} == OPTIONS
 

@@ -1,1 +1,1 @@
-"""Tests of the course material: starters, environment, the commands of `lab.py`, the documents for newcomers."""
+"""Tests of the course material: starters, environment, `lab.py` commands, and documents for newcomers."""

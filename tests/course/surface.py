@@ -24,7 +24,7 @@ def is_public(name: str) -> bool:
 
 
 def surface(body: list[ast.stmt], prefix: str = "") -> dict[str, str]:
-    """Return every public name of a module or class body with everything that others can see of it."""
+    """Return every public name of a module or class body, with everything about it that others can see."""
     names: dict[str, str] = {}
     for node in body:
         if isinstance(node, ast.FunctionDef):
@@ -53,7 +53,7 @@ def targets(node: ast.Assign | ast.AnnAssign) -> list[str]:
 
 
 def declared_attributes(tree: ast.Module) -> set[str]:
-    """Return `Class.attribute` for attributes that classes declare without a value, because `__init__` sets them."""
+    """Return `Class.attribute` for attributes that classes declare without a value because `__init__` sets them."""
     return {
         f"{node.name}.{name}"
         for node in tree.body

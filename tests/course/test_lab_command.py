@@ -1,4 +1,4 @@
-"""Tests `lab.py`: which build of PyTorch it installs, git's hook, which tests run when, and a lint error's effect."""
+"""Tests `lab.py`: its choice of PyTorch build, git's hook, which tests run when, and how it handles lint errors."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Binder and Colab: tests everything that does not need their own machines."""
+"""Binder and Colab: tests everything that does not require their own machines."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""The import contracts are the only list of packages. Other lists and editions agree with it."""
+"""The import contracts are the only authoritative list of packages. Other lists and editions agree with it."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ PACKAGES = {COURSE, *all_packages()}
 
 
 def packages_in(folder: Path) -> set[str]:
-    """Return the packages that a folder contains, by their paths in the checkout."""
+    """Return the packages in a folder, as paths in the checkout."""
     found = (path.parent.relative_to(CHECKOUT).as_posix() for path in folder.glob("*/__init__.py"))
     return {path.replace("/", ".") for path in found}
 

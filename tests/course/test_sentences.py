@@ -1,4 +1,4 @@
-"""Sentences in the clean areas follow those rules of `docs/contributing.md` that a program can check."""
+"""Sentences in the clean areas follow the rules of `docs/contributing.md` that a program can check."""
 
 import re
 from collections.abc import Sequence

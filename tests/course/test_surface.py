@@ -1,4 +1,4 @@
-"""A starter is its solution without the bodies: same names, same signatures, same docstrings."""
+"""A starter is its solution without the function bodies: same names, same signatures, same docstrings."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Finds which phases are written from the text of the starters, never by running them."""
+"""Determines which phases are written from the text of the starters alone, without running them."""
 
 from pathlib import Path
 

@@ -25,14 +25,14 @@ def clean_environment(**more: str) -> dict[str, str]:
 
 @cache
 def without_solutions() -> str:
-    """Return a folder that hides the installed `solutions` of this checkout if PYTHONPATH has it."""
+    """Return a folder that, in PYTHONPATH, hides this checkout's installed `solutions`."""
     folder = Path(mkdtemp())
     (folder / "solutions.py").write_text("raise ModuleNotFoundError('a student edition has no solutions')\n")
     return str(folder)
 
 
 def module_at(path: Path, name: str) -> ModuleType:
-    """Run a file as a module with a name that no other module has."""
+    """Run a file as a module with a unique name."""
     spec: Any = spec_from_file_location(name, path)
     module = sys.modules[name] = module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -76,7 +76,7 @@ def learner(student: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return what a plain `pip install` of the checkout builds."""
+    """Return the wheel that a plain `pip install` of the checkout builds."""
     folder = tmp_path_factory.mktemp("wheel") / "dist"
     options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", str(folder)]
     subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(CHECKOUT)], check=True)

@@ -23,23 +23,23 @@ class NewLearner:
         self.bin = self.environment / ("Scripts" if os.name == "nt" else "bin")
 
     def install(self, wheel: Path) -> None:
-        """Let pip install the wheel; the packages that it needs are those of this environment."""
+        """Make pip install the wheel; the packages that it requires come from this environment."""
         self.finds_our_packages()
         self.pip("install", "--no-deps", "--no-index", str(wheel))
 
     def pip(self, *arguments: str) -> None:
-        """Let this environment's pip work on the learner's environment."""
+        """Make this environment's pip operate on the learner's environment."""
         pip = [sys.executable, "-m", "pip", "--quiet", "--python", str(self.bin / "python")]
         subprocess.run([*pip, *arguments], check=True)
 
     def finds_our_packages(self) -> None:
-        """Let the learner's Python find the packages of this environment, after its own packages."""
+        """Let the learner's Python find this environment's packages, after its own."""
         purelib = sysconfig.get_path("purelib", vars={"base": str(self.environment)})
         ours = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
         (Path(purelib) / "packages.pth").write_text("\n".join(ours), encoding="utf-8")
 
     def types(self, *command: str, at: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run a command in the folder, or in a different place `at`, without anything from this environment."""
+        """Run a command in the folder, or in a different folder `at`, without anything from this environment."""
         path = os.pathsep.join([str(self.bin), os.defpath])
         environment = {"HOME": str(self.home), "PATH": path, "COLUMNS": "100", **more}
         program = str(self.bin / command[0])

@@ -29,7 +29,7 @@ class Command:
 
 @dataclass(frozen=True)
 class ReleasedText:
-    """One markdown file or notebook: its prose with comments, its inline code, its code blocks, its links."""
+    """One markdown file or notebook: its prose with comments, inline code, code blocks and links."""
 
     file: str
     text: str

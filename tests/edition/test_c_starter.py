@@ -40,7 +40,7 @@ def test_the_untouched_starter_fails_with_our_error_only(tmp_path: Path) -> None
 
 @needs_compiler
 def test_a_student_edition_can_grade_it(student: Path, tmp_path: Path) -> None:
-    """A student edition has no reference whose functions the tests could use next to yours."""
+    """A student edition has no reference whose functions the tests could use alongside yours."""
     learner = shutil.copytree(student, tmp_path / "learner")
     shutil.copy(SOLUTION, learner / STARTER.relative_to(ROOT))
     shutil.copy(solution_path(6), starter_path(6, learner))

@@ -1,6 +1,6 @@
-"""Every pip line in a text or an error runs where it is printed, on an index of empty wheels.
+"""Every pip command in a text or error is run where it is printed, on an index of empty wheels.
 
-It installs what it promises, and leaves the installation of the course unchanged.
+It installs what it promises, and leaves the course's installation unchanged.
 """
 
 import json
@@ -60,7 +60,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Place(NewLearner):
-    """An environment with pip, setuptools and the index, and the folder of the course in it."""
+    """An environment with pip, setuptools, the index of wheels, and the course's folder."""
 
     def __init__(self, place: Path, index: Path, folder: Path) -> None:
         place.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""`mini-vllm release`: it releases no line of the solutions; also tests its refusals."""
+"""Tests that `mini-vllm release` releases no line of the solutions, and what it refuses to do."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ def test_no_file_of_solutions_tests_or_history(edition: dict[str, bytes]) -> Non
 
 
 def test_no_distinctive_line_of_a_solution_a_mutant_or_an_alternative(edition: dict[str, bytes]) -> None:
-    """A distinctive line has more than 40 characters and occurs in no starter, frame, test or handout."""
+    """A distinctive line has more than 40 characters and does not occur in any starter, frame, test or handout."""
     public = set[str]()
     for folder in ("labs", "mini_vllm", "mini_vllm_labs/grading", "mini_vllm_labs/runs"):
         for path in (ROOT / folder).rglob("*"):
@@ -74,7 +74,7 @@ def test_the_starters_go_out_as_they_are(edition: dict[str, bytes]) -> None:
 
 @pytest.fixture
 def teacher(learner: Path) -> Path:
-    """A small checkout with solutions and templates, and no git."""
+    """A small checkout with solutions and templates, but without git."""
     for folder in ("solutions", "mini_vllm_labs/upkeep/student_edition"):
         shutil.copytree(ROOT / folder, learner / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for name in EDITS:

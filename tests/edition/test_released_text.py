@@ -1,4 +1,4 @@
-"""Every command, lineup, path and link in the student edition works with only the files of the edition."""
+"""Every command, lineup, path and link in the student edition works with the edition's files alone."""
 
 import json
 import re
@@ -122,7 +122,7 @@ def test_every_option_that_stands_alone_exists(texts: list[ReleasedText]) -> Non
 
 
 def options_of(command: Any) -> set[str]:
-    """Return the options of a command and of all commands under it."""
+    """Return the options of a command and of all its subcommands."""
     found = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
     for name in getattr(command, "commands", ()):
         found |= options_of(command.resolve_command(None, [name])[1])

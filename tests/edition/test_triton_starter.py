@@ -1,4 +1,4 @@
-"""The optional task's starter: the reference without its bodies, and tests that run if triton is installed."""
+"""The optional task's starter: the reference without function bodies, and tests that run if triton is installed."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""The wheel `mini-vllm-labs` in an empty environment: start, demo, test, grade, update, and what it refuses."""
+"""The wheel `mini-vllm-labs` in an empty environment: start, demo, test, grade, update, and refusals."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def test_from_start_to_the_first_green_task(newcomer: NewLearner) -> None:
 
 
 def test_a_learner_who_opens_the_folder_sees_eight_entries_and_where_to_begin(newcomer: NewLearner) -> None:
-    """This also holds after the commands, the tests and an update have run in it."""
+    """This also holds after commands, tests and an update have been run in it."""
     assert newcomer.types("python", "-m", "pytest", "-m", "task1_1", at=newcomer.folder / "labs").returncode == 1
     assert newcomer.types("mini-vllm", "start", "--update").returncode == 0
     seen = {path.name for path in newcomer.folder.iterdir() if not path.name.startswith(".")}
@@ -203,7 +203,7 @@ def test_an_update_replaces_ours_and_keeps_theirs(tmp_path: Path) -> None:
 
 
 def test_an_update_brings_a_folder_of_ten_packages_to_one_and_keeps_the_starter(tmp_path: Path) -> None:
-    """Up to release 0.2 the packages of a learner's folder were `course`, `cli` and others."""
+    """Up to release 0.2, the packages in a learner's folder were named `course`, `cli` and so on."""
     folder = tmp_path / "mine"
     old = {"course/labtest/support.py": b"1", "course/own.py": b"1", "cli/__main__.py": b"1"}
     start(folder, COURSE | old | {STARTER: b"raise"})

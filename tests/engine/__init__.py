@@ -1,1 +1,1 @@
-"""Tests of phases 1 to 5 together, on the fake model."""
+"""Tests phases 1 to 5 together on the fake model."""

@@ -1,4 +1,4 @@
-"""Engines for asyncio tasks, on a thread or in a process, and the tasks that read from them."""
+"""Engines for asyncio tasks, on a thread or in a process, and the tasks that read their outputs."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ PROMPTS = ["once upon a time", "the lamp", "a cup of tea and a cake", "once upon
 
 
 class FaultyRunner:
-    """Misbehaves for prompts with certain tokens: it never returns, or exits the process."""
+    """Misbehaves for prompts with certain tokens: never returns, or exits the process."""
 
     NEVER_ENDS, EXITS = 201, 202
 
@@ -60,7 +60,7 @@ def opened(host: str) -> Iterator[AsyncLLM]:
 
 
 def require_idle(llm: AsyncLLM) -> None:
-    """Resume the engine, and check that no request, block, piece of an output or call is left."""
+    """Resume the engine, and check that no request, block, partial output or call is left."""
     llm.resume()
     assert asyncio.run(llm.call(held)) == (0, 0, 63)
     if isinstance(llm._host, EngineProcess):

@@ -46,7 +46,7 @@ NUM_KINDS = len(BAD_SETTINGS) + len(BAD_PROMPTS) + len(BAD_NAMED)
 
 
 def add_bad(engine: LLMEngine, kind: int, known_id: str | None = None) -> None:
-    """Add a bad request, after a good one under the used id `known_id`; both must be refused."""
+    """Add a bad request, after a good one whose id `known_id` is already in use; both must be refused."""
     length = engine.scheduler.max_model_len
     good: list[int] = [1, 2, 3][: length - 1]
     if known_id is not None:

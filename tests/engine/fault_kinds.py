@@ -148,9 +148,9 @@ KINDS = (
 
 
 def install(scheduler: Scheduler, kind: FaultKind, number: int, rng: random.Random) -> Callable[[], bool]:
-    """Let one call fail: the first call from the `number`-th on to which the fault applies.
+    """Make one call fail: the first one, from the `number`-th call on, to which the fault applies.
 
-    The function returns whether it applied.
+    The returned function tells whether the fault has been applied.
     """
     owner: Any = getattr(scheduler, kind.part) if kind.part else scheduler
     inner: Call = getattr(owner, kind.method)

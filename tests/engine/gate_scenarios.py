@@ -1,4 +1,4 @@
-"""Random scenarios for everything that a step checks before admission, in the format of the recordings."""
+"""Random scenarios for all the checks that a step makes before admission, in the recordings' format."""
 
 import random
 from typing import Any
@@ -9,7 +9,7 @@ NUM_STEPS = 60
 
 
 def gate_scenario(seed: int) -> Scenario:
-    """Return a scenario with little memory; the seed chooses its gates."""
+    """Return a scenario with little memory, whose gates depend on the seed."""
     rng = random.Random(seed)
     block_size = rng.choice([2, 4, 8])
     max_model_len = block_size * rng.randint(4, 8)

@@ -1,4 +1,4 @@
-"""Raise an exception at any line of the engine or the reference, as Ctrl-C or a lack of memory would."""
+"""Raise an exception at any line of the engine or the reference, as Ctrl-C or running out of memory would."""
 
 import sys
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ CHECKS = str(ROOT / "mini_vllm" / "core" / "invariants.py")
 
 
 class Interruption:
-    """The place where the exception was raised, `function:line`; empty until then."""
+    """The location where the exception was raised, as `function:line`; empty until then."""
 
     place = ""
 
@@ -23,7 +23,7 @@ class Interruption:
 def interrupted_at(line: int, error: BaseException, since: str = "") -> Iterator[Interruption]:
     """Raise `error` once, when the `line`-th line of the engine's or the reference's code is about to run.
 
-    Lines count from the first call of a function named `since`, if one is given.
+    Lines are counted from the first call of the function named `since`, if given.
     """
     seen, fired = 0, Interruption()
     counts = not since

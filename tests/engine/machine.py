@@ -44,7 +44,7 @@ PLACES = ("waiting", "running", "mid-prefill", "preempted", "finished", "unknown
 
 
 class EngineMachine(RuleBasedStateMachine):
-    """Each request must end with the output that it has alone; no block or request may be lost."""
+    """Each request must end with the output that it has when run alone; no block or request may be lost."""
 
     @initialize(
         config=configs(), max_loras=st.sampled_from([None, None, 1, 2]), record=st.booleans(), late=st.booleans()
@@ -95,7 +95,7 @@ class EngineMachine(RuleBasedStateMachine):
         priorities: tuple[int, ...],
         together: bool,
     ) -> None:
-        """Add one request, or several with growing prompts and urgency, all in one step or one per step."""
+        """Add one request, or several with increasing prompt length and urgency, all in one step or one per step."""
         prompt = [*PREFIXES[prefix][:shared], *[letter] * own][: self.max_model_len - 1] or [letter]
         params = SamplingParams(max_tokens=max_tokens, skip_reading_prefix_cache=skips, **stop)
         for priority in priorities:
@@ -252,7 +252,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.spy.before_batch = None if self.config.async_scheduling else self.memory.note_hashes
 
     def _become_idle(self) -> None:
-        """Let the runner's thread finish its work, because only then does the cache contain what was planned."""
+        """Let the runner's thread finish its work, because only then does the cache contain what the step planned."""
         if isinstance(self.engine, OverlappingEngine):
             for step in self.engine._in_flight:
                 step.result.exception()

@@ -1,6 +1,6 @@
-"""Recomputes reasons from the numbers of a recorded trace alone; shares no code with the engine.
+"""Recomputes the reasons solely from the numbers in a recorded trace, without sharing code with the engine.
 
-A block's content consists of all tokens up to its end. `Pool` tracks this content through the recorded tables.
+A block's content consists of all tokens up to its end. `Pool` tracks this content through the recorded block tables.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ Found = dict[str, Any]
 
 
 class Pool:
-    """The content of every block, and which blocks can be hit once a step has planned its shares."""
+    """The content of every block, and which blocks can be hit once a step has scheduled its requests."""
 
     def __init__(self, block_size: int, tokens_of: Callable[[str], list[int]]) -> None:
         self.block_size, self.tokens_of = block_size, tokens_of
@@ -54,7 +54,7 @@ class Trace:
         self.prompts: set[str] = set()
 
     def step(self, step: dict[str, Any]) -> dict[str, Found]:
-        """Return the reason of every waiting request, from the record before the update's tokens are known."""
+        """Return the reason for every waiting request, using the record before the update's tokens are known."""
         gone = set(step["aborted"])
         alive = {row[0] for row in self.before["running_after"]} - gone
         self.pool.tables = {name: table for name, table in self.pool.tables.items() if name in alive}

@@ -148,7 +148,7 @@ def _innermost(engine: LLMEngine) -> ModelRunner:
 
 
 def _replace(engine: LLMEngine, runner: ModelRunner) -> None:
-    """Replace the runner that computes, inside the runner that proposes drafts."""
+    """Replace the runner that computes and that is wrapped by the runner that proposes drafts."""
     if isinstance(engine.runner, DraftingRunner):
         engine.runner.inner = runner
     else:
@@ -181,7 +181,7 @@ class EarlyThread(ThreadPoolExecutor):
 
 
 class LateThread(ThreadPoolExecutor):
-    """Computes a step only once the engine waits for it; until then it can be cancelled."""
+    """Computes a step only once the engine waits for it; until then, the step can be cancelled."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

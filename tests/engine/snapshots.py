@@ -1,4 +1,4 @@
-"""The whole state of an engine as plain values, for comparing before and after, and the contents of its cache."""
+"""An engine's whole state as plain values, for comparing before and after, and the contents of its KV cache."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Many tasks on one engine: outputs, slow readers, early ends, failing steps, pause."""
+"""Many tasks on one engine: outputs, slow readers, early exits, failing steps, pausing."""
 
 import asyncio
 import threading
@@ -49,7 +49,7 @@ def llm(shared: AsyncLLM) -> Iterator[AsyncLLM]:
 
 @cache
 def offline() -> list[str]:
-    """Return the texts of all prompts, 20 tokens each, from an engine without tasks."""
+    """Return the texts of all prompts, 20 tokens each, from an engine used without asyncio."""
     outputs = LLM(config=CONFIG, lineup=LINEUP).generate(PROMPTS, SamplingParams(20))
     return [output.outputs[0].text for output in outputs]
 
@@ -59,7 +59,7 @@ async def texts_at_once(llm: AsyncLLM) -> list[str]:
 
 
 def with_llm(work: Callable[[AsyncLLM], Awaitable[Result]], engine: LLMEngine) -> Result:
-    """Run a task on an engine and shut it down; all blocks must be free and its thread ended."""
+    """Run a task on an engine and shut it down; all blocks must be free and its thread finished."""
 
     async def work_and_shut_down() -> Result:
         llm = AsyncLLM(engine)
@@ -103,7 +103,7 @@ def test_a_slow_reader_holds_one_output_and_misses_no_text(llm: AsyncLLM) -> Non
 
 @pytest.mark.parametrize("num_read", [None, 0, 1, 3])
 def test_a_reader_that_leaves_frees_its_blocks(llm: AsyncLLM, num_read: int | None) -> None:
-    """None: the reader is cancelled before the request is added; 0: before its first output is read."""
+    """None means that the reader is cancelled before the request is added; 0, before its first output is read."""
 
     async def leave() -> None:
         llm.pause()  # an engine in a thread would finish all 200 steps before the third output is read

@@ -1,4 +1,4 @@
-"""Requests and settings that can never be served are refused, with an error that names the reason and the numbers."""
+"""Requests and settings that can never be served are refused with an error that gives the reason and the numbers."""
 
 import re
 from typing import Any

@@ -62,7 +62,7 @@ def test_a_partial_character_is_held_back_until_it_is_complete() -> None:
 
 
 def test_of_several_stop_strings_in_one_piece_of_text_the_earliest_wins() -> None:
-    """The two bytes of the first character arrive last, so that both stops appear at the same moment."""
+    """One token decodes to the whole text, so both stop strings appear at the same moment."""
 
     class WordTokenizer(ByteTokenizer):
         def decode(self, token_ids: object) -> str:

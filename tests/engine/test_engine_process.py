@@ -117,7 +117,7 @@ def echo(engine: LLMEngine, content: bytes) -> bytes:
 
 
 def test_messages_larger_than_the_pipe_cross_without_deadlock(llm: AsyncLLM) -> None:
-    """Calls and answers of 4 MB from several threads at the same time: neither end may wait for the other."""
+    """Calls and results of 4 MB from several threads at the same time: neither end may wait for the other."""
     contents = [bytes([number]) * 4_000_000 for number in range(4)]
 
     def ask(content: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""The checks catch a single fault in any part, and no continuing request has a wrong text."""
+"""The checks catch a single fault in any part, and no request that continues has a wrong text."""
 
 import logging
 from itertools import count
@@ -30,7 +30,8 @@ def test_a_wrong_row_hit_or_update_is_caught_even_without_the_checks() -> None:
 
 
 def serving_engine(**settings: Any) -> LLMEngine:
-    """Return an engine as a server runs it: without `check_invariants`, and checked about once in a hundred steps."""
+    """Return an engine configured as in a server: without `check_invariants`, and checked about once in a hundred
+    steps."""
     engine = make_engine(small_config(check_invariants=False, **settings))
     ticks = count()
     engine.add_observer(PeriodicChecker(engine.scheduler, clock=lambda: next(ticks) / 100))

@@ -1,4 +1,4 @@
-"""Grammars, adapters, images, K and V from elsewhere and windows together, with little memory, aborts and faults."""
+"""Grammars, adapters, images, transferred K and V, and windows together, with little memory, aborts and faults."""
 
 import random
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,11 +24,11 @@ REFERENCE = parse_lineup("solution:1-5,solution:8-9,solution:11-12")
 
 
 class EndlessRunError(AssertionError):
-    """Requests remain after the last step of a scenario."""
+    """Raised if requests remain after the last step of a scenario."""
 
 
 class GateReplay(ScenarioReplay):
-    """A replay that checks the gates' own limits, and occasionally fails a step that it has planned."""
+    """A replay that checks the gates' own limits, and occasionally makes a planned step fail."""
 
     def __init__(self, scenario: Scenario, fault_seed: int | None = None) -> None:
         super().__init__(scenario, REFERENCE)
@@ -222,7 +222,7 @@ def image_of(name: str, offset: int = 3) -> MultiModalFeatureSpec:
 
 
 def texts_of(names: tuple[str, ...], *, together: bool, **settings: Any) -> dict[str, list[int]]:
-    """Return what the fake model generates after 16 identical tokens, 6 of which belong to the image with that name.
+    """Return what the fake model generates after 16 identical tokens, 6 of which belong to the named image.
 
     The image begins at token 3, and one token earlier for each `<` in the name.
     """

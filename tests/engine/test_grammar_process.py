@@ -1,4 +1,4 @@
-"""Limits of time and memory for compiling a grammar, and how its process ends. All inputs are harmless."""
+"""Time and memory limits for compiling a grammar, and how its process ends. All inputs are harmless."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""With groups of layers a prefix lookup finds phase 4's blocks, without a call for each of them."""
+"""With layer groups, a prefix lookup finds phase 4's blocks without a call for each block."""
 
 import random
 from collections.abc import Iterator

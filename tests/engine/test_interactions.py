@@ -62,7 +62,7 @@ def test_blocks_are_shared_within_a_tenant_or_adapter_and_never_across(setting: 
 
 
 def engine_with_four(policy: Policy, lineup: Lineup = LINEUPS[0]) -> LLMEngine:
-    """Return an engine with one seat, in which `a` runs and `b`, `c` and `d` wait."""
+    """Return an engine that runs one request at a time, in which `a` runs and `b`, `c` and `d` wait."""
     config = EngineConfig(
         max_num_seqs=1, max_num_batched_tokens=16, block_size=4, num_gpu_blocks=40, policy=policy, check_invariants=True
     )

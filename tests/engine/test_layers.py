@@ -17,7 +17,7 @@ HOST: dict[str, Any] = {"kv_transfer_config": KVTransferConfig(kv_connector="hos
 
 
 def layers_of(scheduler: Scheduler) -> str:
-    """Return the classes of the parts that may be wrapped, each from the outside in."""
+    """Return the classes of the parts that may be wrapped, each list from the outside in."""
     return " | ".join(
         " ".join(classes_of(part))
         for part in (scheduler.prefix_cache, scheduler.kv, scheduler.chunks, scheduler.waiting)

@@ -1,4 +1,4 @@
-"""Tests which lineups are legal, and that each of them generates the same tokens."""
+"""Tests which lineups are legal, and that all of them generate the same tokens."""
 
 import os
 import re
@@ -44,7 +44,7 @@ def lineup_of(phases: tuple[int, ...]) -> str:
 
 
 def config_of(phases: tuple[int, ...], **settings: Any) -> EngineConfig:
-    """Small budgets and a threshold need phase 5: without it a long prompt would never fit."""
+    """Small budgets and a threshold need phase 5: without it, a long prompt would never fit."""
     chunked = {"max_num_batched_tokens": 14, "long_prefill_token_threshold": 6} if 5 in phases else {}
     return small_config(max_num_seqs=4, **(chunked | settings))
 

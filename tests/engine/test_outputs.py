@@ -1,4 +1,4 @@
-"""Outputs: the order of the step, pieces that join to the text, one final output, the finish reason."""
+"""Outputs: their order in the step, pieces that add up to the text, one final output, the finish reason."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""The asynchronous engine reaches the same tokens in different steps; tests features that only phases 7 and 8 have."""
+"""The asynchronous engine generates the same tokens in different steps; tests features that only phases 7 and 8
+have."""
 
 import gc
 import sys
@@ -50,7 +51,7 @@ DRAFTS = {
 
 @pytest.fixture
 def restless() -> Iterator[None]:
-    """Let the two threads switch as often as Python can."""
+    """Make the two threads switch as often as Python can."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -135,7 +136,7 @@ def test_without_the_setting_there_is_no_thread() -> None:
 
 @pytest.mark.parametrize("phases", ["1", "1-5"])
 def test_right_drafts_of_a_model_are_all_accepted(phases: str) -> None:
-    """The draft model is the target, so only a token that it has not computed could make it guess wrong."""
+    """The draft model is the target, so it can guess wrong only if it has not computed a token."""
     for seed in range(20):
         config = small_config(num_gpu_blocks=60, speculative_config=DRAFTS["model"])
         engine = make_engine(config, f"solution:{phases},solution:7")

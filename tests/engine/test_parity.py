@@ -23,7 +23,8 @@ REFERENCE = parse_lineup("solution:1-5,solution:7-9,solution:11-12")
 
 @pytest.fixture(scope="module")
 def scenarios_of_file() -> Iterator[dict[str, list[Scenario]]]:
-    """All recordings, loaded only for this file: a gigabyte, which the garbage collector would traverse for seconds."""
+    """All recordings, loaded only for this file: they take a gigabyte, which the garbage collector would traverse for
+    seconds."""
     gc.disable()
     try:
         found = {file.name: list(read_scenarios(file)) for file in PUBLIC_FILES}

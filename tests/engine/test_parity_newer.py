@@ -46,7 +46,7 @@ def test_every_recording_is_matched_or_shows_a_defect(file: Path) -> None:
 
 
 def test_steps_that_need_no_newer_rule_decide_as_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the layers of phases 9 and 11 such a step gives phase 1 the parts of 0.13.0."""
+    """Without the layers of phases 9 and 11, such a step gives phase 1 the same parts as 0.13.0."""
     may_skip, answers = StepState.can_skip_newer_rules, Counter[bool]()
 
     def counted(step: StepState, num_free_blocks: int) -> bool:

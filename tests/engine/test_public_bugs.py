@@ -1,4 +1,4 @@
-"""The oracle finds the first step in which two lineups differ, and the phase, for bugs reported in other engines."""
+"""For bugs reported in other engines, the oracle finds the first step where two lineups differ, and the phase."""
 
 from collections import defaultdict
 from importlib import import_module
@@ -32,7 +32,7 @@ COURSE, MINE = parse_lineup("solution:1-5"), parse_lineup("solution:1,starter:2,
 
 
 def with_bug(name: str, lineup: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Lineup, list[int]]:
-    """Return a lineup with a bug in it, and the phases that have it."""
+    """Return a lineup that contains a bug, and the phases that have it."""
     broken_lineup, phases = parse_lineup(lineup), list[int]()
     for diff in DIFFS:
         if diff.name[3:] == name:

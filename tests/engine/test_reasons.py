@@ -1,4 +1,4 @@
-"""Every request without a token in a step has one reason, which is true for the code that ran."""
+"""Every request without a token in a step has one reason, which must be true for the code that ran."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The given parser and automaton match the same words as `re`, and errors name what they do not support."""
+"""The given parser and automaton match the same words as `re`, and errors name unsupported syntax."""
 
 import random
 import re
@@ -137,7 +137,8 @@ def test_accepted_syntax_means_the_same_as_in_python() -> None:
     [("((((){1000}){1000}){1000}){1000}", 0), ("(a?){1000}", 999), ("(a*b*c*){300}", 9 * 299 + 6 * 300)],
 )
 def test_copies_that_may_be_empty_cost_no_more_than_others(regex: str, num_follows: int) -> None:
-    """Written out one by one, the first takes years, and the others have hundreds of thousands of transitions."""
+    """Written out copy by copy, the first regex takes years, and the others have hundreds of thousands of
+    transitions."""
     nfa = build_nfa(parse_regex(regex))
     assert sum(map(len, nfa.follows[START + 1 :])) == num_follows
 

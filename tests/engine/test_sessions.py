@@ -40,7 +40,7 @@ def num_computed(llm: LLM, first_step: int) -> int:
 def test_sessions_never_change_a_token(
     config: EngineConfig, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Each session is compared with one long run, the fake model's text after everything in the session."""
+    """Each session is compared with one long run: the fake model's continuation of everything in the session."""
     budget = 24 if config.enable_chunked_prefill else 256
     num_blocks = max(config.num_gpu_blocks or 0, 256 // config.block_size)
     config = replace(config, max_model_len=256, num_gpu_blocks=num_blocks, max_num_batched_tokens=budget)

@@ -1,4 +1,4 @@
-"""Drafts change only how many steps an answer takes; also tests how many drafts a request gets."""
+"""Drafts change only how many steps a text takes; also tests how many drafts a request gets."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -77,9 +77,9 @@ def test_no_drafts_while_too_many_requests_decode() -> None:
 
 @pytest.mark.parametrize(("num_requests", "expected"), [(1, 4), (4, 2), (16, 1)])
 def test_the_more_requests_decode_the_fewer_drafts_each_gets(num_requests: int, expected: int) -> None:
-    """For a single request an extra row costs a tenth of a step, because the weights are read anyway.
+    """For a single request, an extra row costs a tenth of a step, because the weights are read anyway.
 
-    With 15 others it costs two thirds as much.
+    With 15 other requests, the extra rows cost two thirds of a step.
     """
     config = replace(small_config(), max_num_seqs=16, max_num_batched_tokens=128, num_gpu_blocks=200)
     engine = drafting_engine(config, 4)
@@ -156,7 +156,7 @@ def test_expensive_drafts_start_with_few() -> None:
     ("right_of_four", "cost", "expected"), [(4, 0.4, 4), (1, 0.4, 1), (0, 0.4, 0), (1, 0.1, 2), (3, 0.1, 4)]
 )
 def test_a_request_gets_as_many_drafts_as_pay_off(right_of_four: int, cost: float, expected: int) -> None:
-    """With 1 right draft the share settles at 1/2.
+    """With 1 right draft, the fraction settles at 1/2.
 
     At a cost of 0.1, two drafts give 1.75 tokens for 1.2 steps, and three give 1.88 for 1.3.
     """

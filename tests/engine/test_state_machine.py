@@ -1,6 +1,6 @@
 """The engine under random use: after every action its state and its outputs are right.
 
-Continuous integration only generates examples, always the same ones. To search for new ones and shrink them:
+In continuous integration, it only generates examples, always the same ones. To search for new ones and shrink them:
 `HYPOTHESIS_PROFILE=dev python -m pytest tests/engine/test_state_machine.py`.
 """
 

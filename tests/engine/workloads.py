@@ -1,7 +1,7 @@
 """Seeded workloads, engines to run them on, and the expected tokens.
 
-The generator is biased towards trouble: prompts share prefixes, lengths are mixed, requests arrive over
-several steps. Every request is valid; bad input has its own tests.
+The generator is biased towards trouble: prompts share prefixes, lengths vary, and requests arrive over several steps.
+Every request is valid; bad input has its own tests.
 """
 
 import random
@@ -73,13 +73,14 @@ def half_right_drafts(
 
 
 def draft_half_right(engine: LLMEngine) -> None:
-    """Give an engine with phase 7 better drafts than lookup finds, because the fake model's texts do not repeat."""
+    """Give an engine with phase 7 better drafts than lookup would find, because the fake model's texts do not
+    repeat."""
     if isinstance(engine.runner, DraftingRunner) and isinstance(engine.runner.proposer, PromptLookup):
         engine.runner.proposer.look_up = half_right_drafts
 
 
 def make_engine(config: EngineConfig, lineup: str = "solution:1-5", *, record: bool = False) -> LLMEngine:
-    """Return an engine on the fake model whose clock advances by 1 at each reading."""
+    """Return an engine on the fake model with a clock that advances by 1 at each reading."""
     engine = build_engine(config, parsed(lineup), record=record)
     ticks = count()
     engine.clock = lambda: float(next(ticks))
@@ -87,7 +88,7 @@ def make_engine(config: EngineConfig, lineup: str = "solution:1-5", *, record: b
 
 
 def small_config(**settings: Any) -> EngineConfig:
-    """Return a config of a size that tests can count by hand, with invariant checks on."""
+    """Return a config small enough for tests to count by hand, with invariant checks on."""
     defaults: dict[str, Any] = {
         "max_model_len": MAX_MODEL_LEN,
         "max_num_batched_tokens": MAX_MODEL_LEN,

@@ -30,7 +30,7 @@ SECONDS = "3"  # CPU time for one test: a correct answer takes less than this, e
 
 
 class Checkout:
-    """The course in a different folder. Every `grade` is a separate process."""
+    """The course in a different folder. Each `grade` runs in a separate process."""
 
     def __init__(self, folder: Path, *, solutions: bool = True) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""Recorded calls of the reference in the graded tests, on which shipped functions are tried."""
+"""Recorded calls of the reference in the graded tests, for trying shipped functions on."""
 
 import pickle
 import sys
@@ -37,7 +37,7 @@ class Call:
 
     @cached_property
     def pickled(self) -> bytes | None:
-        """The arguments as bytes, which copy ten times as fast; None if they cannot be restored."""
+        """The arguments as bytes, which are ten times as fast to copy; None if they cannot be restored."""
         try:
             arguments = pickle.dumps(deepcopy((self.args, self.named)))
             return arguments if view(pickle.loads(arguments)) == view((self.args, self.named)) else None
@@ -51,7 +51,7 @@ class Call:
 
 
 def view(value: Any, depth: int = 4) -> object:
-    """Return the comparable part of a value; an iterator is used up."""
+    """Return the comparable part of a value; an iterator is consumed."""
     if value is None or isinstance(value, int | float | str | bytes):
         return value
     if isinstance(value, StrictQueue):
@@ -75,7 +75,7 @@ def view(value: Any, depth: int = 4) -> object:
 
 
 def copy_of_queue(queue: StrictQueue, memo: dict[int, Any]) -> StrictQueue:
-    """Return a copy with its own requests, which are in a closure that `deepcopy` would share."""
+    """Return a copy of a queue with its own requests, which are in a closure that `deepcopy` would share."""
     copy = StrictQueue(deepcopy(list(queue._use()), memo), queue._order)
     queue.cost -= 1
     copy.cost = queue.cost
@@ -83,7 +83,7 @@ def copy_of_queue(queue: StrictQueue, memo: dict[int, Any]) -> StrictQueue:
 
 
 def copy_on_host(tensor: Any, memo: dict[int, Any]) -> Any:
-    """Return a copy for a shipped function, with the graded tests' pretend GPU tensors on the host."""
+    """Return a copy for a shipped function; the graded tests' pretend GPU tensors are copied to the host."""
     import torch
 
     with torch._C.DisableTorchFunctionSubclass():
@@ -91,17 +91,16 @@ def copy_on_host(tensor: Any, memo: dict[int, Any]) -> Any:
 
 
 def outcome_of(function: Function, args: tuple[Any, ...], named: dict[str, Any], adapt: Adapter = None) -> list[object]:
-    """Return the comparable part of an answer, and of the arguments after it; these may be changed."""
+    """Return the comparable part of a result, and of the arguments after the call, which may change them."""
     given, by_name = adapt(args, named) if adapt else (args, named)
     return [view(function(*given, **by_name)), view(args), view(named)]
 
 
 def keep(call: Call, calls: list[Call], num_seen: dict[str, float], weight: float) -> None:
-    """Add a call. If enough calls have the same answer, the new call may replace one, so that calls come from all
-    tests.
+    """Add a call. Add a call, or let it replace one with the same answer if there are enough, to sample all tests.
 
-    It stands for `weight` calls. If the answer is None, the call's changes are compared instead, and each change is
-    kept once.
+    The added call represents `weight` calls. If the answer is None, the call's changes to its arguments are compared
+    instead, and each change is kept once.
     """
     of = slice(None) if call.outcome[0] is None else slice(1)
     num_seen[str(call.outcome[of])] += weight

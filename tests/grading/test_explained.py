@@ -149,7 +149,7 @@ ANSWERS = {
 
 @pytest.fixture(scope="module")
 def unusable(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The output for each answer after which a test cannot continue."""
+    """The output for each return value that prevents a test from continuing."""
     checkout = Checkout(tmp_path_factory.mktemp("answers"))
     jobs = [(phase, with_line(solution(phase), function, line)) for phase, function, line in ANSWERS]
     return list(forked(checkout, jobs))

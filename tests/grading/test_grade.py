@@ -1,4 +1,4 @@
-"""The grade of whole courses: untouched, solved, broken in the stack, without solutions, not loaded."""
+"""The grade of whole courses: untouched, solved, failing in the stack, without solutions, or not loading."""
 
 import json
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def test_untouched_starters(checkout: Checkout, tmp_path: Path) -> None:
 
 
 def test_untouched_starters_need_no_tests(checkout: Checkout) -> None:
-    """Untouched starters have known points; after an added comment they run, and get the same points."""
+    """Untouched starters have known points; with an added comment they are run, and get the same points."""
     checkout.thin_out(3)
     with checkout.starter(1).open("a", encoding="utf-8") as starter:
         starter.write("# mine\n")
@@ -74,7 +74,7 @@ def test_a_solved_course(checkout: Checkout) -> None:
 
 
 def test_an_elective_is_graded_once_it_is_begun_and_counts_apart(checkout: Checkout) -> None:
-    """Untouched electives take one line; phases 1 to 6 are still worth 330 points."""
+    """Untouched electives take up one line; phases 1 to 6 are still worth 330 points."""
     checkout.thin_out(3)
     assert "electives (phases 7 to 14) are graded once you begin them" in checkout.run(engines=False).stdout
     checkout.solve(7)
@@ -132,7 +132,7 @@ def test_an_elective_alone_has_no_points_of_the_course(checkout: Checkout) -> No
 
 
 def test_drafts_that_are_never_taken_back_fail_beside_the_reference(checkout: Checkout) -> None:
-    """The plan is emptied, so that no graded test sees the mistake."""
+    """The plan is cut to one task, so that no graded test sees the mistake."""
     plan = json.loads(PLAN_FILE.read_text(encoding="utf-8"))
     plan["phases"][6]["tasks"] = plan["phases"][6]["tasks"][:1]
     (checkout.folder / "mini_vllm_labs" / "grading" / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
@@ -170,7 +170,7 @@ def test_a_student_edition(student: Checkout) -> None:
 
 
 def test_what_is_wrong_only_beside_the_reference_is_shown_as_steps(checkout: Checkout) -> None:
-    """The plan of the course is emptied, so that no graded test sees the mistake."""
+    """The phase's plan is cut to one task, so that no graded test sees the mistake."""
     plan = json.loads(PLAN_FILE.read_text(encoding="utf-8"))
     plan["phases"][4]["tasks"] = plan["phases"][4]["tasks"][3:4]
     (checkout.folder / "mini_vllm_labs" / "grading" / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
@@ -292,7 +292,7 @@ def test_no_phase_is_blamed_for_one_that_does_not_load(tmp_path: Path, phase: in
 
 
 def test_a_phase_that_never_ends_is_at_fault_and_not_those_after_it(tmp_path: Path) -> None:
-    """There is no reference, and the stack of an earlier phase was never run."""
+    """There is no reference, and an earlier phase's stack was never run."""
     checkout = Checkout(tmp_path, solutions=False)
     checkout.thin_out(3)
     checkout.solve(1, 3, 4)

@@ -1,4 +1,4 @@
-"""One message per mistake: failures with the same cause are grouped, and the first one comes last on the screen."""
+"""One message per mistake: failures with the same cause are grouped, and the first one is printed last."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ UNUSABLE = "The test could not go on after this answer of yours (TypeError: int(
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The output for a learner who takes an empty list for a refusal."""
+    """The output for a learner who mistakes an empty list for a refusal."""
     checkout = Checkout(tmp_path_factory.mktemp("course"))
     wrong = solution(1).replace(
         "if kv.allocate_slots(request, num_new_tokens) is None", "if not kv.allocate_slots(request, num_new_tokens)"

@@ -1,6 +1,6 @@
-"""Mistakes that the exception or the comparison itself distinguishes: the first failure leads to the cause.
+"""Mistakes that can be told apart by the exception or comparison itself: the first failure leads to the cause.
 
-The hints for all others are recorded: `tests/mutants/test_hints.py`.
+The hints for all other mistakes are recorded: `tests/mutants/test_hints.py`.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""State that a learner's file keeps outside its objects: it is found, and the message says so."""
+"""State that a learner's file keeps outside its objects is found, and the message says so."""
 
 from pathlib import Path
 from random import Random

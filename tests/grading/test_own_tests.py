@@ -1,4 +1,4 @@
-"""Learners' own tests: locks that right answers open, the grade, and a sentence for each file without a grade."""
+"""Learners' own tests: locks that correct answers open, the grade, and an explanation for each ungraded file."""
 
 import json
 import lzma

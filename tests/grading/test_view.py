@@ -17,7 +17,7 @@ HOSTILE = "</pre><script>alert(1)</script>\n\n| a | `b` | <!-- \x1b[2J\ud800 ```
 
 
 def graded(phase: int, *failing: str, error: str = "", stack: EngineCheck | None = None) -> PhaseGrade:
-    """Return a phase in which each task's first test fails with one of the messages, until they run out."""
+    """Return a phase grade in which the first test of each task fails, as long as there are messages."""
     plan = load_plan()[phase - 1]
     tasks = []
     for index, task in enumerate(plan.tasks):

@@ -25,7 +25,7 @@ COMMAND = [sys.executable, "-m", "mini_vllm_labs.cli", "watch"]
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """A shell's background job ignores SIGINT, and so do the processes that it starts."""
+    """A shell's background job ignores SIGINT, and so do its child processes."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

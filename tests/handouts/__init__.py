@@ -1,1 +1,1 @@
-"""Every number in a handout, a slide or a guide is recomputed; `checks/` contains the code for it."""
+"""Every number in a handout, slide or guide is recomputed; `checks/` contains the code for this."""

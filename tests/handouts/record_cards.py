@@ -8,7 +8,7 @@ from mini_vllm_labs.flashcards.cards import FIGURES, figure_of, written_cards
 
 
 def found(key: str, check: str) -> Any:
-    """Return the current result of a check, in the types that JSON has."""
+    """Return the current result of a check, using only JSON's types."""
     module = importlib.import_module(f"tests.handouts.checks.{key}")
     return json.loads(json.dumps(eval(check, dict(vars(module)))))
 

@@ -1,8 +1,8 @@
 """`python -m tests.judge [EVERY] [OFFSET] [--phase N]` judges the catalogued mistakes and fair alternatives.
 
 Takes every EVERY-th entry, starting at OFFSET. Prints for each phase how many fair files get all points and how many
-mistakes lose some, and names the exceptions. The whole catalogue takes 15 to 20 CPU minutes: the situations are played
-in forks of this process, without a jail.
+mistakes lose some, and names the exceptions. The whole catalogue takes 15 to 20 CPU minutes: the situations run in
+forks of this process, without a jail.
 """
 
 import argparse

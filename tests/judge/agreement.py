@@ -1,8 +1,8 @@
 """`python -m tests.judge.agreement [EVERY] [OFFSET] [--phase N]` compares `grade` and the judge on catalogued files.
 
-Prints a line per mistake and fair alternative, and exits 1 if one of them fails in only one of the two. By default each
-side stops at the first failure; all phases then take an hour of CPU time. `--points` plays all situations and prints
-the points.
+Prints a line per mistake and fair alternative, and exits with 1 if any of them fails under only one of the two. By
+default, both stop at the first failure; all phases then take an hour of CPU time. `--points` runs all situations and
+prints the points.
 """
 
 import argparse
@@ -25,7 +25,7 @@ NAME_WIDTH = 72
 
 
 def main() -> int:
-    """Run both on the catalogue; return 1 if they disagree about a file."""
+    """Run `grade` and the judge on the catalogue; return 1 if they disagree about a file."""
     options = _options()
     os.environ["OMP_NUM_THREADS"] = "1"  # torch's threads do not survive a fork
     apart = list[str]()
@@ -47,7 +47,7 @@ def main() -> int:
 def rows(
     workers: Harness, phase: int, subjects: Sequence[Subject], *, points: bool
 ) -> Iterator[tuple[Subject, str, str]]:
-    """Yield each file with its result in both: "all", "less", or its points."""
+    """Yield each file with its result from `grade` and from the judge: "all", "less", or its points."""
     judge = Judge(JudgeSettings("catalogue", SITUATIONS, SECONDS, phases=(phase,)), Jail())
     judge.draw((phase,))
     lately, fair = list[Key](), fair_texts(phase)

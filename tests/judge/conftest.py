@@ -1,4 +1,4 @@
-"""The jail of this system, or the reason why there is no jail."""
+"""This system's jail, or the reason why there is none."""
 
 import os
 

@@ -60,7 +60,7 @@ class Counted(JailedWorker):
 
 
 def cpu_of(work: Callable[[], object]) -> float:
-    """Return the CPU seconds of this process and its workers while it works."""
+    """Return the CPU seconds that this process and its workers spend on `work`."""
     before, num_before = process_time(), len(Counted.seconds)
     with patch.object(jailed, "JailedWorker", Counted):
         work()

@@ -30,7 +30,7 @@ def fair_texts(phase: int) -> dict[str, str]:
 
 
 def renamed(line: re.Match[str]) -> str:
-    """Return assignments for an import from the reference, whose text is above in the same file."""
+    """Return assignments that replace an import from the reference, whose text appears earlier in the same file."""
     pairs = [part.strip().partition(" as ") for part in line[2].split(",")]
     names = [f"{new} = {old}" for old, _, new in pairs if new]
     return line[1] + ("; ".join(names) or "pass")

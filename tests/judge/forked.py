@@ -18,9 +18,9 @@ ALL_RIGHT = 99  # a file may exit the process with status 0
 
 
 def first_wrong(phase: int, text: str, situations: Sequence[JudgeQuestion]) -> int | None:
-    """Play situations with a file in a new process; return the index of the first wrong one, or None.
+    """Run situations on a file in a new process; return the index of the first wrong one, or None.
 
-    A file that exits the process, or uses up its time, gets the first situation wrong.
+    A file that exits the process, or uses up its time, fails the first situation.
     """
     child = os.fork()
     if child == 0:

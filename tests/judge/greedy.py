@@ -1,4 +1,4 @@
-"""Files that use memory in ways that a limit on data does not count, or look around on the machine."""
+"""Files that use memory in ways that a data limit does not count, or that explore the machine."""
 
 from tests.judge.hostile import ENDED, Hostile
 

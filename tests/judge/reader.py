@@ -1,4 +1,4 @@
-"""A file that knows no rule: each of its functions reads everything that it can reach, and answers from that."""
+"""A file that knows no rules: its functions read everything within reach and derive their answers from it."""
 
 import re
 

@@ -15,7 +15,8 @@ HOSTILE = (
 
 
 def phase(number: int, *shares: float, error: str | None = None, file: bool = True) -> PhaseResult:
-    """Return a phase with four situations per group; `shares` of them are right, and the last share repeats."""
+    """Return a phase with four situations per group; `shares` gives each group's fraction of right ones (last value
+    repeats)."""
     groups: list[GroupResult] = []
     is_played = file and not error
     for index, group in enumerate(group for group in TEST_GROUPS if group.phase == number):

@@ -25,7 +25,7 @@ def graded(at: int, task: str, passed: bool = False, **facts: str) -> dict[str, 
 
 
 def made_up(seed: int) -> str:
-    """Return a history: tasks in order, each with some tries, then a stop, most often at 3.2."""
+    """Return a history: tasks in order with one or more tries each, ending most often at 3.2."""
     rng, at, events = random.Random(seed), 0, list[dict[str, object]]()
     for task in ("1.1", "1.2", "2.1", "3.1", "3.2", "4.1"):
         for number in range(rng.randrange(1, 8 if task == "3.2" else 3)):

@@ -1,4 +1,4 @@
-"""Nothing in a jail answers a question: the public doubles, handed in as answers, are wrong."""
+"""Nothing in a jail gives away an answer: the public doubles, submitted as answers, are graded wrong."""
 
 import re
 

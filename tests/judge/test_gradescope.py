@@ -1,4 +1,4 @@
-"""Gradescope accepts the results, and the autograder's zip grades by itself."""
+"""Gradescope accepts the results, and the autograder's zip works on its own."""
 
 import json
 import os
@@ -114,7 +114,7 @@ def test_the_zip_grades_a_submission(tmp_path: Path) -> None:
 
 
 def run_autograder(base: Path) -> subprocess.CompletedProcess[str]:
-    """Run the script as Gradescope does, with its folder in a different place."""
+    """Run the script as Gradescope does, but with its folder in a different location."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"AUTOGRADER": str(base)}
     command = ["bash", str(base / "source" / "run_autograder")]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

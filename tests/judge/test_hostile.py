@@ -110,7 +110,7 @@ def test_an_answer_cannot_keep_the_judge_busy() -> None:
 
 
 def workers_left() -> list[str]:
-    """Return the command lines of workers that still run a second later."""
+    """Return the command lines of workers that are still running a second later."""
     left = list[str]()
     for _ in range(20):
         lines = [command_line(folder) for folder in Path("/proc").glob("[0-9]*")]
@@ -133,7 +133,7 @@ def command_line(process: Path) -> str:
 
 
 def our_users() -> set[str]:
-    """Return the user ids that workers of this process may have, a different one for each."""
+    """Return the user ids from which each worker of this process gets a different one."""
     return {str(number) for number in range(first_user(), first_user() + 1000)}
 
 

@@ -67,7 +67,7 @@ def test_where_python_cannot_fork_only_torch_is_kept(monkeypatch: pytest.MonkeyP
 
 
 def points_and_starts(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> tuple[float, list[bool]]:
-    """Grade the reference's phases 1 and 6; return the points, and for each start of Python whether it had torch."""
+    """Grade the reference's phases 1 and 6; return the points, and whether each started Python process had torch."""
 
     class Counted(JailedWorker):
         def __init__(self, submission: SubmissionDir, jail: Jail, phase: int, *, with_torch: bool = False) -> None:

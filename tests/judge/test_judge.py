@@ -111,7 +111,7 @@ def test_costs_and_what_is_left_behind_are_asked_about(phase: int, name: str, ti
 
 
 def test_a_hash_that_changes_with_every_start_is_caught_in_a_jail(jail: Jail) -> None:
-    """The jail forbids processes, so the file is loaded a second time."""
+    """The jail forbids starting processes, so the file is loaded a second time instead."""
     salted = solution(4).replace("hashlib.sha256(parent_hash", "hashlib.sha256(SALT + parent_hash")
     judge = Judge(replace(SETTINGS, seconds=30, phases=(4,)), jail)
     judge.groups = [group for group in judge.groups if group.title == "hashes"]
@@ -210,7 +210,7 @@ def test_no_phase_takes_the_time_or_the_points_of_another(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("together", [False, True])
 def test_a_file_that_loads_slowly_once_gets_a_second_chance(monkeypatch: pytest.MonkeyPatch, together: bool) -> None:
-    """The first worker of the phase, or of the engine, is too late."""
+    """The first worker of the phase, or of the engine, misses its deadline."""
     load_in = judging.LOAD_SECONDS
 
     class Slow(JailedWorker):

@@ -28,7 +28,7 @@ RESULT: RecordedResult = {"summary": SUMMARY, "feedback": "x" * 3000, "seconds":
 
 @contextmanager
 def files_of_at_most(num_bytes: int) -> Iterator[None]:
-    """Let no file grow beyond a size, so that the disk looks full to the process."""
+    """Limit the size of every file, so that the disk looks full to the process."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
     try:

@@ -23,7 +23,7 @@ PLAYER = ".jp-OutputArea-output .mvw:not(.mvq)"
 
 @pytest.fixture(scope="module")
 def phase_1(opened: Opener) -> Screen:
-    """The notebook of phase 1, with the reference's code, after "run all cells", with its runs visible."""
+    """Phase 1's notebook with the reference's code, after "run all cells", with its runs visible."""
     screen = opened(REFERENCE, notebook="01_scheduler_step.ipynb").run_all()
     screen.page.evaluate("document.querySelectorAll('[data-veil]').forEach((veil) => { veil.dataset.veil = 'open'; })")
     return screen
@@ -31,7 +31,7 @@ def phase_1(opened: Opener) -> Screen:
 
 @pytest.fixture(scope="module")
 def film() -> Film:
-    """The pictures that Python draws of the run in that notebook."""
+    """The pictures that Python draws of that notebook's run."""
     requests = [TimedRequest(0, name, [ord(name)] * 8, max_tokens=4, priority=0) for name in "ABC"]
     config = EngineConfig(max_num_seqs=4, max_num_batched_tokens=12, max_model_len=12, block_size=4, num_gpu_blocks=21)
     played = require_result(Lab(1, "solution").play(requests, config))

@@ -39,7 +39,7 @@ def saved(opened: Opener, course: Path) -> Path:
 
 @pytest.fixture
 def changed(saved: Path, tmp_path: Path) -> Path:
-    """The saved notebook after a change by another user, so that its signature is no longer valid."""
+    """The saved notebook, changed by another user so that its signature is no longer valid."""
     notebook = read(saved)
     notebook.cells[0].source += "\n# from another user"
     write(notebook, tmp_path / "changed.ipynb")
@@ -99,7 +99,7 @@ def test_an_untrusted_notebook_shows_its_pictures(changed: Path, opened: Opener,
 
 
 def test_the_learners_own_notebook_opened_again_plays_its_films(saved: Path, opened: Opener, tmp_path: Path) -> None:
-    """It is trusted, but its widgets disappeared with the kernel that made them."""
+    """The notebook is trusted, but its widgets disappeared with the kernel that created them."""
     screen = opened(saved=saved)
     assert screen.page.evaluate(TRUSTED)
     assert_a_film_from_step_5(screen.page)

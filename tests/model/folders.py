@@ -33,7 +33,7 @@ VISION = {"vision_config": {"hidden_size": 8}}
 
 
 def make_folder(folder: Path) -> Path:
-    """Save a Llama with random weights and an output layer that is not tied, with the course's tokenizer."""
+    """Save a Llama with random weights and an untied output layer, together with the course's tokenizer."""
     torch.manual_seed(3)
     LlamaForCausalLM(LlamaConfig(**SIZES)).save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):

@@ -1,4 +1,4 @@
-"""A pretend GPU: its tensors have numbers and a different device, and operations that wait are recorded.
+"""A pretend GPU: its tensors hold values but report a different device, and blocking operations are recorded.
 
 torch calls a mode for every operator, so no Python name needs to be listed. `bool(tensor)`, `tolist` and indexing with
 a list all end in one of a few operators that wait for a GPU.
@@ -39,9 +39,9 @@ class GpuTensor(Tensor):
 class PretendedGpu(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs operators on pretend tensors.
 
-    `waits` contains each operator for which a program waits until the GPU has caught up.
+    `waits` lists each operator that makes a program wait for the GPU.
 
-    A value that is copied to the host without waiting is 0 there until the next wait.
+    A value copied to the host without waiting reads as 0 there until the next wait.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,8 @@ def numbers_of(one: Any) -> Any:
 
 
 def is_known_to_the_gpu(args: Any) -> bool:
-    """Return whether an index exists and is not a mask, whose length would need a wait. One number fills any mask."""
+    """Return whether every index is on the GPU and is not a mask, whose length would require a wait. A mask is allowed
+    if a single number fills it."""
     is_fill = len(args) > 2 and args[2].numel() == 1
     indices = [one for one in args[1] if isinstance(one, Tensor)]
     return all(isinstance(one, GpuTensor) and (is_fill or one.dtype != torch.bool) for one in indices)

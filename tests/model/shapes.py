@@ -59,7 +59,7 @@ WINDOWED: dict[str, PreTrainedConfig] = {
 
 
 def long_rope(short: float, long: float, **other: float) -> dict[str, Any]:
-    """Angles that change for all texts of a forward pass once one of them exceeds 32 tokens."""
+    """Rotary angles that change for all texts in a forward pass once one of them exceeds 32 tokens."""
     factors = {"short_factor": [short] * 4, "long_factor": [long] * 4}
     return {"rope_type": "longrope", "original_max_position_embeddings": 32, "factor": 16.0, **factors, **other}
 

@@ -174,7 +174,7 @@ def test_unreadable_files_are_refused_with_a_message(folders: dict[str, str], tm
 
 
 def test_adapters_written_by_peft_are_read(model: Any, tmp_path: Path) -> None:
-    """All settings of an adapter that PEFT has saved itself, with everything that it writes by default."""
+    """All settings of an adapter saved by PEFT itself, including everything that PEFT writes by default."""
     settings = LoraConfig(r=2, lora_alpha=3, target_modules=["q_proj"], lora_dropout=0.1, layers_to_transform=[1])
     get_peft_model(load_model()[0].model, settings).save_pretrained(str(tmp_path))
     adapter = load_adapter("x", tmp_path)

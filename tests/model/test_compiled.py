@@ -44,7 +44,7 @@ def test_what_the_compiler_refuses_is_said_in_its_words() -> None:
 
 @needs_compiler
 def test_a_file_that_has_changed_is_compiled_again_for_the_next_engine(tmp_path: Path) -> None:
-    """In a notebook the process continues to run while its learner edits."""
+    """In a notebook, the process keeps running while the learner edits the file."""
     source = tmp_path / "mine.c"
     source.write_text(SOURCE.read_text())
     expect_paged_attention(compiled_attention(STEPS.paged_attention, CFile.read(source)), [1], [5])
@@ -77,7 +77,7 @@ def test_only_chunks_and_other_dtypes_attend_through_torch(dtype: torch.dtype) -
 @pytest.mark.parametrize(("num_kv_heads", "group", "head_dim"), [(2, 4, 32), (1, 7, 20), (3, 1, 128), (4, 2, 8)])
 @pytest.mark.parametrize("block_size", [3, 16])
 def test_chunks_attend_in_c(num_kv_heads: int, group: int, head_dim: int, block_size: int, dtype: torch.dtype) -> None:
-    """Tiles of 16 tokens over 64 slots: chunks that fill them, end within one, or begin after many."""
+    """Tiles of 16 tokens over 64 slots: chunks that fill tiles, end partway through one, or begin many tiles in."""
     steps = in_c(replace(STEPS, paged_attention=no_attention), SOURCE, KERNELS)
     for queries, seq_lens in (([9], [9]), ([1, 9, 130, 16, 8], [30, 33, 130, 64, 8]), ([70, 1, 65], [200, 9, 193])):
         expect_paged_attention(
@@ -122,7 +122,8 @@ def test_k_and_v_reach_their_slots(dtype: torch.dtype, layout: str) -> None:
 
 @needs_compiler
 def test_a_library_is_compiled_once_per_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next process finds it; here, a call that skips this process's own cache stands in for that process."""
+    """The next process finds the library; here, a call that skips this process's own cache stands in for that
+    process."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     code, options = "int answer(void) { return ANSWER; }", ("-DANSWER=42",)
     load, compile_it = c_library._library.__wrapped__, c_library._compile

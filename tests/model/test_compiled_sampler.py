@@ -40,7 +40,7 @@ def test_tokens_are_those_of_a_slow_sampler(width: int, dtype: torch.dtype) -> N
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_row_is_sampled_as_alone_and_as_in_torch(threads: int) -> None:
-    """24 rows of 151,936 logits: with cuts, without cuts, and greedy."""
+    """24 rows of 151,936 logits: with top-k or top-p cuts, without cuts, and greedy."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     logits = torch.randn(24, 151_936, generator=torch.Generator().manual_seed(7)) * 3
@@ -61,7 +61,7 @@ def test_of_equal_logits_greedy_takes_the_first_as_torch_does() -> None:
 
 
 def test_a_cut_keeps_at_least_one_token() -> None:
-    """This also holds if the sum that it must reach is rounded to 0."""
+    """This also holds if the sum that the cut must reach is rounded to 0."""
     logits, params = torch.zeros(3, 70), [SamplingParams(temperature=1.0, top_p=5e-324)] * 3
     logits[:, 66] = 9.0
     for flush in (False, True):

@@ -23,7 +23,7 @@ BYTE_FALLBACK = ("Llama 2", "Gemma", "Unigram with bytes")
 
 
 def text_after(tokenizer: Tokenizer, prompt: list[int], answer: list[int]) -> str:
-    """Return what an answer adds to the decoded prompt; a character split by the prompt's end is counted whole."""
+    """Return what an answer adds to the decoded prompt; a character split across the prompt's end is counted whole."""
     whole = tokenizer.decode(prompt + answer)
     for num_cut in range(min(4, len(prompt) + 1)):
         known = tokenizer.decode(prompt[: len(prompt) - num_cut])

@@ -47,7 +47,7 @@ def test_greedy_drafts_leave_a_sampled_text_as_it_is() -> None:
 
 
 def test_drawn_drafts_keep_the_distribution() -> None:
-    """The second token is a draft or takes the place of one: chi-square against the target's own probabilities."""
+    """The second token is a draft or replaces one: chi-square test against the target's own probabilities."""
     params = SamplingParams(max_tokens=3, temperature=4.0, top_k=8)
     engine = engine_with(CONFIGS["plain"], draft_sample_method="probabilistic", num_speculative_tokens=3)
     prompt = prompts()[0]

@@ -35,7 +35,7 @@ NEUTRAL = {
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Messages that our own code logged, because transformers logs notes on its own settings."""
+    """Messages logged by our own code; transformers' notes on its own settings are left out."""
     return [record.getMessage() for record in caplog.records if record.name.startswith("mini_vllm")]
 
 

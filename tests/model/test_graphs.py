@@ -112,7 +112,7 @@ def test_a_model_that_cannot_be_recorded_is_refused_with_the_way_out(monkeypatch
 
 
 def test_decode_steps_are_played_from_graphs_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Uses a recorder that computes on replay, which does the same as a graph except for the launch times."""
+    """Uses a recorder that computes on replay, which behaves like a graph except for the launch times."""
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     monkeypatch.setattr(GraphedModel, "_record", record_on_cpu)
     plain, graphed = model_on_cpu(), with_graphs(model_on_cpu(), 300, 5)

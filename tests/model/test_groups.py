@@ -1,4 +1,4 @@
-"""Grouping by length: every token in one group with its whole context, and little padding."""
+"""Grouping by length: every token is in one group with its whole context, and there is little padding."""
 
 import torch
 from hypothesis import given

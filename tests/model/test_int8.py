@@ -53,7 +53,7 @@ def whole_numbers(*size: int) -> torch.Tensor:
 def test_products_are_exact_on_every_processor(
     dtype: torch.dtype, without: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tiles of 8, 2 and 1 rows, and columns left over. Sums of 16 bits would saturate in row 0."""
+    """Tiles of 8, 2 and 1 rows, and leftover columns. 16-bit sums would saturate in row 0."""
     more = (without,) if without and platform.machine() in ("x86_64", "AMD64") else ()
     monkeypatch.setattr(panel_product, "layer_functions", partial(layer_functions, more=more))
     layer = torch.nn.Linear(132, 45, dtype=dtype)

@@ -32,7 +32,7 @@ SHORT = Field(json_schema_extra={"maxLength": 5})
 
 
 class Record(BaseModel):
-    """The annotations of pydantic 2.14 that are formats in its schema."""
+    """The annotations of pydantic 2.14 that become formats in its JSON schema."""
 
     model_config = ConfigDict(extra="forbid")
 

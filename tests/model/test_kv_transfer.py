@@ -64,7 +64,7 @@ def test_texts_equal_those_without_kv_transfer(
 
 
 def first_to_save(worker: BlockStoreWorker, metadata: KVConnectorMetadata) -> KVConnectorOutput:
-    """Report only requests with a block that earlier requests' saves do not contain."""
+    """Report only requests that save a block that no earlier request saves."""
     found, seen, sent = send(worker, metadata), set[bytes](), list[str]()
     for name, transfers in metadata.saves.items():
         hashes = {block_hash for block_hash, _ in transfers}

@@ -49,7 +49,7 @@ def prompts() -> tuple[tuple[int, ...], ...]:
 
 
 def penalised(logits: list[float], params: SamplingParams, prompt: list[int], output: list[int]) -> list[float]:
-    """Apply the rules a second time, with plain numbers."""
+    """Apply the same rules, reimplemented with plain numbers."""
     counts, seen = Counter(output), {*prompt, *output}
     changed = []
     for token_id, logit in enumerate(logits):
@@ -64,7 +64,7 @@ def penalised(logits: list[float], params: SamplingParams, prompt: list[int], ou
 
 @cache
 def expected(name: str) -> list[list[int]]:
-    """Return the greedy tokens of each prompt by a loop that computes the whole text for every token."""
+    """Return each prompt's greedy tokens from a loop that recomputes the whole text for every token."""
     model, tokenizer, params = load_model(None)[0].model, load_model(None)[1], SETTINGS[name]
     answers = []
     for prompt in prompts():

@@ -27,7 +27,7 @@ SOON = 1.0  # for faults after which the client waits until its timeout
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the positions of the right blocks of all prompts."""
+    """Return the folder with the right blocks of all prompts."""
     path = tmp_path_factory.mktemp("blocks")
     texts(engine(ROOMY, kv_connector="disk", shared_storage_path=str(path)))
     return next(path.iterdir())
@@ -41,7 +41,7 @@ def plain() -> list[str]:
 def with_false_prefill(
     config: EngineConfig, fault: str, folder: Path, timeout: float
 ) -> tuple[LLM, Any, PrefillClient]:
-    """Return an engine whose prefill process has a fault, its connector and its client."""
+    """Return an engine with a faulty prefill process, its connector and the connector's client."""
     llm = engine(config, kv_connector="prefill", prefill_timeout=timeout)
     gates: Any = llm.engine.scheduler.gates
     connector = gates.transfers.connector

@@ -1,4 +1,4 @@
-"""The KV cache is as large as the memory allows and no larger than the requests can use."""
+"""The KV cache is as large as the memory allows, but no larger than the requests can use."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -39,7 +39,7 @@ def test_the_byte_limit_bounds_the_number_of_blocks() -> None:
 
 
 def test_memory_in_use_is_not_allocated_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU the largest step also needs memory: here 15 blocks."""
+    """On a GPU, the largest step also needs memory (here, the size of 15 blocks)."""
     on_a_gpu = replace(random_llama(), model=SimpleNamespace(device="cuda", dtype=torch.float32))
     monkeypatch.setattr(memory, "memory_of", lambda device: (100 * BLOCK_BYTES, 60 * BLOCK_BYTES))
     monkeypatch.setattr(memory, "peak_bytes_of_a_step", lambda *arguments: 15 * BLOCK_BYTES)

@@ -1,4 +1,4 @@
-"""Tests the facts in a config: how long texts may be, and which models cannot be served."""
+"""Tests what a config determines: how long texts may be, and which models cannot be served."""
 
 import re
 from typing import Any

@@ -1,4 +1,5 @@
-"""Every policy on the real model: texts do not change, invariants hold, and the simulator finds the finishing order."""
+"""Every policy on the real model: texts do not change, invariants hold, and the simulator predicts the finishing
+order."""
 
 import pytest
 
@@ -25,7 +26,7 @@ LEVELS = (URGENT, NORMAL, LATER)
 
 
 def requests() -> list[TimedRequest]:
-    """Return requests of three tenants and classes, all at time 0."""
+    """Return requests from three tenants and classes, all arriving at time 0."""
     return [
         TimedRequest(
             0.0, str(number), [100 + (number * 7 + place * 3) % 90 for place in range(prompt)], output,
@@ -40,7 +41,7 @@ def lengths() -> dict[str, int]:
 
 
 def engine_with(policy: SchedulingPolicy) -> LLMEngine:
-    """Return an engine of the embedded model in which all requests wait. Their clock always reads 0."""
+    """Return an engine of the embedded model in which all requests wait. The engine's clock always reads 0."""
     engine = build_engine(CONFIG, parse_lineup("solution"), scheduling_policy=policy, clock=lambda: 0.0)
     for one in requests():
         params = SamplingParams(max_tokens=one.num_output_tokens, ignore_eos=True)
@@ -62,7 +63,7 @@ def serve(engine: LLMEngine) -> dict[str, tuple[int, ...]]:
 
 
 def steps_of_finish(engine: LLMEngine) -> list[set[str]]:
-    """Serve all requests; for each step in which any finish, return those that do."""
+    """Serve all requests; for each step in which requests finish, return those requests."""
     finished = []
     while engine.has_unfinished_requests():
         finished.append({output.request_id for output in engine.step() if output.finished})

@@ -1,4 +1,4 @@
-"""Sessions on the embedded model: greedy text matches one long run's, and K and V return from disk."""
+"""Sessions on the embedded model: greedy text matches one long run's, and K and V are reloaded from disk."""
 
 from pathlib import Path
 

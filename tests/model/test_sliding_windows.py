@@ -1,4 +1,4 @@
-"""Models with sliding windows generate the same text as transformers, and hold only the blocks of their windows."""
+"""Models with sliding windows generate the same text as transformers, and hold only the blocks in their windows."""
 
 import random
 from dataclasses import replace
@@ -74,7 +74,7 @@ def test_equals_transformers(name: str, settings: str) -> None:
 
 @cache
 def saved(name: str, folder: Path) -> Path:
-    """Save a model as a user has it on disk, with the embedded model's tokenizer."""
+    """Save a model as a user would have it on disk, with the embedded model's tokenizer."""
     PreTrainedTokenizerFast.from_pretrained(EMBEDDED_MODEL).save_pretrained(folder)
     loaded(name).model.save_pretrained(folder)
     return folder
@@ -107,7 +107,8 @@ def held_blocks(scheduler: Scheduler, request_id: str = "0") -> list[int]:
 
 @pytest.mark.parametrize(("name", "most"), [("mistral", [4]), ("gemma3_text", [40, 3])])
 def test_a_long_text_holds_its_window(name: str, most: list[int]) -> None:
-    """A window of 11 needs 4 blocks of 4 tokens, and one of 9 needs 3. Each step computes 4 of the 160 tokens."""
+    """A window of 11 needs 4 blocks of 4 tokens, and one of 9 needs 3. In each step, 4 of the 160 tokens are
+    computed."""
     engine = engine_for(loaded(name), EngineConfig(num_gpu_blocks=60, block_size=4, max_num_batched_tokens=4))
     engine.add_request("0", [5] * 100, SamplingParams(61))
     held = [0] * len(most)

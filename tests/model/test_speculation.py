@@ -46,7 +46,7 @@ def truth() -> list[list[int]]:
 
 
 def half_right(seed: int, answers: list[list[int]]) -> ProposeByLookup:
-    """Return a drafter that knows the answers and is occasionally wrong."""
+    """Return a draft proposer that knows the correct tokens and is occasionally wrong."""
     rng, texts = random.Random(seed), [[*prompt, *answer] for prompt, answer in zip(prompts(), answers, strict=True)]
 
     def propose(

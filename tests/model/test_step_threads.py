@@ -1,4 +1,4 @@
-"""The threads of a step adapt to its work and to the machine; times, neighbours and libgomp are made up."""
+"""A step's threads adapt to its work and to the machine; times, other processes' load and libgomp are simulated."""
 
 import os
 import subprocess
@@ -61,7 +61,7 @@ class Machine:
             self.ran.append((spent, self.size, self.short_waits))
 
     def share(self, size: int) -> float:
-        """Return the share of the last `run`'s time that steps on `size` threads took."""
+        """Return the fraction of the last `run`'s time that was spent in steps on `size` threads."""
         return sum(spent for spent, found, _ in self.ran if found == size) / sum(spent for spent, *_ in self.ran)
 
 
@@ -179,7 +179,7 @@ def test_spinning_is_bounded_before_torch_is_loaded(given: dict[str, str], found
 
 @pytest.fixture
 def adapting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Behaves as if torch had chosen 4 threads and the user none."""
+    """Behaves as if torch had chosen 4 threads and the user had not set a number."""
     before = torch.get_num_threads()
     monkeypatch.setenv("OMP_NUM_THREADS", "")
     monkeypatch.setattr(step_threads, "all_threads", lambda: 4)
@@ -202,7 +202,7 @@ def test_only_an_engine_in_c_varies_its_threads_and_a_given_number_wins(
 
 @needs_compiler
 def test_tokens_and_logprobs_stay_equal_while_the_number_of_threads_changes(adapting: None) -> None:
-    """In the last run each step has a different number of threads, and prompts are long enough for several."""
+    """In the last run, the number of threads changes with every step, and prompts are long enough to use several."""
     prompts = ["Once upon a time " * 40, "Tom had a red ball.", "The cat " * 90]
     found = []
     for sizes in ([1], [2], [1, 2, 3]):

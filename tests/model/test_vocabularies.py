@@ -57,7 +57,7 @@ REFUSED = {
 
 
 def generate(grammar: Grammar, vocab_size: int, eos_token_ids: frozenset[int], rng: random.Random) -> list[int]:
-    """Return a text of random allowed tokens, which ends as soon as one of two draws lets it."""
+    """Return random allowed tokens; wherever the text may end, it ends with a probability of 1/2."""
     bitmask, token_ids = np.zeros((1, cdiv(vocab_size, 32)), dtype=np.int32), list[int]()
     while len(token_ids) < 500:
         grammar.fill_bitmask(bitmask, 0)
@@ -163,7 +163,7 @@ def test_a_long_text_that_cannot_be_spelled_takes_no_exponential_time() -> None:
     [("ax|b", {"b"}), ("(a|ab)(xy)?b?", {"a", "ab", "axy", "axyb", "abxy", "abxyb", "abb"}), ("a*x", None)],
 )
 def test_no_token_is_allowed_after_which_the_vocabulary_is_stuck(regex: str, texts: set[str] | None) -> None:
-    """The bytes x and y occur only together, so `a` may not be written where only x may follow."""
+    """The bytes x and y occur only together, so `a` must not be allowed where only x may follow."""
     tokenizer = Words(b"a", b"b", b"xy")
     manager = StructuredOutputManager(FUNCTIONS, tokenizer, 4)
     future = manager.grammar_init(StructuredOutputsParams(regex=regex))
@@ -182,7 +182,7 @@ def test_no_token_is_allowed_after_which_the_vocabulary_is_stuck(regex: str, tex
 def test_mistral_commons_tokenizer_gives_the_bytes_of_partial_characters() -> None:
     """mistral-common 1.13.1, `Tekkenizer.id_to_byte_piece`: the names of such tokens are `\\ufffd` for all of them.
 
-    transformers 5.23.0, `MistralCommonBackend.added_tokens_decoder`: a method, which raises.
+    transformers 5.23.0, `MistralCommonBackend.added_tokens_decoder`: a method, which raises an error.
     """
     texts = [b"", b"a", b" b", *(bytes([byte]) for byte in "é".encode()), "\ufffd".encode()]
 

@@ -1,4 +1,5 @@
-"""On a GPU a step waits only once, for its tokens. Reading one number, which costs a CPU nothing, would wait there."""
+"""On a GPU, a step waits only once, for its tokens. Reading a single number, which costs nothing on a CPU, would wait
+for the GPU."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -35,7 +36,7 @@ def test_sampling_waits_once(mix: str) -> None:
 
 
 def executed(spoiled: dict[int, float], device: torch.device) -> ModelRunnerOutput:
-    """Execute a step of requests of all kinds, on a model in which some rows of logits are not finite."""
+    """Execute a step with requests of all kinds, on a model in which some rows of logits are not finite."""
     logits = torch.randn(7, 50, generator=torch.Generator().manual_seed(3))
     for row, number in spoiled.items():
         logits[row, 11] = number

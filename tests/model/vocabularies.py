@@ -1,4 +1,4 @@
-"""Small tokenizers of every kind that a model's folder may hold, trained on a few lines."""
+"""Small tokenizers of every kind that a model's folder may contain, trained on a few lines."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -47,7 +47,7 @@ def byte_level(normalizer: Any = None, *, has_all: bool = True) -> Tokenizer:
 
 
 def with_bytes(tokenizer: Tokenizer, *decoder: Any) -> Tokenizer:
-    """Give a model SentencePiece's byte fallback: a token for each byte, used for characters without a token."""
+    """Give a model SentencePiece's byte fallback: one token per byte, for characters that have no token."""
     state = json.loads(tokenizer.to_str())
     vocab, state["model"]["byte_fallback"] = state["model"]["vocab"], True
     if isinstance(vocab, dict):
@@ -77,7 +77,7 @@ def unigram() -> Tokenizer:
 
 
 def added(tokenizer: Tokenizer, *texts: str) -> Tokenizer:
-    """Add tokens that occur in texts, not control tokens."""
+    """Add tokens that occur in texts, and are not control tokens."""
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in texts])
     return tokenizer
 

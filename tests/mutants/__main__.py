@@ -27,7 +27,7 @@ def main() -> int:
 
 
 def _num_tests_that_pass(workers: Harness, phases: Sequence[int]) -> dict[int, int] | None:
-    """Run the reference of each phase; return how many tests it passes, or None if it fails one."""
+    """Run each phase's reference; return how many tests it passes, or None if it fails any."""
     num_tests: dict[int, int] = {}
     references = [reference(phase) for phase in phases]
     for subject, verdict in zip(references, workers.examine(references, stop_at_first=False), strict=True):
@@ -71,7 +71,7 @@ def is_well(subject: Subject, verdict: Verdict, num_tests: int) -> bool:
 
 
 def row(subject: Subject, verdict: Verdict, well: bool) -> str:
-    """Return the table's line for one implementation."""
+    """Return the table row for one implementation."""
     if subject.kind == "mutant":
         return verdict.describe() if well else "SURVIVED" if verdict.outcome == "passed" else verdict.describe()
     return "passed" if well else f"FAILED: {verdict.describe()}"

@@ -1,6 +1,6 @@
-"""`python -m tests.mutants.answers` records the reference's answers to the cases of the graded tests.
+"""`python -m tests.mutants.answers` records the reference's answers for the cases of the graded tests.
 
-Run it after changing cases. The graded tests, run on the reference, show that the answers are current.
+Run it after changing cases. Running the graded tests on the reference shows that the answers are current.
 """
 
 import argparse

@@ -66,7 +66,7 @@ def is_shown(node: ast.stmt, owner: str, shows: Container[str], planned: Contain
 
 
 def main() -> None:
-    """Seal the chosen approaches, and print how many each task has."""
+    """Seal the chosen approaches, and print the number of approaches per task."""
     FOLDER.mkdir(exist_ok=True)
     by_phase: dict[str, dict[str, str]] = {}
     for task, found in chosen().items():

@@ -2,8 +2,8 @@
 
 The mutants of a phase are `phaseN.diff` in this folder; a diff shows the difference without quoting anything else. A
 diff against a fair alternative is `phaseN_name_of_the_alternative.diff`. `refilled.py` adds one mutant for each
-container. The alternatives of a phase are `tests/alternatives/phaseN.diff`. Most of them append to the reference the
-classes and functions that differ; the last definition counts.
+container. The alternatives of a phase are `tests/alternatives/phaseN.diff`. Most of them append the classes and
+functions that differ to the reference, so that the last definition counts.
 """
 
 from dataclasses import dataclass

@@ -4,9 +4,9 @@
     -        self.free_queue = FreeKVCacheBlockQueue(self.blocks[1:])
     +        self.free_queue = FreeKVCacheBlockQueue(self.blocks)
 
-A line that begins with `#` starts a mutant and names its mistake; a line that begins with `?` below it is its hint, if
-there is one. Each of the following lines is removed from the reference (`-`), added to it (`+`), or context (a space).
-`@@` separates changes in two places. The removed lines and the context must occur in the reference exactly once, as
+A line that begins with `#` starts a mutant and names its mistake; a line below it that begins with `?` is its optional
+hint. Each of the following lines is removed from the reference (`-`), added to it (`+`), or context (a space). `@@`
+separates changes at different locations. The removed lines and the context must occur in the reference exactly once, as
 whole lines. A diff has no line numbers, so it survives changes elsewhere, but fails as soon as its own lines change.
 Comment lines are ignored in the reference and in the diffs.
 """
@@ -21,7 +21,7 @@ def without_comments(text: str) -> str:
 
 
 class DiffError(ValueError):
-    """A diff cannot be parsed, or no longer applies to the reference."""
+    """Raised if a diff cannot be parsed, or no longer applies to the reference."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Workers that share a queue of implementations, each in its own copy of the course."""
+"""Workers that share a queue of implementations; each worker has its own copy of the course."""
 
 import argparse
 import contextlib
@@ -71,7 +71,7 @@ class Worker:
         )
 
     def examine(self, subject: Subject, *, stop_at_first: bool, cpu_seconds: int) -> Verdict:
-        """Run the graded tests of the subject's phase on it."""
+        """Run the graded tests of the subject's phase on the subject."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         job = {"phase": subject.phase, "text": subject.text, "stop_at_first": stop_at_first}

@@ -44,7 +44,7 @@ def sampled(subjects: list[Subject]) -> list[Subject]:
 
 
 def rule_of(verdict: Verdict) -> str:
-    """Return the first sentence of the rule of the graded test that failed; empty if the mistake looped."""
+    """Return the first sentence of the failed graded test's rule; empty if the mistake caused an endless loop."""
     found = REPORTED.search(verdict.detail) if verdict.outcome == "failed" else None
     rule = " ".join((found[1] or found[2]).split()) if found else ""
     return "" if NOT_ASKED.search(rule) else SENTENCE.split(rule)[0]

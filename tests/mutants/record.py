@@ -1,6 +1,6 @@
-"""`python -m tests.mutants.record` records the wrong answers by which each mutant is recognised, for the tests' hints.
+"""`python -m tests.mutants.record` records the wrong answers that identify each mutant, for the tests' hints.
 
-A mutant may have a hint in its diff. `mini_vllm_labs/grading/hints.py` looks the hints up.
+A mutant may have a hint in its diff. `mini_vllm_labs/grading/hints.py` looks up the hints.
 """
 
 import json
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def hints_of(judged: Iterable[tuple[Subject, Verdict]]) -> Hints:
-    """Return the hints by task and digest of the wrong answers; a digest that belongs to several hints gets none."""
+    """Return the hints, keyed by task and by the wrong answers' digest, without digests that several hints share."""
     found: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for subject, verdict in judged:
         for task, digest in digests_of(verdict).items():
@@ -51,7 +51,7 @@ def hints_of(judged: Iterable[tuple[Subject, Verdict]]) -> Hints:
 
 
 def digests_of(verdict: Verdict) -> dict[str, str]:
-    """Return the digest of the wrong answers to each task, such as "5.1"; none if not all tests have ended."""
+    """Return the digest of the wrong answers to each task, such as "5.1"; empty unless all tests have ended."""
     by_task: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for test, answer in verdict.answers.items():
         if found := TASK.match(test):

@@ -1,6 +1,7 @@
 """One mistake for each function that returns a container: every call refills the same container.
 
-Two are omitted by rule: `PagedKVCacheManager.block_ids`, whose table is the pool's, and answers that cannot change.
+Two cases are left out by rule: `PagedKVCacheManager.block_ids`, whose table belongs to the pool, and answers that
+cannot change.
 """
 
 FUNCTIONS: dict[int, tuple[str, ...]] = {

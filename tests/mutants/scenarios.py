@@ -1,6 +1,6 @@
-"""`python -m tests.mutants.scenarios --phase N` chooses the scenarios in which a phase is graded in an engine.
+"""`python -m tests.mutants.scenarios --phase N` chooses the scenarios on which a phase is graded in an engine.
 
-It first chooses those with the most pairs of settings and events for their time, then those that catch a mutant that
+It first chooses those with the most pairs of settings and events per unit of time, then those that catch a mutant that
 the others miss. The seeds that it prints belong in `mini_vllm_labs/grading/labtest/in_place/check.py`; then their
 answers must be recorded.
 """
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def by_new_facts(phase: int, drawn: int) -> Traces:
-    """Return the reference's traces in an order in which each adds the most new pairs for its time."""
+    """Return the reference's traces, ordered so that each adds the most new pairs per unit of time."""
     module, traces, facts, seconds = importlib.import_module(f"solutions.{module_name(phase)}"), Traces(), {}, {}
     for seed in range(drawn):
         start, tape = time.process_time(), Tape()
@@ -70,7 +70,7 @@ def by_new_facts(phase: int, drawn: int) -> Traces:
 
 
 def facts_of(place: Place, trace: list[Record]) -> set[object]:
-    """Return the pairs of settings and events of a scenario."""
+    """Return a scenario's pairs of settings and events."""
     facts = {f"gap {place.scenario.gap}", f"fails {bool(place.scenario.failing_batch)}"}
     for one in fields(place.config):
         value = getattr(place.config, one.name)

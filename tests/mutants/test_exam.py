@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the mutants run
 
 @pytest.fixture(scope="module", autouse=True)
 def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, record.Recorded]]:
-    """The questions for one phase, made now from some of its mistakes."""
+    """The questions for one phase, generated during the test from some of its mistakes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record, "NUM_TRIED", 14)
         patch.setattr(record, "FOLDER", tmp_path_factory.mktemp("banks"))

@@ -1,4 +1,4 @@
-"""The hints of known mistakes: the recorded hints match today's mutants, and a learner reads them."""
+"""The hints of known mistakes: the recorded hints match today's mutants and are shown to learners."""
 
 import os
 from collections.abc import Iterator

@@ -14,7 +14,7 @@ class Verdict:
 
     `endless` means that a test used up its processor time. `died` means that the process exited in the middle of a
     test. `not run` means that there is no proof that the tests used the code under test. For each failed test,
-    `answers` has the digest of its wrong answer, and `reports` has its shortened report.
+    `answers` contains the digest of its wrong answer, and `reports` its shortened report.
     """
 
     outcome: Outcome
@@ -47,5 +47,5 @@ class Verdict:
 
 
 def shortened(report: str) -> str:
-    """Return a report of at most `REPORT_CHARACTERS`: its start and its end."""
+    """Return a report shortened to `REPORT_CHARACTERS`, by keeping its start and its end."""
     return report if len(report) <= REPORT_CHARACTERS else report[:START] + report[START - REPORT_CHARACTERS :]

@@ -1,7 +1,7 @@
 """Runs the graded tests on one implementation after another, inside a copy of the course.
 
-Collects the tests of a phase once, then forks for each implementation, so that the child meets a fresh module in a warm
-session of pytest. Reads one JSON job per line and writes one JSON verdict per line. `harness.py` starts it.
+Collects a phase's tests once, then forks for each implementation, so that each child imports a fresh module in a warm
+pytest session. Reads one JSON job per line and writes one JSON verdict per line. `harness.py` starts it.
 """
 
 import contextlib
@@ -74,7 +74,7 @@ class PhaseServer:
 
 @dataclass(frozen=True)
 class Run:
-    """Where a run of the tests writes, where it ends, and which tests come first."""
+    """Settings of one test run: where it writes, where it stops, and which tests come first."""
 
     solution: str
     events: str
@@ -107,7 +107,7 @@ class Forking:
 def examine(
     server: PhaseServer, text: str, *, stop_at_first: bool, cpu_seconds: int, tried_first: Sequence[str] = ()
 ) -> Verdict:
-    """Replace the phase's solution with `text`, and run the graded tests on it in a child process."""
+    """Replace the phase's solution with `text`, and run the graded tests on it in a new child process."""
     copy, name = Path.cwd(), module_name(server.phase)
     solution = copy / "solutions" / f"{name}.py"
     mark = secrets.token_hex(8)
@@ -194,8 +194,8 @@ def _judge(events: list[tuple[str, Any]], status: int, solution: Path, mark: str
 class Witness:
     """A pytest plugin that logs each event immediately, so that even a killed run leaves a log.
 
-    One JSON line per event: the code that was loaded, each test as it starts, passes or fails. Also ends the process if
-    a test takes more than `cpu_seconds`.
+    It writes one JSON line per event: the code that was loaded, and each test's start, pass or failure. Also ends the
+    process if a test takes more than `cpu_seconds`.
     """
 
     def __init__(self, path: Path, module_name: str, cpu_seconds: int) -> None:

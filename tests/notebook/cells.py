@@ -26,7 +26,7 @@ class Shown(NamedTuple):
     printed: str
 
     def text(self) -> str:
-        """Return the output of a cell as text; for a film, the text of all its steps."""
+        """Return a cell's output as text; for a film, the text of all its steps."""
         value = self.value.shown if isinstance(self.value, Revealed) else self.value
         if isinstance(value, Player):
             return "\n".join(picture.text_alternative for picture in value.pictures.pictures)

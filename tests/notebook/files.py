@@ -1,4 +1,4 @@
-"""nbformat's functions with the types that the library lacks, and the data files next to the tests."""
+"""nbformat's functions, with the type annotations that the library lacks, and the data files next to the tests."""
 
 from collections.abc import Callable
 from pathlib import Path

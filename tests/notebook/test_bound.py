@@ -1,4 +1,4 @@
-"""The end of notebook 07: what limited a load, and a second run with one setting changed."""
+"""The end of notebook 07: what limited performance under a load, and a second run with one setting changed."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Chats with the embedded model in a notebook: answers, settings of each chat, and the layout of a step."""
+"""Chats with the embedded model in a notebook: answers, per-chat settings, and the layout of a step."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_a_step_is_laid_out_as_it_was_computed(lab: Lab, chats: ChatRun) -> None
 
 
 def test_a_step_is_played_token_by_token(lab: Lab, chats: ChatRun) -> None:
-    """B's last token, the last of the row, reads all of its request up to itself."""
+    """B's last token, the last in the row, reads all of its request's tokens up to and including itself."""
     player: Player = require_result(lab.watch_batch(chats, 1))
     assert len(player.pictures) == 9
     share = chats.recording.steps[1]["scheduled"][1]

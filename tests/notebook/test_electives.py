@@ -1,4 +1,4 @@
-"""Pictures of electives 9 to 12 from other runs than the notebooks': a preemption, a large DFA, a refused text."""
+"""Pictures of electives 9 to 12 from runs outside the notebooks: a preemption, a large DFA, a refused text."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""`lab.test()`: a page made of the parts of the failures, next to the same text as in a terminal."""
+"""`lab.test()`: a page made from the parts of the failures, next to the same text as in a terminal."""
 
 import json
 import re
@@ -50,7 +50,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def graded(checkout: Path, task: str = "") -> list[Any]:
-    """Run the graded tests of the copy from its folder of notebooks, as a cell does."""
+    """Run the copy's graded tests from its notebooks folder, as a cell does."""
     notebooks = checkout / "notebooks"
     notebooks.mkdir(exist_ok=True)
     command = [sys.executable, "-c", SHOW % task]

@@ -1,4 +1,4 @@
-"""A notebook's message about a starter that is not written or cannot be read contains a next step that works."""
+"""A notebook's message about an unwritten or unreadable starter contains a next step that works."""
 
 from pathlib import Path
 

@@ -27,7 +27,7 @@ def panel() -> FilmPanel:
 
 
 def figures(panel: FilmPanel) -> dict[str, str]:
-    """Return the tiles of the panel's answer, keyed by name, each as `first -> now`."""
+    """Return the tiles that the panel shows, keyed by name, each as `first -> now`."""
     return {name: f"{was} -> {now}" for name, was, now in panel.answer["comparison"]}
 
 

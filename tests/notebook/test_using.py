@@ -1,4 +1,4 @@
-"""The cell with ipywidgets in `docs/using.md` runs, and its controls call the engine again."""
+"""The ipywidgets cell in `docs/using.md` runs, and its controls call the engine again."""
 
 import re
 

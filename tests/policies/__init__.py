@@ -1,1 +1,1 @@
-"""Tests of the seam of scheduling policies, the policies themselves, and the arena."""
+"""Tests of the scheduling-policy interface, the policies themselves, and the arena."""

@@ -27,7 +27,7 @@ def asked(name: str, num_prompt: int = 4, num_output: int = 4, at: float = 0.0, 
 
 
 def tight(rng: random.Random) -> EngineConfig:
-    """Return settings under which blocks, seats or budget are scarce."""
+    """Return settings under which blocks, running slots or budget are scarce."""
     block_size = rng.choice((2, 4, 8))
     return EngineConfig(
         max_model_len=MAX_MODEL_LEN,
@@ -53,8 +53,8 @@ def mixed(rng: random.Random, count: int, most_seconds: float) -> list[Request]:
 class Driven:
     """A run in which every request has finished.
 
-    `plans` contains the tokens of each step by request, and `running` contains the ids of the requests that ran before
-    it.
+    `plans` contains each step's tokens by request, and `running` contains the ids of the requests that were running
+    before the step.
     """
 
     def __init__(

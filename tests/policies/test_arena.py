@@ -1,4 +1,4 @@
-"""The arena: its accounts, its figures, its loads and its command."""
+"""The arena: its accounting, figures, loads and command."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Drafts in simulated time: their gain, their cost, and their number per class; without drafts nothing changes."""
+"""Drafts in simulated time: their gain, cost and number per class; without drafts, nothing changes."""
 
 from dataclasses import replace
 

@@ -35,7 +35,7 @@ JUDGE = Judge(JudgeSettings("policies", seconds=30, phases=(13,)), Jail())
 
 
 def failures(module: ModuleType) -> Iterator[str]:
-    """Yield the outcome of each graded test that does not pass, as the hooks of graded tests see it."""
+    """Yield the outcome of each graded test that does not pass, as reported by the graded tests' hooks."""
     for file in (test_task13_1_vtc, test_task13_2_least_slack):
         for name, test in vars(file).items():
             cases = next((mark.args[1] for mark in getattr(test, "pytestmark", ())), [None])

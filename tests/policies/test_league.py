@@ -1,6 +1,6 @@
 """The league: a ranking, and a reason for each file without a rank.
 
-The claims: each result has the direction that its card states.
+The claims: each result points in the direction that its card states.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Properties of every policy: no request is lost or starves, nothing leaks, and no text changes.
 
-FCFS and PRIORITY as policies make the same decisions as the engine without the seam, at the same cost.
+FCFS and PRIORITY as policies make the same decisions as the engine without a policy, at the same cost.
 """
 
 import random

@@ -32,7 +32,7 @@ URGENT = ServiceLevel("urgent")
 
 
 def begun(policy: SchedulingPolicy, requests: Sequence[Request], **settings: Any) -> str:
-    """Return the requests in the order of their first tokens, by default with one seat."""
+    """Return the requests in the order of their first tokens, by default with one request running at a time."""
     settings = {"max_num_seqs": 1} | settings
     return " ".join(Driven(policy, requests, **settings).first_token_times)
 

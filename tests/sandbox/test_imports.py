@@ -1,4 +1,4 @@
-"""Forbidden imports of a starter are found, however they are written; others are allowed."""
+"""A starter's forbidden imports are found, however they are written; other imports are allowed."""
 
 import pytest
 

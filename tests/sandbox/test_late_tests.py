@@ -1,4 +1,4 @@
-"""Endless loops cost a run of graded tests little more than twice the limit of one test."""
+"""Endless loops cost a run of graded tests little more than twice the time limit of a single test."""
 
 from mini_vllm_labs.runs.sandbox.late_tests import LEAST_SECONDS, LateTests
 
@@ -6,7 +6,7 @@ TASKS = [f"labs/phase1_scheduler_step/test_task1_{task}_name.py::test" for task 
 
 
 def spent(late: LateTests, tests: list[str], seconds: float) -> float:
-    """Return what these tests cost if none of them finishes."""
+    """Return how many seconds these tests cost if none of them finishes."""
     total = 0.0
     for test in tests:
         limit = late.seconds(test, seconds)

@@ -1,4 +1,4 @@
-"""A watched process is stopped at its limit of CPU time, and not because it gets little CPU time."""
+"""A watched process is stopped when it reaches its CPU time limit, and not because it gets little CPU time."""
 
 import os
 import re

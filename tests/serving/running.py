@@ -95,7 +95,7 @@ class ServerUnderTest(RunningServer):
             return thread.submit(asyncio.run, run()).result()
 
     def hold(self) -> threading.Event:
-        """Keep the engine's thread from taking steps, even after shutdown begins, until the event is set."""
+        """Keep the engine's thread from taking steps until the event is set, even after shutdown begins."""
         gate = threading.Event()
         threading.Thread(target=self.call, args=(lambda engine: gate.wait(PATIENCE),), daemon=True).start()
         return gate
@@ -105,7 +105,7 @@ class ServerUnderTest(RunningServer):
             asyncio.run(self.llm.step_once())
 
     def ask_paused(self, path: str = CHAT, number: int = 1, **fields: Any) -> "list[RawConnection]":
-        """Pause the engine and send it requests, which then all wait."""
+        """Pause the engine and send it requests, all of which then wait."""
         self.llm.pause()
         before = self.call(lambda engine: len(engine.scheduler.waiting))
         connections = [RawConnection(self) for _ in range(number)]
@@ -176,7 +176,7 @@ class RawConnection:
         return status, answer.get("error", {}).get("code")
 
     def is_closed(self) -> bool:
-        """Wait for the end of the connection; return False if data arrives instead."""
+        """Wait for the connection to end; return False if data arrives instead."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:

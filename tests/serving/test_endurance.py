@@ -1,7 +1,7 @@
 """Minutes of load with clients that disconnect, garbage, failing steps and a SIGTERM leave nothing behind.
 
-`ENDURANCE_MINUTES=10 pytest -m endurance tests/serving`; without the variable each load lasts a minute. The usual run
-leaves these tests out.
+Run them with `ENDURANCE_MINUTES=10 pytest -m endurance tests/serving`; without the variable, each load lasts a minute.
+These tests are not part of the usual run.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ REFUSALS = ("no connection", "no answer", "HTTP 503")
 
 @dataclass
 class Clients:
-    """Clients of a server, good and bad. Every answer must be the text in `answers`, to the last letter."""
+    """A server's clients, both good and bad. Every response must be exactly the text in `answers`."""
 
     endpoint: Endpoint
     answers: Mapping[TextRequest, str]
@@ -111,7 +111,7 @@ class Clients:
         return samples
 
     async def sigterm(self, server: MeasuredServer) -> None:
-        """Send SIGTERM in the middle of many streams: they are answered, and later requests are refused."""
+        """Send SIGTERM in the middle of many streams: they are completed, and later requests are refused."""
         async with asyncio.TaskGroup() as group:
             streams = [group.create_task(self.ask()) for _ in range(200)]
             while sum(gauges(server)[:2]) + sum(stream.done() for stream in streams) < len(streams):
@@ -138,7 +138,7 @@ def held(server: MeasuredServer) -> tuple[int, int, int]:
 
 
 def growth_of(samples: Sequence[tuple[float, float]]) -> float:
-    """Return the share by which the samples' trend (least squares) grows over the second half."""
+    """Return the fraction by which the samples' trend (least squares) grows over the second half."""
     half = np.array(samples[len(samples) // 2 :])
     slope = np.polyfit(half[:, 0], half[:, 1], 1)[0]
     return float(slope * (half[-1, 0] - half[0, 0]) / half[:, 1].mean())
@@ -146,7 +146,7 @@ def growth_of(samples: Sequence[tuple[float, float]]) -> float:
 
 @pytest.fixture(scope="module")
 def answers() -> dict[TextRequest, str]:
-    """Requests with their right answers, which are those of the same engine offline."""
+    """Requests with their correct texts, generated offline by an engine with the same config."""
     rng = Random("questions")
     requests = [TextRequest(0.0, words(rng.randrange(3, 60), f"{n}"), rng.randrange(8, 33)) for n in range(64)]
     params = [SamplingParams(max_tokens=request.max_tokens, ignore_eos=True) for request in requests]

@@ -32,7 +32,7 @@ def watch_steps(server: ServerUnderTest, before_step: Callable[[Batch], None]) -
 
 
 def fail_on_exclamation(batch: Batch) -> None:
-    """Raise in every step that would compute the fourth token of a prompt with a `!`, or a later one."""
+    """Raise an error in every step that would generate a fourth or later token for a prompt with `!`."""
     for one in batch:
         if ord("!") in one.request.prompt_token_ids and one.request.num_output_tokens >= 3:
             raise MemoryError("no memory for this step")
@@ -147,7 +147,7 @@ def test_health_reports_a_step_that_does_not_end(server: ServerUnderTest) -> Non
 
 
 def leak(engine: LLMEngine) -> None:
-    """Make `free` give up a request's blocks without freeing the last one, like an off-by-one error."""
+    """Make `free` release a request's blocks without returning the last one, like an off-by-one error."""
     kv = engine.scheduler.kv
     whole = kv.free
 

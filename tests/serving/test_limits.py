@@ -1,4 +1,4 @@
-"""Raw connections: half of a request, too much of one, and none at all; and a close in two halves."""
+"""Raw connections: half a request, too long a request, no request at all, and a connection closed in two halves."""
 
 import resource
 import socket
@@ -105,7 +105,8 @@ def test_no_client_is_told_to_go_on_with_a_body_that_is_too_large(connection: Ra
 
 
 def test_a_client_that_keeps_sending_still_gets_its_refusal(fake_server: ServerUnderTest) -> None:
-    """This also applies if it asks to close the connection: closing a socket with unread data loses the answer."""
+    """This also applies if the client asks to close the connection: closing a socket with unread data loses the
+    response."""
     connection = RawConnection(fake_server)
     size = 5_000_000
     connection.begin(CHAT, f"Content-Length: {size}", "Connection: close")
@@ -172,7 +173,7 @@ def test_a_client_that_reads_nothing_is_cut_off(impatient: ServerUnderTest) -> N
 
 
 def limit_send_buffers(server: ServerUnderTest) -> None:
-    """Make the system accept little of the server's output, so that the server soon waits for the client."""
+    """Make the system buffer little of the server's output, so that the server soon waits for the client."""
     connections = server.server.server_state.connections
     wait_until(lambda: bool(connections), "the server has the connection")
     for connection in list(connections):
@@ -192,7 +193,8 @@ def test_a_client_that_falls_silent_after_its_refusal_is_closed() -> None:
 def test_connections_over_the_limit_of_files_are_refused_and_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """uvloop 0.23.0 would close them in silence (shown by `findings/uvloop_closes_without_descriptors.sh`)."""
+    """uvloop 0.23.0 would close these connections silently (shown by
+    `findings/uvloop_closes_without_descriptors.sh`)."""
     monkeypatch.setattr(connection_module, "num_free_files", lambda: connection_module.SPARE_FILES + 2)
     with serving() as server:
         held = [RawConnection(server) for _ in range(2)]

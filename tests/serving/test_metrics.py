@@ -1,4 +1,4 @@
-"""`/metrics`: vLLM's names, and figures that agree with the work; alerts and dashboard query no other metrics."""
+"""`/metrics`: vLLM's names, and figures that match the work done; alerts and dashboard query no other metrics."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def server() -> Iterator[ServerUnderTest]:
 
 
 def scrape(server: ServerUnderTest) -> Samples:
-    """Return the samples, keyed by name without `vllm:` and by the labels other than model and engine."""
+    """Return the samples, keyed by name without `vllm:` and by all labels except model and engine."""
     page = httpx.get(f"{server.address}/metrics")
     assert page.status_code == 200, "no redirect"
     samples: Samples = {}

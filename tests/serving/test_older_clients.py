@@ -1,4 +1,5 @@
-"""A client of HTTP/1.0 reads whole answers without chunk lengths; one that offers HTTP/2 gets an HTTP/1.1 answer."""
+"""An HTTP/1.0 client reads whole responses without chunk lengths; a client that offers HTTP/2 gets an HTTP/1.1
+response."""
 
 import json
 from collections.abc import Iterator
@@ -42,7 +43,8 @@ def test_an_answer_is_whole_and_without_chunk_lengths(server: ServerUnderTest, s
 
 @pytest.mark.parametrize("offer", ["Upgrade: h2c\r\nX: 1", "X: 1\r\nupgrade:h2c"])
 def test_an_offer_of_http_2_is_ignored_and_the_body_is_read(server: ServerUnderTest, offer: str) -> None:
-    """uvicorn 0.54.0 with httptools 0.9.0 loses the body: `findings/uvicorn_body_after_h2c_offer.sh`; RFC 9110, 7.8."""
+    """uvicorn 0.54.0 with httptools 0.9.0 loses the request body: `findings/uvicorn_body_after_h2c_offer.sh`; RFC 9110,
+    7.8."""
     body = json.dumps({"messages": HELLO, "max_tokens": 5}).encode()
     with RawConnection(server) as connection:
         for _ in range(2):  # the connection stays open

@@ -44,7 +44,8 @@ class DraftingRunner:
     def _num_drafts(
         self, batch: Sequence[ScheduledRequest], sampled_token_ids: Mapping[str, Sequence[int]]
     ) -> dict[str, int]:
-        """Return the number of drafts for each request in a batch. The lengths of all other requests are forgotten."""
+        """Return the number of drafts for each request in a batch. Drops the adaptive draft lengths of all other
+        requests."""
         if self.config.disable_by_batch_size is not None and len(batch) > self.config.disable_by_batch_size:
             return {}
         lengths, self._lengths = self._lengths, {}
@@ -87,7 +88,7 @@ def _legal(
 
 
 def _with_probs(scheduled: ScheduledRequest, draft_probs: Mapping[str, Any]) -> ScheduledRequest:
-    """Return a share together with the distributions from which its drafts were drawn."""
+    """Return a scheduled request together with the distributions from which its drafts were drawn."""
     drafts, request_id = scheduled.draft_token_ids, scheduled.request.request_id
     if not drafts or request_id not in draft_probs:
         return scheduled
@@ -95,11 +96,11 @@ def _with_probs(scheduled: ScheduledRequest, draft_probs: Mapping[str, Any]) -> 
 
 
 class AdaptiveDraftLength:
-    """Chooses a request's next number of drafts, at most `max_drafts`; pauses if drafts are not worthwhile.
+    """Chooses how many drafts a request gets next, at most `max_drafts`, and pauses while drafts are not worthwhile.
 
-    Let a be the share of correct drafts so far, among those whose predecessors were correct. A step with k drafts
+    Let a be the fraction of correct drafts so far, among those whose predecessors were correct. A step with k drafts
     yields 1 + a + ... + a^k tokens and costs 1 + k * `cost_of_a_draft` steps. The k with the best ratio is used
-    (Leviathan 2023, section 3.3). Pauses last 1, 2, 4, ... up to 32 steps, until drafts are worthwhile again. vLLM
+    (Leviathan 2023, section 3.3). Pauses last 1, 2, 4, ... steps, up to 32, until drafts are worthwhile again. vLLM
     0.13.0 does not have this rule, and always gives every request all drafts.
     """
 

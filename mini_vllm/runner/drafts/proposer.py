@@ -21,7 +21,7 @@ class Proposer(Protocol):
     def draft_probs(self) -> Mapping[str, Any]: ...
 
     def cost_of_a_draft(self, num_requests: int) -> float:
-        """Return the time for one draft per request, proposed and verified, relative to a step without drafts."""
+        """Return the time to propose and verify one draft per request, relative to a step without drafts."""
         ...
 
     def propose(
@@ -30,7 +30,7 @@ class Proposer(Protocol):
         sampled_token_ids: Mapping[str, Sequence[int]],
         num_drafts: Mapping[str, int],
     ) -> dict[str, list[int]]:
-        """Return drafts, keyed by request id, that follow the newly computed batch's sampled tokens.
+        """Return drafts, keyed by request id, that continue the tokens just sampled for the batch.
 
         A request gets at most `num_drafts[request_id]` drafts, or none if it is not in `num_drafts`.
         """
@@ -40,8 +40,8 @@ class Proposer(Protocol):
 def cost_of_a_row(num_requests: int) -> float:
     """Return the cost of one extra row per request, relative to a step without these rows.
 
-    In a step with `FREE_ROWS` rows, half of the time goes to work that the rows share: planning, operators, reading the
-    weights.
+    In a step with `FREE_ROWS` rows, half of the time goes to work that the rows share: planning, launching operators,
+    reading the weights.
     """
     return num_requests / (num_requests + FREE_ROWS)
 

@@ -28,7 +28,7 @@ class DiskBlockStore:
     All blocks have the shape and the dtype of `like`. Files are written under a temporary name, then renamed, so a
     crash never leaves a partial block. A file whose contents do not match its name counts as missing and is deleted.
     Files with other names are left alone. Several engines may share a folder: each counts all files once a second, and
-    may exceed the limit between two counts. A full disk stops writing and adds one line to the log. (vLLM:
+    may exceed the limit between two counts. If the disk is full, writing stops and one line is added to the log. (vLLM:
     `ExampleConnector`.)
     """
 

@@ -27,7 +27,7 @@ def fake_block_like(block_size: int) -> "Tensor":
 
 
 def fake_disk_store(path: str, max_bytes: int, block_size: int) -> "DiskBlockStore":
-    """Return the store of the fake model's blocks under `path`."""
+    """Return a store under `path` for the fake model's blocks."""
     from mini_vllm.runner.kv_transfer.disk_store import DiskBlockStore
 
     return DiskBlockStore(Path(path) / "fake", max_bytes, fake_block_like(block_size))

@@ -31,7 +31,7 @@ class Peer:
         return tensor
 
     def send_prompt(self, token_ids: Sequence[int], block_hashes: Sequence[bytes]) -> None:
-        """Send a prompt and the hashes of its full blocks: at least one hash, all with the same length."""
+        """Send a prompt and the hashes of its full blocks: at least one hash, and all of equal length."""
         self.send(torch.tensor([len(token_ids), len(block_hashes), len(block_hashes[0])]))
         self.send(torch.tensor(token_ids))
         self.send(torch.frombuffer(bytearray(b"".join(block_hashes)), dtype=torch.uint8))

@@ -19,7 +19,7 @@ WHITE_SPACE |= {"\u202f", "\u205f", "\u3000"}
 
 
 class BPETokenizer:
-    """Byte-level BPE with control tokens, in which each digit is a word; `folder` contains tokenizer.json.
+    """Byte-level BPE with control tokens, which treats each digit as a word; `folder` contains tokenizer.json.
 
     Raises `OSError` if tokenizer.json or generation_config.json is missing.
     """
@@ -55,7 +55,7 @@ class BPETokenizer:
         return token_ids
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Return the text; incomplete characters become U+FFFD."""
+        """Return the tokens' text; incomplete characters become U+FFFD."""
         known = (self._bytes[token_id] for token_id in token_ids if 0 <= token_id < len(self._bytes))
         return b"".join(known).decode(errors="replace")
 
@@ -109,7 +109,7 @@ def kind_of(char: str) -> str:
 
 
 def byte_names() -> list[str]:
-    """Return GPT-2's names for the bytes: invisible bytes are characters from 256 on, in byte order."""
+    """Return GPT-2's names for the bytes: unprintable bytes become characters from 256 on, in byte order."""
     visible = {*range(33, 127), *range(161, 173), *range(174, 256)}
     hidden = [byte for byte in range(256) if byte not in visible]
     return [chr(byte) if byte in visible else chr(256 + hidden.index(byte)) for byte in range(256)]

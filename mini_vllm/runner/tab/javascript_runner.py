@@ -72,7 +72,7 @@ def step_arrays(
 
     They are input_ids, positions and slot_mapping [T], query_start_loc [R + 1], block_tables [R, longest],
     logits_indices [S], and temperature, top_k, top_p and draw of each row [S, 4]. Raises `RuntimeError` for a token
-    whose block is missing in its request's table.
+    whose block is missing from its request's table.
     """
     input_ids, positions, slots, starts = array("i"), array("i"), array("i"), array("i", [0])
     tables, indices, sampling = list[list[int]](), array("i"), array("d")

@@ -13,7 +13,7 @@ def open_model(folder: Path = EMBEDDED) -> JavaScriptModel:
     """Open a folder's model, without a KV cache.
 
     Its weights are read from the folder or, if missing there, fetched from the folder that contains Pyodide's files.
-    Raises `ValueError` if the weights are missing from both places or are invalid.
+    Raises `ValueError` if the weights are in neither folder or are invalid.
     """
     from pyodide.code import run_js
     from pyodide.ffi import JsException, to_js

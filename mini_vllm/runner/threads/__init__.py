@@ -1,1 +1,1 @@
-"""Decides on how many threads a CPU computes a step, and how these threads wait for each other."""
+"""Decides how many threads a CPU uses for a step, and how these threads wait for each other."""

@@ -13,7 +13,7 @@ NOT_BUSY = ("idle", "iowait", "guest", "guest_nice")  # psutil also counts the l
 
 
 class CPUReading(NamedTuple):
-    """Seconds since a fixed moment: wall time, all work on our CPUs, and this process's work."""
+    """Seconds since a fixed moment: wall time, all processes' time on our CPUs, and this process's CPU time."""
 
     clock: float
     all_work: float

@@ -20,9 +20,9 @@ BUSY, QUIET = 0.3, 0.15
 class StepThreads:
     """Sets the number of threads before each step, and how long waiting threads spin.
 
-    On a quiet machine threads spin, because waking one costs 50 us. When other processes are busy, they sleep
-    immediately, because a spinning thread uses up the time in which the awaited thread could run. With several `sizes`,
-    each kind of step gets the number of threads that is fastest for it.
+    On a quiet machine threads spin, because waking one costs 50 us. When other processes are busy, waiting threads
+    sleep immediately, because spinning takes CPU time away from the thread they wait for. With several `sizes`, each
+    kind of step gets the number of threads that is fastest for it.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class StepThreads:
 
 @cache
 def all_threads() -> int:
-    """Return torch's own choice of threads, as it was before the first model was loaded."""
+    """Return the number of threads that torch chose before the first model was loaded."""
     return torch.get_num_threads()
 
 
@@ -86,7 +86,7 @@ def use_one_thread() -> None:
 
 
 def step_threads(*, is_small: bool, may_vary: bool) -> StepThreads | None:
-    """Return the object that sets an engine's threads on a CPU, or None if `OMP_NUM_THREADS` fixes them.
+    """Return the object that sets an engine's thread count on a CPU, or None if `OMP_NUM_THREADS` fixes it.
 
     `may_vary` means that the results do not depend on the number of threads. Otherwise the number is fixed: 1 for a
     small model.

@@ -35,7 +35,7 @@ class TeamSize:
     """Tries team sizes, keeps the fastest, and tries its neighbours again after pauses.
 
     A trial lasts for `SECONDS_OF_TRIAL` of computing, and pauses double while the result stays the same. Steps between
-    trials count as well: on a busy machine, single steps take between 1 and 100 times as long as others.
+    trials count as well: on a busy machine, a step can take 100 times as long as another.
     """
 
     def __init__(self, sizes: Sequence[int], *, is_busy: bool) -> None:
@@ -43,7 +43,7 @@ class TeamSize:
         self.restart(is_busy=is_busy)
 
     def restart(self, *, is_busy: bool) -> None:
-        """Forget all times, because the load from neighbours was different when they were measured.
+        """Forget all times, because other processes' load was different when they were measured.
 
         On a busy machine the first trials wait for a pause, because they are slow and all threads are a good first
         choice.

@@ -56,7 +56,7 @@ ANSWERS: dict[str, bytes] = {
 
 
 class Stub:
-    """Answers on its own thread. `bodies` contains the request bodies that it received."""
+    """Answers requests on its own thread. `bodies` contains the bodies of the requests that it received."""
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, object]] = []

@@ -1,4 +1,5 @@
-"""`mini-vllm bench serve --hostile`: one client's costly requests, and the gaps of another's stream."""
+"""`mini-vllm bench serve --hostile`: one client's costly requests, and the gaps they cause in another client's
+stream."""
 
 import json
 

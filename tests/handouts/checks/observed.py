@@ -1,4 +1,4 @@
-"""Functions for checking `labs/observed/README.md`: the recorded workload, played by the reference."""
+"""Functions for checking `labs/observed/README.md`: the recorded workload, run on the reference."""
 
 from functools import cache
 
@@ -9,7 +9,7 @@ from mini_vllm_labs.runs.workloads.small_workload import SMALL_POOL, make_worklo
 
 
 def pool() -> list[int]:
-    """Return the settings of the trace: seats, budget, threshold, usable blocks, tokens per block."""
+    """Return the trace's settings: maximum running requests, budget, threshold, usable blocks, tokens per block."""
     config = SMALL_POOL
     assert config.num_gpu_blocks is not None
     caps = [config.max_num_seqs, config.max_num_batched_tokens, config.long_prefill_token_threshold]

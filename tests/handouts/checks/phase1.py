@@ -27,7 +27,7 @@ Plan = dict[str, int]
 
 
 def _slots(num_slots: int = 100_000) -> PagedKVCacheManager:
-    """Return a memory of single slots, one per token."""
+    """Return a KV cache manager with one-token blocks."""
     return PagedKVCacheManager(num_slots + 1, 1, NoPrefixCache())
 
 
@@ -151,7 +151,7 @@ def broken_order() -> str:
 
 
 def prompt_and_steps(prompt: int, num_steps: int, num_running: int) -> tuple[int, int]:
-    """Return how many ms one prompt takes, and steps in which this many requests compute one token each."""
+    """Return how many ms one prompt takes, and how many ms steps with this many decoding requests take."""
     cost = StepCost()
     ms = [1000 * (cost.per_step + n * (cost.per_token + cost.per_context_token)) for n in (prompt, num_running)]
     return round(ms[0]), round(num_steps * ms[1])

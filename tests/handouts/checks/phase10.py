@@ -18,13 +18,13 @@ def engine() -> LLM:
 
 
 def bytes_of_a_block() -> int:
-    """Return the size in bytes of a block of the embedded model, K and V of all layers."""
+    """Return the size in bytes of one block of the embedded model, with the K and V of all layers."""
     return sum(cache[0].nbytes for cache in engine().engine.runner.model.kv_caches)  # type: ignore[attr-defined]
 
 
 def loaded(num_prompt_tokens: int, num_new_tokens: int, num_output_tokens: int = 1) -> int:
-    """Return how many tokens a second turn finds cached after all blocks were overwritten; it adds `num_new_tokens`
-    tokens."""
+    """Return how many tokens a second turn with `num_new_tokens` more tokens finds cached after all blocks were
+    overwritten."""
     prompt = list(range(10, 10 + num_prompt_tokens))
     params = [SamplingParams(length, 0.0, ignore_eos=True) for length in (num_output_tokens, 1)]
     first = engine().generate([prompt], params[:1])[0]
@@ -34,12 +34,12 @@ def loaded(num_prompt_tokens: int, num_new_tokens: int, num_output_tokens: int =
 
 
 def milliseconds(gpu: str, length: int) -> list[int]:
-    """Return how much recomputing and swapping each add to a step."""
+    """Return how much time recomputing and swapping each add to a step."""
     return [round(1000 * one) for one in simulate(gpu, "Llama-3.1-8B")[length]]
 
 
 def kept(order: str, size: int) -> str:
-    """Return which blocks of a chain abcd stay in a store of `size` blocks, stored in this order."""
+    """Return which blocks of a chain abcd remain in a store of `size` blocks if stored in this order."""
     store = HostBlockStore(4 * size)
     for name in order:
         store.put(name.encode(), torch.zeros(1))

@@ -1,4 +1,4 @@
-"""Functions for the `<!-- check: ... -->` comments in the phase 11 handout: single calls of the reference."""
+"""Functions for the `<!-- check: ... -->` comments in the phase 11 handout: each makes one call to the reference."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ CAT, DOG = ("cat", 3, 6), ("dog", 12, 6)
 
 
 def chunk(images: Sequence[Image], computed: int, num_new: int, budget: int, room: int) -> int:
-    """Return how many tokens a chunk gets, with an empty cache."""
+    """Return how many tokens a chunk gets if the encoder cache is empty."""
     return int(str(phase11_plays.chunk(reference, images, computed, num_new, budget, room, ())["tokens"]))
 
 
@@ -40,7 +40,7 @@ def model_size() -> int:
 
 
 def keys(images: Sequence[Image], start: int, end: int) -> int:
-    """Return how many images are keys of a block."""
+    """Return how many images are part of a block's key."""
     return len(reference.generate_block_hash_extra_keys(phase11_plays.request_of("r", images), start, end)) - 2
 
 

@@ -12,7 +12,7 @@ LINEUP = parse_lineup("solution:1-5,solution:12")
 
 
 def tables_after(num_tokens: int, windows: tuple[int | None, ...], size: int = 16) -> list[list[int]]:
-    """Return the tables of a text computed in chunks of 512 tokens, with the last 40 one by one."""
+    """Return the block tables of a text computed in chunks of 512 tokens, except the last 40, one by one."""
     config = EngineConfig(num_gpu_blocks=4000, max_model_len=60_000, block_size=size)
     scheduler = build_scheduler(config, LINEUP, windows=windows)
     request = Request("A", [5] * num_tokens, SamplingParams())
@@ -34,12 +34,12 @@ def most_held(num_tokens: int, window: int) -> int:
 
 
 def hit(cached: str, window: int, size: int) -> list[int]:
-    """Return a sliding hit; `7 3 - 4` are cached blocks, and `-` stands for an uncached block."""
+    """Return a sliding-window hit; `7 3 - 4` are cached blocks, and `-` stands for an uncached block."""
     return find_sliding_hit(blocks(cached), window, size)
 
 
 def common(full: str, sliding: str, window: int, size: int) -> int:
-    """Return how many blocks full attention and sliding layers hit."""
+    """Return the number of blocks that full-attention and sliding-window layers both hit."""
     return len(find_common_hit([blocks(full), blocks(sliding)], (None, window), size)[0])
 
 

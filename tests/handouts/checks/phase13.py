@@ -8,7 +8,7 @@ FIRST_COME, FAIR = MyPolicy, VirtualTokenCounter
 
 
 def waits(policy: type[SchedulingPolicy]) -> list[float]:
-    """Return the seconds from b's arrival to its first token, and the seconds until everything is served."""
+    """Return the seconds from b's arrival to its first token, and the seconds until all requests are served."""
     requests = [asked(f"a{number}", 10, 10, tenant="a") for number in range(100)] + [asked("b", 10, 10, 0.05, "b")]
     served = Run(policy(), requests).served
     return [round(served.times_to_first_token[-1], 2), round(served.seconds, 2)]

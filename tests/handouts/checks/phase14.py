@@ -33,7 +33,7 @@ SCENES: dict[str, tuple[list[TimedRequest], dict[str, object]]] = {
 
 @cache
 def facts(scene: str, vllm: str) -> RunFacts:
-    """Return facts about a scene under a release's rules."""
+    """Return facts about running a scene under a release's rules."""
     requests, settings = SCENES[scene]
     return RunFacts(play_workload(requests, EngineConfig(**CONFIG | settings, vllm=vllm), LINEUP))  # type: ignore[arg-type]
 

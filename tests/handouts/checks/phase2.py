@@ -1,4 +1,4 @@
-"""Functions for the checks in phase 2's handout: the reference block pool, played by a short script."""
+"""Functions for the checks in phase 2's handout: the reference block pool, driven by a short script."""
 
 import re
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ Answer = list[int] | None
 
 
 def _play(script: str, usable: int, size: int) -> tuple[PagedKVCacheManager, list[Answer]]:
-    """Play uses: `A+12` (12 more tokens for A), `B+7@1,2` (a hit of blocks 1 and 2), `A-` (free A)."""
+    """Run uses: `A+12` (12 more tokens for A), `B+7@1,2` (a hit of blocks 1 and 2), `A-` (free A)."""
     kv = PagedKVCacheManager(usable + 1, size, RecordingPrefixCache())
     requests: dict[str, Request] = {}
     answers: list[Answer] = []
@@ -61,7 +61,7 @@ def blocks(num_tokens: int, size: int = 16) -> int:
 
 
 def decoded(num_tokens: int, size: int = 16) -> int:
-    """Return how many blocks a request holds after growing to this many tokens one by one."""
+    """Return how many blocks a request holds after growing one token at a time to this many tokens."""
     return sum(len(answer or ()) for answer in answers("A+1 " * num_tokens, usable=10_000, size=size))
 
 
@@ -83,7 +83,7 @@ def admitted(kv_kind: str, num_slots: int, num_prompt: int, max_tokens: int, siz
 
 
 def hit_before_computing(num_tokens: int, size: int = 16) -> list[int]:
-    """Return the blocks that B hits when A, with the same prompt, has blocks that are not computed yet."""
+    """Return the blocks that B hits when A has the same prompt and its blocks are not yet computed."""
     kv = PagedKVCacheManager(100, size, HashPrefixCache(size))
     kv.allocate_slots(make_request("A", num_tokens), num_tokens)
     return kv.get_computed_blocks(make_request("B", num_tokens))
@@ -127,7 +127,7 @@ def _freed_head_first() -> Iterator[None]:
 
 
 def hit_tokens(num_gpu_blocks: int, requests: int, *, head_first: bool = False) -> int:
-    """Return how many tokens phases 1 to 4 find in the cache, if blocks are freed tail or head first."""
+    """Return how many tokens phases 1 to 4 find in the cache if blocks are freed tail-first or head-first."""
     if head_first:
         with _freed_head_first():
             return hit_tokens(num_gpu_blocks, requests)

@@ -1,4 +1,4 @@
-"""Functions for the checks in phase 3's handout: one step or workload of the reference phases 1 to 5."""
+"""Functions for the checks in phase 3's handout: each runs one step or workload on reference phases 1 to 5."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext

@@ -35,8 +35,8 @@ def again(num_tokens: int, block_size: int = 16) -> tuple[int, int]:
 
 
 def in_one_step(num_cached: Sequence[int], num_tokens: int = 2000, budget: int = 8192) -> list[int]:
-    """Return each prompt's computed tokens in the step in which all prompts arrive, after their first parts were
-    computed."""
+    """Return each prompt's computed tokens in the step where all prompts arrive, with their beginnings already
+    cached."""
     engine = _engine(num_gpu_blocks=4001, max_num_batched_tokens=budget)
     prompts = [[number] * num_tokens for number in range(len(num_cached))]
     for number, cached in enumerate(num_cached):
@@ -58,7 +58,7 @@ def together(num_tokens: int, block_size: int = 16) -> list[int]:
 
 
 def num_whole_prompts(num_tokens: int, num_shared: int, budget: int) -> int:
-    """Return how many prompts one step fully computes; they begin with tokens that are cached."""
+    """Return how many prompts that begin with cached tokens are fully computed in one step."""
     engine = _engine(num_gpu_blocks=20_001, max_num_batched_tokens=budget)
     rng = random.Random(0)
     shared = rng.choices(range(256), k=num_shared)
@@ -72,7 +72,7 @@ def num_whole_prompts(num_tokens: int, num_shared: int, budget: int) -> int:
 
 
 def blocks_hit(num_blocks: int, lost: Sequence[int]) -> int:
-    """Return how many of a prompt's cached blocks are found after the `lost` ones (from 1) were handed out."""
+    """Return how many of a prompt's cached blocks are found after the `lost` ones (from 1) were reused."""
     prefix_cache = HashPrefixCache(4)
     request = make_request("A", 4 * num_blocks + 1)
     prefix_cache.cache_full_blocks(request, list(range(1, num_blocks + 1)), 0, num_blocks)
@@ -123,6 +123,6 @@ def recorded_hit(name: str, step: int) -> int:
 
 
 def traced_totals(*options: str) -> tuple[int, int]:
-    """Return how many tokens that trace computes in its first step, and in all its steps."""
+    """Return how many tokens the trace computes in its first step, and in all its steps."""
     totals = [record["total"] for record in traced_steps("solution:1-4", *options)]
     return totals[0], sum(totals)

@@ -85,7 +85,7 @@ def longest_shared_step(num_tokens: int, **settings: Any) -> tuple[int, int]:
 
 
 def samples(num_prompt: int, num_outputs: int, computed: int) -> bool:
-    """Return whether a request samples in the step after which `computed` tokens are computed."""
+    """Return whether a request samples in the step that brings it to `computed` computed tokens."""
     request = request_in(RequestStatus.RUNNING, "A", num_prompt, num_outputs, computed=computed)
     return _policy(0, 1_000, chunking=True).should_sample(request, computed)
 
@@ -93,8 +93,8 @@ def samples(num_prompt: int, num_outputs: int, computed: int) -> bool:
 def admits(
     num_tokens: int, running: Sequence[tuple[int, int]], num_free: int, free_hits: int = 0, held_hits: int = 0
 ) -> bool:
-    """Ask the guard, with blocks of 4 tokens. `running` contains (num_tokens, blocks held); hits are either held by the
-    first request or free."""
+    """Return whether the guard admits a request, with blocks of 4 tokens. `running` contains (num_tokens, blocks held);
+    hits are either held by the first request or free."""
     tables: dict[str, list[int]] = {}
     requests, next_block = [], 1
     for index, (known, held) in enumerate(running):

@@ -32,7 +32,7 @@ STEPS = runner_steps_for("solution")
 
 
 def row(name: str, num_tokens: int, computed: int, n: int, blocks: Sequence[int]) -> ScheduledRequest:
-    """Return a request's share of a step; it samples if the step reaches its last token."""
+    """Return a request scheduled for one step; it samples if the step reaches its last token."""
     first = 100 * (ord(name) - 64)
     request = make_request(name, 0, token_ids=range(first, first + num_tokens))
     return ScheduledRequest(request, computed, n, list(blocks), needs_token=computed + n == num_tokens)
@@ -55,7 +55,7 @@ def tensors() -> dict[str, list[Any]]:
 
 
 def blocks_gathered(seq_lens: Sequence[int], grouped: bool) -> int:
-    """Return how many blocks of 16 a layer copies for decodes with these lengths: as one rectangle, or in groups."""
+    """Return how many 16-token blocks a layer copies for decodes with these lengths, as one rectangle or in groups."""
     blocks = [ceil(length / 16) for length in seq_lens]
     tables = torch.zeros(len(blocks), max(blocks), dtype=torch.int64)
     if not grouped:
@@ -126,7 +126,7 @@ def sum_of_weights(*scores: float) -> float:
 
 
 def num_operators(*, modules: bool) -> int:
-    """Return how many torch operators a decode step of the embedded shape runs, with transformers' modules or with
+    """Return how many torch operators a decode step of the embedded model's shape runs, with transformers' modules or
     ours."""
     model = AutoModelForCausalLM.from_config(embedded_config())  # type: ignore[no-untyped-call]
     loaded = describe_model(model.eval())
@@ -150,7 +150,7 @@ def chosen(probabilities: Sequence[float], number: float, **filters: Any) -> int
 
 
 def draw_of(seed: int, num_outputs: int) -> float:
-    """Return the random number of a request with this seed and this many generated tokens, rounded."""
+    """Return the random number, rounded, for a request with this seed and this many generated tokens."""
     request = make_request("A", 4, num_output_tokens=num_outputs)
     request.seed = seed
     return round(draw(request), 3)

@@ -30,7 +30,7 @@ DRAFTER, TARGET = (0.5, 0.3, 0.2), (0.2, 0.5, 0.3)
 
 
 def step_ms(num_tokens: int) -> tuple[float, float]:
-    """Return how long one step reads weights and computes, in milliseconds to one decimal."""
+    """Return how long one step spends reading weights, and how long computing, in milliseconds to one decimal."""
     num_bytes, flops = BOUND.work(num_tokens, 0, 0, num_tokens)
     return round(1000 * num_bytes / BOUND.bandwidth, 1), round(1000 * flops / BOUND.flop_rate, 1)
 
@@ -41,7 +41,7 @@ def tokens_per_step(acceptance: float, num_drafts: int) -> float:
 
 
 def balance() -> int:
-    """Return how many tokens make computing as slow as reading, for this model and for any model."""
+    """Return the number of tokens at which computing takes as long as reading, for this and any model."""
     num_bytes, flops = BOUND.work(1, 0, 0, 1)
     found = round(num_bytes / BOUND.bandwidth * BOUND.flop_rate / flops)
     assert found == round(saturation_batch(GPU))
@@ -78,7 +78,7 @@ def usable(num_hit_blocks: int) -> int:
 
 @cache
 def shares(num_keep: int = 20, num_choose: int = 30) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
-    """Return the shares in the example: kept drafts by token, replacements by token, and both."""
+    """Return each token's probability in the example: as a kept draft, as a replacement, and in total."""
     kept, replaced = ([Fraction(0)] * 3 for _ in range(2))
     for draft, weight in enumerate(DRAFTER):
         for keep in range(num_keep):
@@ -93,7 +93,7 @@ def shares(num_keep: int = 20, num_choose: int = 30) -> tuple[tuple[float, ...],
 
 
 def sampled_again(draft: Sequence[float], target: Sequence[float]) -> tuple[float, ...]:
-    """Return the shares if a rejected draft is replaced by a token of the target itself, as percentages."""
+    """Return the token percentages if a rejected draft is replaced by a token drawn from the target itself."""
     kept = [min(p, q) for p, q in zip(target, draft, strict=True)]
     return tuple(round(100 * (one + (1 - sum(kept)) * p)) for one, p in zip(kept, target, strict=True))
 

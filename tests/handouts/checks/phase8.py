@@ -35,7 +35,7 @@ def lanes(num_steps: int, plan_ms: int, compute_ms: int) -> tuple[int, int]:
 def rows(
     num_prompt: int, max_tokens: int, num_drafts: int = 0, accepted: Sequence[int] = (), *, rule: bool = True
 ) -> list[Row]:
-    """Return (known, tokens planned, computed, placeholders) when a step has been planned, for each step."""
+    """Return (known, tokens planned, computed, placeholders) for each step, once it has been planned."""
     request = make_request("A", num_prompt, max_tokens=max_tokens)
     pipeline = Pipeline((PlaceholderScheduling if rule else NeverOver)(num_drafts), request)
     found: list[Row] = []
@@ -69,7 +69,7 @@ def over(num_prompt: int, max_tokens: int, known: int, computed: int, placeholde
 
 
 def corrected(start: int, size: int, places: int, rejected: int, drafts: Sequence[int]) -> tuple[int, int, list[int]]:
-    """Return (start, tokens, drafts) of a share once it has been corrected."""
+    """Return (start, tokens, drafts) for a scheduled request once it has been corrected."""
     share = ScheduledRequest(
         make_request("A", 3, num_computed_tokens=start + size), start, size, [1], True, [-1] * places
     )

@@ -13,7 +13,7 @@ from solutions import phase9_structured_output as reference
 
 
 def positions(regex: str, text: str) -> list[object]:
-    """Return the positions after each byte of a text."""
+    """Return the regex positions after each byte of a text."""
     return [now for label, now in steps(reference, regex, text).items() if "positions" in label]
 
 

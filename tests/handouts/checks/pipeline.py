@@ -1,6 +1,6 @@
-"""Plans each step of some answers before the previous step's results, with phase 8's counting methods.
+"""Plans each step of some answers before the previous step's results arrive, using phase 8's counting methods.
 
-The engine uses `electives/tokens_ahead.py`; `Pipeline` does the same for one request without memory.
+The engine uses `electives/tokens_ahead.py`; `Pipeline` does the same for one request, without KV blocks.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ class InFlight:
 
 
 class Pipeline:
-    """One request between scheduler and runner, planned and updated by the counters that phase 8 keeps."""
+    """One request between scheduler and runner, planned and updated with the counters that phase 8 keeps."""
 
     def __init__(self, scheduling: AsyncScheduling, request: Request) -> None:
         self.scheduling = scheduling
@@ -32,7 +32,7 @@ class Pipeline:
         return self.request.num_output_tokens >= self.request.sampling_params.max_tokens
 
     def plan(self, budget: int) -> int:
-        """Plan a step of at most `budget` tokens; return how many it has."""
+        """Plan a step of at most `budget` tokens; return how many tokens it has."""
         request = self.request
         num_wanted = request.num_tokens + request.num_tokens_ahead - request.num_computed_tokens
         if request.status is not RequestStatus.RUNNING:

@@ -20,5 +20,5 @@ def known() -> tuple[int, int]:
 
 
 def exam_questions() -> int:
-    """Return how many mistakes of a phase are tried; each of them gives at most one question."""
+    """Return how many of a phase's mistakes are tried; each yields at most one question."""
     return record.NUM_TRIED

@@ -14,7 +14,7 @@ this code (`yours`) does otherwise than the rules say (`expected`). Which senten
 
 
 def main() -> None:
-    """Write `build/exam/`: questions to print, and a sheet of answers that stays with the teacher."""
+    """Write `build/exam/`: questions to print, and an answer sheet that stays with the teacher."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.exam", description=__doc__)
     parser.add_argument("--phase", type=int, required=True, choices=PHASES)
     parser.add_argument("--seed", type=int, default=0, help="another seed, another exam (default: 0)")

@@ -1,4 +1,4 @@
-"""The exam that a seed draws from the questions of a phase. Mutants with the same hint are one question."""
+"""The exam that a seed selects from a phase's questions. Mutants with the same hint form one question."""
 
 from dataclasses import dataclass
 from random import Random
@@ -13,7 +13,7 @@ LETTERS = "ABCD"
 
 @dataclass(frozen=True)
 class Question:
-    """A mistake as code and as a run, and four sentences; `options[right]` describes the mistake."""
+    """A mistake shown as code and as a run, and four statements; `options[right]` describes the mistake."""
 
     code: list[str]
     run: list[str]

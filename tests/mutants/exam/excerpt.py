@@ -8,7 +8,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def functions_in(text: str) -> list[tuple[int, int]]:
-    """Return the first and the last line of each function and method, counted from 0, outer ones first."""
+    """Return the first and last line of each function and method, counted from 0, with outer ones first."""
     found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, Function)]
     return [(node.lineno - 1, (node.end_lineno or node.lineno) - 1) for node in found]
 
@@ -16,8 +16,8 @@ def functions_in(text: str) -> list[tuple[int, int]]:
 def excerpt(reference: str, changed: str) -> list[str]:
     """Return the changed lines with up to three lines around them, below the head of their function.
 
-    Return an empty string if a change is outside all functions, where three lines say too little, or if the excerpt
-    shows a complete function of the reference.
+    Return an empty list if a change is outside all functions, where three lines say too little, or if the excerpt shows
+    a complete function of the reference.
     """
     lines, spans, shown = changed.splitlines(), functions_in(changed), set[int]()
     matcher = SequenceMatcher(None, reference.splitlines(), lines, autojunk=False)

@@ -1,7 +1,7 @@
 """Runs mutants of a phase, and stores the data for an exam about them under `build/`.
 
-For some mutants, a bank contains a run in which the mutant is wrong, and the mutants that give the same wrong answer to
-a graded test. Such mutants are never offered as options of the same question.
+For some mutants, a bank contains a run in which the mutant is wrong, and a list of mutants that give the same wrong
+answer to a graded test. The mutants in this list are never offered as options of the same question.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ AS_EXPECTED = re.compile(r"^  .*(as expected  )")
 
 
 class Recorded(TypedDict):
-    """A wrong run: the graded test, its situation, the difference, and the mutants that fail in the same way."""
+    """A wrong run: the graded test, its situation, the difference, and the mutants that fail identically."""
 
     test: str
     run: list[str]
@@ -48,7 +48,7 @@ def recorded(phase: int) -> dict[str, Recorded]:
 
 
 def digest(phase: int) -> str:
-    """Return a name for everything that a phase's bank depends on: mutants, the reference, the graded tests."""
+    """Return a digest of everything that a phase's bank depends on: mutants, reference and graded tests."""
     files = sorted([*ROOT.glob(f"labs/phase{phase}_*/*.py"), *ROOT.glob("mini_vllm_labs/grading/labtest/**/*.py")])
     texts = [
         reference(phase).text,
@@ -70,7 +70,7 @@ def candidates(phase: int) -> list[Subject]:
 
 
 def bank_of(verdicts: dict[str, Verdict]) -> dict[str, Recorded]:
-    """Return a short run for each mutant that has one, or none if too few other options would be left."""
+    """Return a short run for each mutant that has one; leave out mutants with too few other options."""
     bank = dict[str, Recorded]()
     for name, verdict in verdicts.items():
         alike = [
@@ -85,7 +85,7 @@ def bank_of(verdicts: dict[str, Verdict]) -> dict[str, Recorded]:
 
 
 def shown(report: str) -> list[str]:
-    """Return the situation and the difference from a graded test's report, without rule, calls and hint."""
+    """Return the situation and the difference from a graded test's report, without the rule, calls and hint."""
     found = REPORT.match(report)
     body = found[1].partition("\n  your calls, in order:")[0] if found else ""
     lines = [line.replace("    <-- differs", "").rstrip() for line in body.splitlines()]

@@ -1,4 +1,4 @@
-"""A server with the page, on the fake model, its stream of events, and pages of it in Chromium."""
+"""A server with the page, on the fake model; its event stream; and pages of it in Chromium."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -24,7 +24,8 @@ def server() -> Iterator[ServerUnderTest]:
 
 @pytest.fixture
 def open_page(pages: Pages) -> Callable[..., Any]:
-    """Opens pages of a server. Log entries that contain `expected` are not errors; `stream` receives their streams.
+    """Opens a server's pages. Log entries that contain `expected` are not errors; `stream` receives the pages' event
+    streams.
 
     A `first` visit is slow.
     """

@@ -66,7 +66,7 @@ class Watched:
         return Recording.of(self.engine)
 
     def live_run(self) -> LiveRun:
-        """What the drawing process knows about the run so far."""
+        """What the process that draws the pictures knows about the run so far."""
         run = LiveRun(facts_of(self.engine))
         for chunk in self.recent.chunks.since(0):
             run.feed(chunk)

@@ -1,4 +1,4 @@
-"""The page and its server: nothing is drawn without a page, and each survives the loss of the other."""
+"""The page and its server: nothing is drawn without a page, and each survives losing the other."""
 
 import os
 from collections.abc import Callable
