@@ -26,7 +26,9 @@ class NoEndTokenizer(ByteTokenizer):
 
 
 @torch.inference_mode()
-def transformers_greedy(model: Any, prompts: Sequence[list[int]], max_tokens: Sequence[int]) -> list[list[int]]:
+def transformers_greedy(
+    model: Any, prompts: Sequence[list[int]], max_tokens: Sequence[int], *, use_cache: bool = True
+) -> list[list[int]]:
     model.set_attn_implementation("sdpa")
     answers = []
     for prompt, length in zip(prompts, max_tokens, strict=True):
@@ -36,6 +38,7 @@ def transformers_greedy(model: Any, prompts: Sequence[list[int]], max_tokens: Se
             max_new_tokens=length,
             do_sample=False,
             pad_token_id=0,
+            use_cache=use_cache,
         )
         answers.append(generated[0, len(prompt) :].tolist())
     return answers

@@ -37,6 +37,7 @@ SERVED: dict[str, PreTrainedConfig] = {
     "hunyuan_v1_moe": config("hunyuan_v1_moe", **SMALL, head_dim=8, num_experts=4, moe_topk=2),
     "gpt_neox": config("gpt_neox", **{name: value for name, value in SMALL.items() if name != "num_key_value_heads"}),
 }
+ONE_TOKEN = "a window of one token"
 WINDOWED: dict[str, PreTrainedConfig] = {
     "mistral": config("mistral", **SMALL, sliding_window=11),
     "gemma3_text": config(
@@ -55,6 +56,7 @@ WINDOWED: dict[str, PreTrainedConfig] = {
     ),
     "cohere2": config("cohere2", **SMALL | {"num_hidden_layers": 4}, sliding_window=13),
     "a window of two tokens": config("mistral", **SMALL, sliding_window=2),
+    ONE_TOKEN: config("mistral", **SMALL, sliding_window=1),
 }
 
 

@@ -18,7 +18,7 @@ from mini_vllm.runner.layer_groups import KVCacheGroups
 from mini_vllm.runner.loading import EMBEDDED_MODEL, LoadedModel, describe_model
 from mini_vllm.runner.memory import size_kv_cache
 from tests.model.generation import engine_for, engine_greedy, transformers_greedy
-from tests.model.shapes import SMALL, VOCAB_SIZE, WINDOWED, random_model
+from tests.model.shapes import ONE_TOKEN, SMALL, VOCAB_SIZE, WINDOWED, random_model
 
 CONFIGS = {
     "plain": EngineConfig(num_gpu_blocks=300, enable_prefix_caching=False),
@@ -56,7 +56,8 @@ def workload() -> tuple[list[list[int]], list[int]]:
 
 @cache
 def expected(name: str) -> list[list[int]]:
-    texts = transformers_greedy(loaded(name).model, *workload())
+    # transformers 5.23.0's cache keeps the wrong tokens for a window of 1 (findings/window_of_one_token.sh)
+    texts = transformers_greedy(loaded(name).model, *workload(), use_cache=name != ONE_TOKEN)
     assert len(set(map(tuple, texts))) == len(texts)
     return texts
 
