@@ -1,4 +1,4 @@
-"""Draws a request's tile for every picture: its colour, its label, and marks where colours repeat."""
+"""Draws a request's tile for every picture: its colour, its label, and marks that distinguish repeated colours."""
 
 from collections.abc import Sequence
 
@@ -62,7 +62,7 @@ def striped(indices: Sequence[int], x: float, y: float, width: float, height: fl
 
 
 def on_stripes(indices: Sequence[int], x: float, y: float, content: str) -> Markup:
-    """Draw text, centred at x, on a box from `striped`; the text has a plain background on several colours."""
+    """Draw text, centred at x, on a box from `striped`; over several colours, the text gets a plain background."""
     if len(indices) == 1:
         return on_tile(indices[0], x, y, content)
     half = text_width(content, SIZE) / 2 + 1

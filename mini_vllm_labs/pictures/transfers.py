@@ -22,7 +22,7 @@ LOADING, LOADED, RUNNING, HELD = "loading", "loaded", "running", "held until sen
 
 @dataclass(frozen=True)
 class TransferStep:
-    """The end of a step: state and block table of each request that holds blocks, in order of arrival.
+    """The end of a step: the state and block table of each request that holds blocks, in order of arrival.
 
     `preempted` lists the victims of the step.
     """
@@ -32,7 +32,7 @@ class TransferStep:
 
     @classmethod
     def of(cls, scheduler: Scheduler, arrived: Iterable[Request]) -> "TransferStep":
-        """Return the transfers of a scheduler with a connector for the requests that have `arrived`."""
+        """Return the transfers of a scheduler that has a connector, for the requests that have `arrived`."""
         transfers = transfers_of(scheduler)
         assert transfers is not None
         held: dict[str, tuple[str, Sequence[int]]] = {}

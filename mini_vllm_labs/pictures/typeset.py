@@ -1,4 +1,4 @@
-"""Fits text into a width; SVG cannot wrap, so text widths are upper estimates for common fonts."""
+"""Fits text into a width; SVG cannot wrap text, so widths are estimated from above for common fonts."""
 
 import re
 import textwrap
@@ -17,7 +17,7 @@ def text_width(content: str, size: float, bold: bool = False) -> float:
 
 
 def shorten(content: str, room: float, size: float, bold: bool = False) -> str:
-    """Return the text, the longest prefix that fits in `room` with an ellipsis, or an empty string."""
+    """Return the text if it fits in `room`, otherwise its longest prefix with an ellipsis, or an empty string."""
     if text_width(content, size, bold) <= room:
         return content
     while content and text_width(content + "…", size, bold) > room:

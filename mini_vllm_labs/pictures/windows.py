@@ -1,4 +1,4 @@
-"""Draws a long text's block tables in a model with sliding layers, and how its number of blocks grows."""
+"""Draws a long text's block tables in a model with sliding layers, and the growth of its number of blocks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,8 +20,8 @@ def windows(
 ) -> Picture:
     """Draw each layer group's table above curves of the blocks held after each token.
 
-    Null blocks are empty. `held` has an equally long curve for each way of holding blocks. Raises `ValueError` if a
-    table has more than `MAX_BLOCKS` blocks.
+    Null blocks are empty. `held` maps each way of holding blocks to a curve; all curves have the same length. Raises
+    `ValueError` if a table has more than `MAX_BLOCKS` blocks.
     """
     longest = max(map(len, tables.values()))
     if longest > MAX_BLOCKS:

@@ -1,4 +1,5 @@
-"""Policies that add one rule to any other policy: decodes first, prompts first, or static batches as before Orca."""
+"""Policies that add one rule to any other policy: decodes first, prompts first, or static batches as used before
+Orca."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -53,7 +54,7 @@ class DecodeFirst(Around):
     """Serves decodes before prompt chunks, so that a prompt never takes a decode's budget.
 
     The order comes from "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve" (arXiv 2403.02310),
-    whose method of choosing the budget is not implemented.
+    but its method of choosing the budget is not implemented.
     """
 
     def serve_order(self, running: list[Request]) -> list[Request]:
@@ -99,7 +100,8 @@ class StaticBatching(Around):
     output.
 
     "Orca: A Distributed Serving System for Transformer-Based Generative Models" (OSDI 2022) replaced this with
-    iteration-level scheduling. Requests leave a batch when they finish, but their seats stay empty until it ends.
+    iteration-level scheduling. Requests leave a batch when they finish, but their slots stay empty until the batch
+    ends.
     """
 
     is_open = False

@@ -11,7 +11,7 @@ LESS, MORE = 0.8, 1.2
 
 
 class ElasticBudget(Around):
-    """Uses a share of `max_num_batched_tokens` while requests are waiting, and all of it when none are.
+    """Uses only a share of `max_num_batched_tokens` while requests are waiting, and all of it otherwise.
 
     When the queue is empty, unfinished prompts are computed in one oversized step. This does not delay any waiting
     request, but it delays every decode, so step times vary more. Raises `ValueError` unless the share is greater than 0

@@ -9,14 +9,15 @@ from mini_vllm_labs.policies.settings import require_positive
 
 
 class FeedbackQueues(SchedulingPolicy):
-    """Favours short outputs without knowing lengths: a request that uses up its level's share drops to the next level.
+    """Favours short outputs without knowing lengths: a request that uses up its level's quantum drops to the next
+    level.
 
     From "Fast Distributed Inference Serving for Large Language Models" (arXiv 2305.05920). A request stays on level n
-    for `quantum * 2**n` output tokens. A long prompt skips the levels whose output would take as long to compute
-    (`prefill_rate`: prompt tokens computed in the time of one output token). A request that has waited
-    `starvation_seconds` returns to the top level. A waiting request on a better level takes the seat of a running
-    request on a worse level. FastServe keeps the K and V of preempted requests in host memory; here they are
-    recomputed. Raises `ValueError` unless every parameter is greater than 0.
+    for `quantum * 2**n` output tokens. A long prompt skips the levels whose output would take no longer to compute than
+    the prompt (`prefill_rate`: prompt tokens computed in the time of one output token). A request that has waited
+    `starvation_seconds` returns to the top level. A waiting request on a better level displaces a running request on a
+    worse level. FastServe keeps the K and V of preempted requests in host memory; here they are recomputed. Raises
+    `ValueError` unless every parameter is greater than 0.
     """
 
     rank_is_fixed = False

@@ -12,7 +12,7 @@ READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
 
 def can_run(request: Request) -> bool:
-    """Return whether a waiting request could use a seat, which it cannot while it waits for a grammar or transfer."""
+    """Return whether a waiting request could run now, which it cannot while it waits for a grammar or transfer."""
     return request.status in READY
 
 
@@ -26,8 +26,7 @@ def worst_first(running: Sequence[Request], rank: Callable[[Request], Any]) -> l
 def outranked(
     step: StepView, rank: Callable[[Request], Any], may_go: Callable[[Request], bool] = lambda request: True
 ) -> list[Request]:
-    """Return the running requests, largest rank first, that must give their seats to waiting requests of smaller
-    rank."""
+    """Return the running requests, largest rank first, that must give way to waiting requests of smaller rank."""
     ready = list(filter(can_run, step.waiting))
     if not ready:
         return []
@@ -38,12 +37,12 @@ def outranked(
 
 
 class JointOrder(Around):
-    """Sorts waiting and running requests together by a different policy's rank: the first `max_num_seqs` get the seats.
+    """Sorts waiting and running requests together by a different policy's rank; the first `max_num_seqs` run.
 
     vLLM issue 6077 proposed this for priorities; vLLM's scheduler sorts only the waiting queue. Here, running requests
-    give way when seats are scarce, not when blocks are. They give way only after they have received a token, because
-    otherwise two requests with changing ranks could take turns forever. The other policy chooses the victims when
-    blocks run out, and the order of service.
+    give way when `max_num_seqs` is reached, not when blocks run out. They give way only after they have received a
+    token, because otherwise two requests with changing ranks could take turns forever. The other policy chooses the
+    order of service, and the victims when blocks run out.
     """
 
     def __init__(self, inner: SchedulingPolicy | None = None) -> None:

@@ -32,7 +32,7 @@ class NamedPolicy:
 
     @property
     def is_written(self) -> bool:
-        """Whether `make` works: without solutions, `vtc` and `least-slack` come from the learner."""
+        """Whether `make` works; without the solutions, `vtc` and `least-slack` must come from the learner."""
         try:
             self.make({})
         except NotImplementedError:
@@ -41,7 +41,7 @@ class NamedPolicy:
 
 
 def phase13() -> PolicyClasses:
-    """Return phase 13's policies: from `LAB_IMPL`, otherwise the reference's, otherwise the learner's.
+    """Return phase 13's policies: from `LAB_IMPL` if set, otherwise the reference's, otherwise the learner's.
 
     The function is called only when a policy is created, so that a learner's broken file does not break the other
     policies.

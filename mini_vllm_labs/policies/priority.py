@@ -31,11 +31,11 @@ class Priority(SchedulingPolicy):
 
 
 class Ageing(SchedulingPolicy):
-    """Serves the lowest priority first; every `seconds_per_level` seconds since arrival lower a request's priority by
+    """Serves the lowest priority first; every `seconds_per_level` seconds after arrival, a request's priority drops by
     one level.
 
     A request can be overtaken only by requests that arrive within `seconds_per_level` seconds per level of difference,
-    so none starves. This is the classic remedy from operating systems, made continuous. vLLM has no aging: its
+    so no request starves. This is the classic remedy from operating systems, made continuous. vLLM has no aging: its
     `priority` never changes by itself. Raises `ValueError` unless `seconds_per_level` is greater than 0.
     """
 

@@ -12,7 +12,7 @@ from mini_vllm_labs.policies.settings import require_positive
 
 @dataclass(slots=True)
 class TokenSeconds:
-    """A reader's token seconds so far, received and expected: the areas under the curves of tokens over time."""
+    """A reader's received and expected token seconds so far: the areas under the curves of tokens over time."""
 
     got: float = 0.0
     expected: float = 0.0
@@ -21,9 +21,9 @@ class TokenSeconds:
 class QualityOfExperience(SchedulingPolicy):
     """Serves the requests that gain the most quality of experience per KV block, and preempts from the other end.
 
-    A reader expects the first token after `ttft` seconds and one more every `tpot` seconds; a service level's limits
-    replace both. The gain compares getting a token every `seconds_per_token` seconds over the next `horizon` seconds
-    with getting none. If there are not enough blocks for the best waiting request, running requests with a smaller gain
+    A reader expects the first token after `ttft` seconds and another every `tpot` seconds; a service level's limits
+    replace both. The gain compares two futures over the next `horizon` seconds: a token every `seconds_per_token`
+    seconds, or none. If there are not enough blocks for the best waiting request, running requests with a smaller gain
     give way, each at most `max_preemptions` times. Raises `ValueError` unless every parameter is greater than 0.
 
     From Andes ("Defining and Enhancing Quality-of-Experience in LLM-Based Text Streaming Services", arXiv 2404.16283).

@@ -13,7 +13,7 @@ class ShortestFirst(SchedulingPolicy):
 
     If the predictions are right, this minimises the mean time in the system, but long outputs may wait without bound
     (Schrage 1968). For language models, see "Efficient LLM Scheduling by Learning to Rank" (arXiv 2408.15792), which
-    promotes starving requests; here, `Ageing` does that. With `preempts`, a running request gives its seat to a waiting
+    promotes starving requests; here, `Ageing` does that. With `preempts`, a running request gives way to a waiting
     request that is shorter by at least the factor `margin`, because recomputing has a cost.
 
     Raises `ValueError` for a margin less than 1.

@@ -10,7 +10,7 @@ SECONDS_TO_CONNECT = 10
 def dask_client(address: str) -> Any:
     """Return a client for the scheduler at an address.
 
-    Raises `ValueError` if dask is missing or the scheduler does not answer.
+    Raises `ValueError` if dask is missing or the scheduler does not respond.
     """
     try:
         from distributed import Client

@@ -29,7 +29,7 @@ def starter_path(phase: int, checkout: Path = CHECKOUT) -> Path:
 
 
 def starter_stamps(checkout: Path = CHECKOUT) -> tuple[int, ...]:
-    """Return the modification times of all starters, which change when one is saved."""
+    """Return the modification times of all starters; saving a starter changes its time."""
     return tuple(path.stat().st_mtime_ns for path in sorted(checkout.glob("labs/*/starter.py")))
 
 
@@ -79,7 +79,7 @@ def written_lineup(checkout: Path = CHECKOUT) -> Lineup | None:
 
 
 def describe(lineup: Lineup) -> str:
-    """Return the same lineup as `Lineup.describe`, but call only written code yours."""
+    """Return the same text as `Lineup.describe`, but call only code that has been written yours."""
     items = lineup.describe().split(", ")
     for index, item in enumerate(items):
         phase = int(item.partition(" ")[0])

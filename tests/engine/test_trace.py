@@ -28,8 +28,8 @@ def record(seed: int, **settings: Any) -> list[StepRecord]:
 
 
 def test_every_step_has_the_documented_fields_and_no_others() -> None:
-    per_step = documented_fields("One step. Lists are in the recorded order")
-    per_entry = documented_fields("An entry of `scheduled`:") - {"drafts"}
+    per_step = documented_fields("These are the fields of one step.")
+    per_entry = documented_fields("An entry of `scheduled` has these fields:") - {"drafts"}
     steps = [step for seed in range(5) for step in record(seed)]
     assert {field for step in steps for field in step} == per_step
     entries = [entry for step in steps for entry in step["scheduled"]]

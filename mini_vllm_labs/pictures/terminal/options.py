@@ -35,7 +35,7 @@ Threads = Annotated[
 
 
 def threads_to_use(chosen: int | None) -> int:
-    """Return the number of threads from `--threads`, otherwise from `OMP_NUM_THREADS`, otherwise one per CPU."""
+    """Return the number of threads from `--threads`, or else from `OMP_NUM_THREADS`, or else one per CPU."""
     return chosen or (NUM_THREADS.get() or os.cpu_count() or 1)
 
 
@@ -67,14 +67,14 @@ def adapters_of(options: Sequence[str]) -> dict[str, str]:
 
 
 def stands_in_for_phase_6(lineup: Lineup, model: str | None, *, fake_model: bool) -> bool:
-    """Return whether a plain forward pass replaces phase 6, which is absent although torch and a model are
+    """Return whether a plain forward pass replaces phase 6, which is missing even though torch and a model are
     installed."""
     has_model = model is not None or (CHECKOUT / "mini_vllm" / "embedded_model" / "model.safetensors").exists()
     return lineup.runner == "absent" and not fake_model and has_model and find_spec("torch") is not None
 
 
 def remark_on_phase_6(lineup: Lineup, *, dense: bool) -> str:
-    """Return a note about the model that generates the text without phase 6, or an empty string."""
+    """Return a note on which model generates the text if phase 6 is absent; otherwise return an empty string."""
     if lineup.runner != "absent":
         return ""
     if dense:

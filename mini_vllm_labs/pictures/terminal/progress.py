@@ -62,7 +62,8 @@ def reported(text: str, console: Console | None = None) -> Iterator[ProgressRepo
 
 
 class ProgressLines:
-    """Prints a line on stderr after two seconds and then every ten seconds, however often the work reports."""
+    """Prints a line on stderr after two seconds and then every ten seconds, no matter how often progress is
+    reported."""
 
     def __init__(self, text: str) -> None:
         self._started = self._part_started = time.monotonic()
@@ -103,7 +104,7 @@ class ProgressLines:
 
 
 def counted(items: Sequence[T], text: str, report: ProgressReport) -> Iterator[T]:
-    """Yield the items, and report the number of earlier items before each."""
+    """Yield the items; before each one, report how many have already been yielded."""
     for number, item in enumerate(items):
         report(text, number, len(items))
         yield item

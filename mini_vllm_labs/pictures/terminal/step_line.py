@@ -8,7 +8,7 @@ from mini_vllm_labs.runs.traces.run_state import RunInfo, RunState
 
 
 def legend(info: RunInfo) -> str:
-    """Return the lines that explain the letters and shares of `step_line`."""
+    """Return the lines that explain the letters and token counts of `step_line`."""
     free = f"free {info.unit}s (of {info.num_blocks})"
     letters = [f"  {info.label(request_id)}  {title}" for request_id, title in info.titles.items()]
     return "\n".join(
@@ -22,7 +22,7 @@ def legend(info: RunInfo) -> str:
 
 
 def step_line(state: RunState, last_of_run: int | None = None) -> str:
-    """Format the current step as one line, or a run of similar steps that ends with `last_of_run`."""
+    """Format the current step as one line, or, given `last_of_run`, the run of similar steps that ends there."""
     record, info = state.record, state.info
     if record is None:
         return "step   -"
@@ -45,7 +45,7 @@ class LineWriter:
         self._last = 0
 
     def add(self, state: RunState) -> None:
-        """Add the state's current step, which is written once the length of its run is known."""
+        """Add the state's current step; it is written once the length of its run is known."""
         if (
             self._first is not None
             and decoding_requests(state)

@@ -44,7 +44,8 @@ def totals(records: list[StepRecord]) -> str:
 
 
 def step_row(record: StepRecord, budget: int | None, outputs: set[str]) -> list[str]:
-    """Return the cells of one step. `outputs` contains the requests that had sampled before this step."""
+    """Return the cells of one step. `outputs` contains the requests that had already sampled a token before this
+    step."""
     shares = (share_text(record, index, outputs) for index in range(len(record["scheduled"])))
     return [
         str(record["step"]),
@@ -58,7 +59,7 @@ def step_row(record: StepRecord, budget: int | None, outputs: set[str]) -> list[
 
 
 def share_text(record: StepRecord, index: int, outputs: set[str]) -> str:
-    """Return one request's share: id, tokens, and kind."""
+    """Return one request's part of the step: its id, tokens, and kind."""
     share = record["scheduled"][index]
     hit = f"+{share['hit']}h" if share.get("hit") else ""
     resumed = "*" if share["kind"] == "resumed" else ""
@@ -70,6 +71,6 @@ def share_text(record: StepRecord, index: int, outputs: set[str]) -> str:
 
 
 def preemption_text(victim: str, cause: str, num_tokens: int) -> str:
-    """Return the victim, the request that it was preempted for, and the tokens returned to the budget."""
+    """Return the victim, the request it was preempted for, and the number of tokens returned to the budget."""
     returned = f" (-{num_tokens})" if num_tokens else ""
     return f"{victim}{returned}" if victim == cause else f"{victim} for {cause}{returned}"

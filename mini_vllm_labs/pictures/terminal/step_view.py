@@ -1,4 +1,4 @@
-"""Draws one step with a pure function from a `RunState` to a rich renderable.
+"""Draws one step; a pure function turns a `RunState` into a rich renderable.
 
 A request has the same letter and colour everywhere. Colour is never the only carrier of information.
 """
@@ -102,7 +102,7 @@ def request_table(state: RunState, width: int) -> Table:
 
 
 def shown_text(state: RunState, request_id: str, room: int) -> Text:
-    """Return the end of a request's text, or its question in faint type before the text begins."""
+    """Return the end of a request's text, or its question in faint type if there is no text yet."""
     text = " ".join(state.texts.get(request_id, "").split())
     if not text:
         question = state.info.titles[request_id]
@@ -122,7 +122,7 @@ def queues(state: RunState) -> Text:
 def block_map(state: RunState, width: int) -> list[Text]:
     """Draw the pool as rows of cells, with the legend.
 
-    In a pool of more than 96 blocks, a cell stands for several blocks and shows the first of them.
+    In a pool of more than 96 blocks, a cell represents several blocks and shows the first of them.
     """
     per_cell = cdiv(state.info.num_blocks, MAX_CELLS)
     cells = list(block_cells(state, range(1, state.info.num_blocks + 1, per_cell)))

@@ -1,4 +1,4 @@
-"""Draws a step's token budget: each request's granted tokens, tokens taken back, and tokens hit in the cache."""
+"""Draws a step's token budget: tokens granted to each request, tokens taken back, and tokens hit in the cache."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -65,7 +65,7 @@ def budget_part(state: RunState, width: float, *, hits: bool) -> Part:
 
 
 def fitted(amounts: Sequence[int], budget: int, bar: float) -> list[float]:
-    """Return widths in proportion to the budget, but at least a letter's width as long as the bar has room."""
+    """Return widths in proportion to the budget, each at least as wide as a letter if the bar has room."""
     scale, least = bar / max(budget, sum(amounts), 1), min(MIN_SEGMENT_WIDTH, bar / max(1, len(amounts)))
     widths = [max(least, scale * amount) for amount in amounts]
     excess = sum(widths) - bar
@@ -90,7 +90,7 @@ def one_share(state: RunState, share: ScheduledRecord, x: float, width: float) -
 
 
 def of_drafts(share: ScheduledRecord) -> str:
-    """Return a share's number of drafts, or of slots for them; return an empty string if there are none."""
+    """Describe how many drafts, or slots for drafts, a share contains; return an empty string if there are none."""
     drafts = share.get("drafts", [])
     kind = "place" if STAND_IN in drafts else "draft"
     where = " for drafts" if STAND_IN in drafts else ""
@@ -98,7 +98,7 @@ def of_drafts(share: ScheduledRecord) -> str:
 
 
 def undone_share(state: RunState, victim: str, num_tokens: int, x: float, width: float) -> svg.Markup:
-    """Draw the crossed-out share of a victim whose tokens went back to the budget."""
+    """Draw the crossed-out share of a victim whose tokens were returned to the budget."""
     label = state.info.label(victim)
     about = f"{label}: preempted, {counted(num_tokens, 'planned token')} returned to the budget"
     data = f"M{x + 2:.1f} 2L{x + width - 2:.1f} {HIGH - 2}M{x + 2:.1f} {HIGH - 2}L{x + width - 2:.1f} 2"

@@ -39,7 +39,7 @@ FIELDS = {
 
 @dataclass(frozen=True)
 class RunDifference:
-    """The first step in which two runs differ. `field` is empty if one of the runs ends there."""
+    """The first step in which two runs differ. `field` is empty if one of the runs ends at that step."""
 
     step: int
     field: str
@@ -49,7 +49,7 @@ class RunDifference:
 
 
 def first_difference(first: Sequence[StepRecord], second: Sequence[StepRecord]) -> RunDifference | None:
-    """Return the first difference of two traces, or None if they are equal."""
+    """Return the first difference between two traces, or None if they are equal."""
     for step, records in enumerate(zip(first, second, strict=False)):
         for field in FIELDS:
             # Compare as JSON, which does not distinguish tuples from lists, so that a live step equals its copy loaded
@@ -90,7 +90,7 @@ def compare(first: Recording, second: Recording, names: tuple[str, str] = NAMES)
 
 
 def with_common_titles(first: Recording, second: Recording) -> tuple[Recording, Recording]:
-    """Return both recordings with the requests of both, so that numbers, labels and colours agree."""
+    """Return both recordings, each listing the requests of both, so that numbers, labels and colours agree."""
     titles = first.info.titles | {i: t for i, t in second.info.titles.items() if i not in first.info.titles}
     lengths = second.info.num_prompt_tokens | first.info.num_prompt_tokens
     info = [replace(run.info, titles=titles, num_prompt_tokens=lengths) for run in (first, second)]
@@ -145,7 +145,7 @@ class PairFrame:
         return page(title, parts, self.sentence(step, events), text, self.width, num_lines)
 
     def sentence(self, step: int, events: Sequence[str]) -> str:
-        """Compare the runs up to a step; from the first difference on, also describe the events in each."""
+        """Compare the runs up to a step; from the first difference on, also describe each run's events."""
         told = events if self.difference and step >= self.difference.step else []
         return " ".join([self.verdict(step), *told])
 

@@ -89,7 +89,7 @@ def outline(wide: int = WIDE) -> svg.Markup:
 
 
 def num_rows(run: Recording) -> int:
-    """Return the maximum number of block tables in a step, or 0 if they cannot be drawn."""
+    """Return the maximum number of block tables in a step, or 0 if block tables cannot be drawn."""
     most = max((len(record["scheduled"]) for record in run.steps), default=0)
     return most if run.info.block_size > 1 and most <= MAX_ROWS else 0
 

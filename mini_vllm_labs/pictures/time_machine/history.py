@@ -38,8 +38,8 @@ class Wait:
 
 @dataclass
 class RequestHistory:
-    """One request's history over a run. `tokens` lists the steps that produced one, `hits` contains (step, tokens), and
-    `end` is (step, reason)."""
+    """One request's history over a run. `tokens` lists the steps that produced a token, `hits` contains (step, tokens),
+    and `end` is (step, reason)."""
 
     spans: list[Span] = field(default_factory=list)
     preemptions: list[int] = field(default_factory=list)
@@ -58,7 +58,7 @@ class RequestHistory:
             self.spans.append(Span(kind, step, step))
 
     def waits(self, num_tokens: Sequence[int]) -> list[Wait]:
-        """Return the wait for each token. `num_tokens` contains the number of tokens that each step computed."""
+        """Return the wait for each token. `num_tokens` lists how many tokens each step computed."""
         starts = [self.spans[0].first if self.spans else 0, *(step + 1 for step in self.tokens)]
         return [
             Wait(start, step, sum(num_tokens[start : step + 1]), is_first=step == self.first_token)
@@ -92,8 +92,8 @@ class Histories:
         return [i for i, history in self.of.items() if history.spans and history.spans[0].first <= step]
 
     def waits(self, info: RunInfo, step: int, *, first: bool) -> str:
-        """Return the number of tokens computed in each request's wait for its first token, or in its longest later
-        wait."""
+        """Return how many tokens were computed during each request's wait for its first token, or during its longest
+        later wait."""
         longest = [
             (i, max((wait.num_tokens for wait in waits if wait.last <= step and wait.is_first == first), default=0))
             for i, waits in self.all_waits.items()

@@ -1,4 +1,4 @@
-"""Draws where each request's time went, and which tokens of a run were computed again."""
+"""Draws where each request's time went, and which tokens of a run were recomputed."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ MARGIN, LEFT, RIGHT, TOP, ROW, BAR, LABEL = 10, 50, 40, 44, 22, 16, 12
 
 
 def spent(recording: Recording) -> dict[str, Counter[str]]:
-    """Return, for each request, the number of tokens that the engine computed from its arrival to its end, by part.
+    """Return, for each request, how many tokens the engine computed between its arrival and its end, by part.
 
     Tokens stand for time, because a step takes longer if it computes more tokens.
     """
@@ -63,7 +63,7 @@ def spent(recording: Recording) -> dict[str, Counter[str]]:
 
 
 def latency_bars(recording: Recording, name: str, width: float = SMALL_WIDTH) -> Picture:
-    """Draw a bar for each request, whose parts show where its time went, and one bar for all computed tokens."""
+    """Draw a bar for each request that shows where its time went, and one bar for all computed tokens."""
     info, parts = recording.info, spent(recording)
     whole = Counter({kind: sum(each[kind] for each in parts.values()) for kind in WORK})
     scale = (width - LEFT - RIGHT - MARGIN) / max(1, whole.total(), *(each.total() for each in parts.values()))

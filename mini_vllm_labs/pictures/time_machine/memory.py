@@ -1,4 +1,4 @@
-"""Draws the memory during a step: each block is a strip of slots, which are filled as they are used."""
+"""Draws the memory during a step: each block is a strip of slots that fill up as they are used."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -23,8 +23,8 @@ MIN_CELL_SEPARATED, LETTER = 3, 12
 class Block:
     """A block's state as its strip shows it; `num_used` of its `size` slots contain K and V.
 
-    `owner` is the request whose content a free block still contains. For content from before the recording, only
-    `is_kept` is known.
+    `owner` is the request whose content a free block still contains. For content written before the recording began,
+    only `is_kept` is known.
     """
 
     block_id: int

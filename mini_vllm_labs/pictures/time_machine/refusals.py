@@ -45,7 +45,7 @@ def mark_of(found: Found) -> str:
 
 
 def in_words(info: RunInfo, found: Found) -> str:
-    """Return a reason's sentence with the requests' labels in the picture."""
+    """Return a reason's sentence, with requests named by their labels in the picture."""
     named = {key: info.label(found[key]) for key in ("by", "on") if found.get(key) in info.titles}
     return sentence_of({**found, **named})
 
@@ -58,12 +58,12 @@ def groups_of(info: RunInfo, record: StepRecord) -> list[WaitingGroup]:
 
 
 def missing(record: StepRecord) -> set[str]:
-    """Return which of the resources in `WHERE` are missing in a step, so that a limit applies there."""
+    """Return which of the resources in `WHERE` have run out in a step, so that a limit applies."""
     return {BINDS[mark] for found in reasons_of(record).values() if (mark := mark_of(found)) in BINDS}
 
 
 def marks_of(state: RunState) -> Marks:
-    """Return the marks of the waiting requests, and of the requests that hold the missing resources."""
+    """Return the marks of the waiting requests, and of the requests that hold the resources they lack."""
     record = record_of(state)
     reasons = reasons_of(record)
     marks = {name: (mark_of(found), mark_of(found)) for name, found in reasons.items()}
@@ -107,7 +107,7 @@ def why_part(state: RunState, width: float, num_lines: int) -> Part:
 
 
 def with_limit(part: Part, mark: str, state: RunState, width: float, high: float, y: float) -> Part:
-    """If the limit applies in this step, add a frame around it, and its mark below the heading, at `y`."""
+    """If the limit applies in this step, frame the part and draw the limit's mark below its heading, at `y`."""
     drawn = svg.Markup("")
     if mark in missing(record_of(state)):
         box = svg.rect(

@@ -31,7 +31,7 @@ class Shelf:
 
     @classmethod
     def fitting(cls, runs: Sequence[Recording], room: float, most_lines: int = MAX_LINES) -> Self:
-        """Return the largest strips that fit all memory that any run uses, with at least one line.
+        """Return the shelf with the largest strips that fit all memory that any run uses, with at least one line.
 
         The strips do not grow if `room` is wider than usual, so that a film stores them once for both widths.
         """
@@ -45,7 +45,7 @@ class Shelf:
     def holding(
         cls, size: int, num_slots: int, num_used: int, room: float, most_lines: int, most_cell: float = MAX_CELL
     ) -> Self:
-        """Return the largest strips, at most `most_cell` px per slot, for which `num_used` slots fit."""
+        """Return the shelf with the largest strips, at most `most_cell` px per slot, for which `num_used` slots fit."""
         for high in HIGHS:
             for cell in (cell for cell in CELLS if cell <= most_cell):
                 gap = gap_between(size, cell)
@@ -57,7 +57,7 @@ class Shelf:
         return shelf.cut_to(int(MAX_HEIGHT // shelf.line))
 
     def widened(self, room: float) -> Self:
-        """Return the shelf with longer lines and the minimum number of lines for the same slots."""
+        """Return the shelf with longer lines, and so with as few lines as possible for the same slots."""
         gap = gap_between(self.size, self.cell)
         return replace(self, per_line=int((room + gap) // (self.cell * self.size + gap)))
 

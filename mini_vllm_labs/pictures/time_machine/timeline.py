@@ -42,11 +42,11 @@ class Timeline:
         max_rows: int = MAX_ROWS,
         num_hidden: int | None = None,
     ) -> None:
-        """`axes` contains the positions of the steps, keyed by scale. `mark` is a step to highlight, namely the first
+        """`axes` contains the positions of the steps, keyed by scale. `mark` is a step to highlight: the first
         difference.
 
-        All rows together take at most `most_high` px, unless their text needs more. `shown` lists the requests with a
-        row (default: the first `max_rows` of the run); there is room for at least `num_rows` rows. `num_hidden`
+        All rows together take at most `most_high` px, unless their text needs more. `shown` lists the requests that get
+        a row (default: the first `max_rows` of the run); room is left for at least `num_rows` rows. `num_hidden`
         requests are omitted (default: all others in the run).
         """
         self.info, self.histories, self.axes, self.mark = info, histories, axes, mark
@@ -120,7 +120,7 @@ class Timeline:
         return svg.joined(rows)
 
     def _names(self, scale: str) -> svg.Markup:
-        """Draw the texts in the rows: the waits in time, and the stuck step."""
+        """Draw the text in the rows: the waits in time, and the stuck step."""
         axis, stuck, names = self.axes[scale], self.histories.stuck, list[svg.Markup]()
         for request_id in self.shown if scale == "time" else ():
             waits = self.histories.all_waits[request_id]
@@ -158,7 +158,7 @@ class Timeline:
         return svg.line(end, 3, end, self.row - 3, class_="mv-token", style=style, stroke_width=1.5)
 
     def _wait_name(self, axis: StepAxis, request_id: str, wait: Wait) -> svg.Markup:
-        """Draw a wait's number of tokens if it fits, between arrows if the request computes throughout."""
+        """Draw how many tokens a wait took, if it fits, between arrows if the request computes throughout."""
         index, history = self.info.index(request_id), self.histories.of[request_id]
         x, end, middle = axis.x(wait.first), axis.x(wait.last + 1), self.row / 2
         tokens = counted(wait.num_tokens, "token")

@@ -1,4 +1,4 @@
-"""Runs the same workload on two lineups and finds their first different decision and the phase that causes it."""
+"""Runs the same workload on two lineups; finds the first decision that differs and the phase that causes it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

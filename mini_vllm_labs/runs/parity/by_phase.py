@@ -12,21 +12,21 @@ ALWAYS = frozenset({1, 2})  # every recording contains steps and block ids
 
 @dataclass(frozen=True)
 class ParityComparison:
-    """The scenarios that agreed with the recording, and the first that did not."""
+    """The scenarios that agreed with the recording, and the first scenario that did not."""
 
     agreed: list[Scenario]
     failure: ParityVerdict | None = None
 
     @property
     def suspects(self) -> list[int]:
-        """The failing scenario's phases that no agreeing scenario needs, or all its phases if there are none."""
+        """The failing scenario's phases that no agreeing scenario needs, or all its phases if no such phase exists."""
         needed = phases_needed(self.failure.scenario) if self.failure else frozenset[int]()
         tried = {phase for scenario in self.agreed for phase in phases_needed(scenario)}
         return sorted(needed - tried or needed)
 
 
 def phases_needed(scenario: Scenario) -> frozenset[int]:
-    """Return the phases without which an engine would differ from the recording. Phase 6 does not count."""
+    """Return the phases without which an engine would differ from the recording. Phase 6 is never one of them."""
     config, needed = scenario.line["config"], set(ALWAYS | scenario.electives)
     if config["policy"] == "priority" or any(step["preempted"] for step in scenario.steps):
         needed.add(3)
@@ -49,7 +49,7 @@ def comparable(scenarios: Iterable[Scenario], lineup: Lineup) -> list[Scenario]:
 
 
 def compare_until_failure(scenarios: Iterable[Scenario], lineup: Lineup) -> ParityComparison:
-    """Replay scenarios until one differs. Raises `NotImplementedError` for an unwritten phase."""
+    """Replay scenarios until one differs from its recording. Raises `NotImplementedError` for an unwritten phase."""
     agreed: list[Scenario] = []
     for scenario in scenarios:
         verdict = judge(scenario, lineup)

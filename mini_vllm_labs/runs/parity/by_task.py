@@ -13,13 +13,13 @@ PHASE = 14
 
 
 def plain_recordings() -> list[Scenario]:
-    """Return the newest release's recordings that need no other elective and name no vLLM defect."""
+    """Return the newest release's recordings that need no other elective and list no vLLM defect."""
     found = (scenario for path in NEWER_FILES[:2] for scenario in read_scenarios(path))
     return [one for one in found if one.electives == {PHASE} and not one.has_gates and not one.defects]
 
 
 def matches_by_task(lineup: Lineup) -> list[int]:
-    """Return how many plain recordings agree with 0.13.0's rules, then with task 1's, with tasks 1 and 2's, ...
+    """Return how many plain recordings agree with 0.13.0's rules, then with task 1 added, then with tasks 1 and 2, ...
 
     The last number is for the whole phase. Raises `NotImplementedError` for an unwritten task.
     """

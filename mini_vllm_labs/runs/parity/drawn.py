@@ -1,4 +1,4 @@
-"""Draws random scenarios and plays them on the reference, in the format of the recorded traces.
+"""Draws random scenarios and runs them on the reference, in the format of the recorded traces.
 
 The kind `small` needs at most one capability of `PLAIN`, for engines that have few. The kind `mixed` needs several of
 them.
@@ -96,7 +96,7 @@ def draw(random: Random, needs: frozenset[str]) -> Line:
 
 
 def play(line: Line, lineup: Lineup) -> None:
-    """Play a scenario to its end, and add the decisions."""
+    """Run a scenario to its end, and add the decisions to it."""
     steps: list[Any] = []
     line["trace"] = {"steps": steps, "usable_blocks": line["config"]["num_gpu_blocks"] - 1}
     replay, last = ScenarioReplay(Scenario(line), lineup), line["events"][-1]["step"]
@@ -106,10 +106,11 @@ def play(line: Line, lineup: Lineup) -> None:
 
 
 def may_show_a_defect(line: Line) -> bool:
-    """Whether vLLM might decide differently, because our engine has neither `stale_blocks` nor `unreserved_prompts`.
+    """Whether vLLM might decide differently because of `stale_blocks` or `unreserved_prompts`, defects that our engine
+    does not have.
 
-    The first defect needs a victim that the same step has scheduled; the second needs a prompt that is not finished by
-    its admission.
+    The first defect occurs only if a victim was already scheduled in the same step; the second, only if a prompt is not
+    finished in the step that admits it.
     """
     steps = line["trace"]["steps"]
     if any(num_tokens for step in steps for _, _, num_tokens in step["preempted"]):

@@ -1,4 +1,4 @@
-"""Records the fields of a step that occur only in recordings of gates and windows."""
+"""Records the step fields that occur only in recordings of gates and windows."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ HELD = {RequestStatus.WAITING_FOR_FSM, RequestStatus.WAITING_FOR_REMOTE_KVS}
 
 
 class GatesRecorder:
-    """Collects these fields for one scenario; a recording contains only the fields that its scenario uses."""
+    """Collects one scenario's gate and window fields; a recording contains only the fields that its scenario uses."""
 
     def __init__(self, scheduler: Scheduler, connector: RecordedConnector | None) -> None:
         self.scheduler = scheduler

@@ -45,7 +45,7 @@ class RecordedModel:
         self.admitted: set[str] = set()  # drafts at admission are placeholders, and all of them are wrong
 
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> dict[str, list[int]]:
-        """Return the tokens of the requests that sample: one token, plus one per accepted draft."""
+        """Return the tokens of each request that samples: one token, plus one per accepted draft."""
         return {one.request.request_id: self._sample(one) for one in batch if one.needs_token}
 
     def _sample(self, scheduled: ScheduledRequest) -> list[int]:
@@ -230,7 +230,7 @@ def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
 
 
 def _comparable(field: str, recorded: Any) -> Any:
-    """Normalise a recorded field by sorting lost blocks and an encoding's users, which have no order."""
+    """Normalise a recorded field: sort lost blocks and an encoding's users, neither of which has an order."""
     if field == "preempted":  # a reset preempts requests, although no other request is the cause
         return [[victim, cause or "", num_tokens] for victim, cause, num_tokens in recorded]
     if field == "transfers":

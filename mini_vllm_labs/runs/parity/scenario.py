@@ -153,7 +153,7 @@ class Scenario:
         return int(planned.get(index, output_token(request_id, index)))
 
     def events(self, step: int, before_update: bool) -> Iterator[tuple[str, str]]:
-        """Yield (one of `EVENTS`, its value) for the events before a step or before its update, in order."""
+        """Yield the events before a step or before its update, in order, each as (one of `EVENTS`, its value)."""
         for event in self.line["events"]:
             if event["step"] == step and ("when" in event) == before_update:
                 action = next(name for name in EVENTS if name in event)

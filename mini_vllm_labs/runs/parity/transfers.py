@@ -1,4 +1,4 @@
-"""Simulates the recordings' connector: which K and V are stored outside, and when transfers finish."""
+"""Simulates the recordings' connector: which K and V are stored externally, and when transfers finish."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from mini_vllm.electives.gates.connector import KVConnectorMetadata
 class RecordedConnector:
     """The `KVConnector` described in `traces/README.md`. It does not move any data.
 
-    `step` counts the outputs so far; the transfer of a request that ends is due at a later output. With
+    `step` counts the outputs so far; when a request ends, its transfer is due at a later output. With
     `reports_aborted`, an aborted load is reported like any other.
     """
 

@@ -42,7 +42,7 @@ class ParityVerdict:
 
 
 def named_defects(scenario: Scenario) -> set[str]:
-    """Return the known defects of the recorded release that the trace names."""
+    """Return the defects that the trace names and that are known for the recorded release."""
     return KNOWN_DEFECTS[scenario.release] & set(scenario.defects)
 
 

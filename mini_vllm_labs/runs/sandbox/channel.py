@@ -1,8 +1,8 @@
 """Sends messages between a worker and its parent over pipes, each with a secret mark and a line of JSON.
 
 The worker takes over its stdin and stdout before it loads untrusted code, so that the code's output goes elsewhere. A
-line without the mark is never read as a message. A line that was cut off because its process was killed damages only
-itself. A line of any length takes up a bounded amount of memory.
+line without the mark is never read as a message. A line that was cut off because its process was killed does not affect
+other lines. A line of any length takes up a bounded amount of memory.
 """
 
 import json
@@ -72,7 +72,7 @@ class Channel:
         return message
 
     def take_back(self) -> None:
-        """Reuse the pipes after a fork, in which the child answered buffered messages and may have set them
+        """Make the pipes usable after a fork whose child answered buffered messages and may have made the pipes
         non-blocking."""
         self._buffer.clear()
         os.set_blocking(self._read_fd, True)

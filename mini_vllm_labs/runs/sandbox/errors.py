@@ -1,11 +1,11 @@
-"""Exceptions for ways to end a graded test that built-in exceptions do not describe well."""
+"""Exceptions for outcomes of a graded test that built-in exceptions do not describe well."""
 
 
 class OutOfTime(BaseException):
     """The code was still running at the time limit of its test.
 
-    This exception does not derive from `Exception`, because `except Exception` in a learner's loop would catch it and
-    continue.
+    This exception does not derive from `Exception`; otherwise, `except Exception` in a learner's loop would catch it
+    and continue.
     """
 
     seconds = 0.0
@@ -15,7 +15,7 @@ class OutOfTime(BaseException):
 
 
 class UnusableAnswerError(Exception):
-    """The learner's code returned or changed a value in such a way that the test cannot continue.
+    """The learner's code returned or changed a value in a way that prevents the test from continuing.
 
     Its message needs no further explanation.
     """

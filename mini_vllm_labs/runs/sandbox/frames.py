@@ -1,4 +1,4 @@
-"""Describes a place in the learner's code: the line, and the shortened values of its variables."""
+"""Describes a position in the learner's code: the line, and the shortened values of its variables."""
 
 import ast
 import inspect
@@ -55,7 +55,8 @@ def variables_at(frame: FrameType, line: int, *, in_loop: bool = False) -> list[
 
 
 def _paths_read(file: str, line: int, in_loop: bool) -> Iterator[tuple[str, ...]]:
-    """Yield names and dotted names, the line's own names first, such as ("budget",), ("step", "token_budget")."""
+    """Yield names and dotted names such as ("budget",) or ("step", "token_budget"), beginning with those in the line
+    itself."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Finds forbidden imports in a learner's file, because the packages that grade it know the answers."""
+"""Finds forbidden imports in a learner's file, because the packages that grade it contain the answers."""
 
 import ast
 import re
@@ -17,8 +17,7 @@ IMPORTERS = ("import_module", "__import__", "find_spec", "run_module")
 def refused_import(source: str | bytes) -> str:
     """Return a sentence about a file's first forbidden import, or an empty string if there is none.
 
-    Starters may import `mini_vllm` and other phases' starters. For a file that is not Python, the result is an empty
-    string.
+    Starters may import `mini_vllm` and other phases' starters. If the file is not Python, returns an empty string.
     """
     found = [(line, name) for line, name in imported_names(source) if is_refused(name)]
     if not found:

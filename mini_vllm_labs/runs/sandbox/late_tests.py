@@ -1,4 +1,4 @@
-"""Limits what endless loops cost a run of graded tests to about twice the time limit of one test."""
+"""Limits the time that a graded run can lose to endless loops to about twice one test's time limit."""
 
 import re
 from collections import Counter
@@ -13,8 +13,8 @@ NOT_RUN = f"Not run: {LATE_TESTS_OF_TASK} tests of this task did not end before 
 class LateTests:
     """Counts the tests that reached their time limit, and gives later tests less time.
 
-    The tests after a late test probably run into the same loop. Each late test halves their limit; after two, the rest
-    of the task is not run.
+    Tests that follow a late test probably run into the same loop. Each late test halves their limit; after two, the
+    rest of the task is not run.
     """
 
     def __init__(self, late: Iterable[str] = ()) -> None:
@@ -24,7 +24,7 @@ class LateTests:
         self._num_late[task_of(test)] += 1
 
     def seconds(self, test: str, seconds: float) -> float:
-        """Return the limit for a test whose usual limit is `seconds`, or 0 if it is not run."""
+        """Return the limit for a test whose usual limit is `seconds`, or 0 if the test must not run."""
         if self._num_late[task_of(test)] >= LATE_TESTS_OF_TASK:
             return 0.0
         return min(seconds, max(LEAST_SECONDS, seconds * 0.5 ** self._num_late.total()))

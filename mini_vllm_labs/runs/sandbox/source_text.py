@@ -49,7 +49,7 @@ NEWER = (
 
 
 def complaint_about_content(content: bytes) -> str:
-    """Name the format of a file that is not UTF-8 Python text, and the remedy; return "" if it is."""
+    """If a file is not UTF-8 Python text, name its format and the remedy; otherwise return an empty string."""
     start = content.lstrip()[:64].lower()
     for signature, kind, what_to_do in KINDS:
         if content.startswith(signature) or (signature.isascii() and start.startswith(signature.lower())):
@@ -74,7 +74,7 @@ def complaint_about_content(content: bytes) -> str:
 
 
 def newer_syntax(error: SyntaxError) -> str:
-    """Return a sentence about this Python and, if recognised, the newer Python that the line needs."""
+    """Return a sentence that names this Python's version and, if recognised, the newer version that the line needs."""
     line = error.text or ""
     for version, what, in_line, in_message in NEWER:
         is_newer = tuple(map(int, version.split("."))) > sys.version_info[:2]
@@ -84,7 +84,7 @@ def newer_syntax(error: SyntaxError) -> str:
 
 
 def whereabouts(error: BaseException) -> str:
-    """Return where to find a missing name (a new module, a newer Python), or an empty string."""
+    """Return where a missing name can be found (a new module, a newer Python), or an empty string."""
     module = error.name if isinstance(error, ImportError) else getattr(getattr(error, "obj", None), "__name__", None)
     if not isinstance(error, ImportError | AttributeError) or not isinstance(module, str):
         return ""

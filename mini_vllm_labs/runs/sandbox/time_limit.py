@@ -41,7 +41,7 @@ def end_process(text: str) -> NoReturn:
 
 
 class TimeLimit:
-    """Raises `OutOfTime` in the thread that started it if code there runs too long.
+    """Raises `OutOfTime` in the thread that started it if code in that thread runs too long.
 
     A watching thread samples the stack. `watched` receives the stack's innermost frame and returns a key for the
     limited code and its time limit in seconds, or None for unlimited code. Time counts while the key stays the same.
@@ -49,8 +49,8 @@ class TimeLimit:
     it may take `WAITING_FACTOR` times as long in wall time.
 
     On systems with signals, a signal interrupts the code. Otherwise (if `by_signal` is false), Python interrupts it,
-    but cannot wake a sleeping thread. Code may catch `OutOfTime`, so after `MAX_TRIES` tries `give_up` receives a text
-    and must end the process. A browser has no threads, so there `EventWatch` checks the clock.
+    but a sleeping thread cannot be woken. Code may catch `OutOfTime`, so after `MAX_TRIES` tries `give_up` receives a
+    text and must end the process. A browser has no threads, so there `EventWatch` checks the clock.
     """
 
     def __init__(
@@ -140,8 +140,8 @@ def limited_calls(
 ) -> Iterator[None]:
     """Limit each call into a starter while the `with` block runs. Raises `OutOfTime` in the calling thread.
 
-    Time counts only while a starter's same outermost frame stays on the stack, so a command that calls the learner's
-    code often has no limit. `seconds` defaults to the phase's limit.
+    Time counts only while the same outermost starter frame stays on the stack, so a command may call the learner's code
+    any number of times. `seconds` defaults to the phase's limit.
     """
 
     def call(frame: FrameType | None) -> Watched:

@@ -1,6 +1,6 @@
-"""A time limit inside a worker that also records where the code was.
+"""A time limit inside a worker, with a record of where the code was.
 
-Python's fault handler writes the record, so this also works in a crash and in an endless loop that catches every
+Python's fault handler writes the record, so it exists even after a crash or after an endless loop that catches every
 exception.
 """
 

@@ -28,7 +28,7 @@ class WorkerProcess:
     `command` runs in `cwd`. A program that calls `channel.take_stdio` exchanges messages over its stdin and stdout, and
     prints to stderr. If `has_channel` is false, stdin is empty and stdout is output. Only the first and the last
     `output_bytes` / 2 bytes of the output are stored. `pass_fds` (POSIX) lists the file descriptors that stay open in
-    the child. Leaving the `with` block kills the process group. A child that left the group survives, unless the
+    the child. Leaving the `with` block kills the process group. A child that has left the group survives, unless the
     command is a jail.
     """
 
@@ -90,7 +90,7 @@ class WorkerProcess:
 
     @property
     def output(self) -> str:
-        """The output of the process, cut in the middle if it is long."""
+        """The output of the process; a long output is cut in the middle."""
         self._threads[0].join(GRACE_SECONDS)  # a child that has left the group may keep the pipe open
         return self._output.text()
 

@@ -80,7 +80,7 @@ class DraftCounts:
 
 
 def raised(counts: Sequence[int], first: int, length: int) -> tuple[int, ...]:
-    """Pad the counts to at least `length`, and add 1 to the `first` of them."""
+    """Pad the counts to at least `length`, then add 1 to each of the first `first` counts."""
     padded = [*counts, *[0] * (length - len(counts))]
     return tuple(count + (place < first) for place, count in enumerate(padded))
 
@@ -88,8 +88,8 @@ def raised(counts: Sequence[int], first: int, length: int) -> tuple[int, ...]:
 def verdicts_of(steps: Sequence[StepRecord]) -> list[list[Verdict]]:
     """Return the verdicts on each step's shares, in the plan's order. The steps must be consecutive.
 
-    A step planned before its predecessor's verdict assumed that all drafts in that step were right. Its shares are
-    therefore moved back by the number of drafts rejected since then.
+    A step planned before its predecessor's verdict assumed that all of the predecessor's drafts were right. The shares
+    of such a step are therefore moved back by the number of drafts rejected since then.
     """
     applied_in = {record["update_of"]: record for record in steps if record["update_of"] is not None}
     found: list[list[Verdict]] = []

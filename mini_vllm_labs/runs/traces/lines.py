@@ -42,8 +42,8 @@ DECISION = re.compile(r"\s*(if|elif|while|for|break|continue)\b")
 class Event:
     """An event of a block (`subject` is its number) or a request (its id), and the lines that caused it.
 
-    The first of `places` decided the event; for a block, it is the line that called the pool. The next place is the
-    line that called it.
+    The first of `places` decided the event; for a block, it is the line that called the pool. The next entry is the
+    line that called that one.
     """
 
     step: int
