@@ -87,8 +87,8 @@ def whole_choice(request: GenerateRequest, index: int, output: RequestOutput) ->
 class StreamedAnswer(Response):
     """Sends the events of all choices directly to the connection, without a generator in between.
 
-    The status line waits for the first output, so a request that the engine rejects gets its error's status; a later
-    error becomes an event. If the client disconnects, the choices are aborted. A notice is sent immediately as a
+    The status line is not sent before the first output, so a request that the engine rejects gets its error's status; a
+    later error becomes an event. If the client disconnects, the choices are aborted. A notice is sent immediately as a
     comment, which clients skip.
     """
 
@@ -171,7 +171,7 @@ class ChoiceEvents:
         self._before_text, self._after_text = self._start + before, after
 
     def of(self, output: RequestOutput) -> bytes:
-        """Return the events of an output, or an empty list if it adds nothing to show."""
+        """Return the events of an output, or an empty list if there is nothing new to show."""
         if self._request.continuous_usage:
             self._end = f'],"usage":{compact(self._request.usage([output]))}}}\n\n'
         events = [] if self._is_open else self._opening()

@@ -22,7 +22,7 @@ OFFER_OF_HTTP2 = re.compile(rb"\r\nUpgrade:[ \t]*h2c[ \t]*(?=\r\n|\Z)", re.IGNOR
 
 
 class Timer:
-    """Calls a function a number of seconds after the last `start`, unless it is stopped."""
+    """Calls a function a set number of seconds after the last `start`, unless it is stopped first."""
 
     def __init__(self, seconds: float, function: Callable[[], None]) -> None:
         self._seconds, self._function = seconds, function
@@ -41,8 +41,8 @@ class Timer:
 class LingeringTransport:
     """Wraps a transport so that it closes in two halves while `is_client_sending`.
 
-    Closing a socket with unread data resets the connection, which loses an answer still on its way. So the writing half
-    is closed first, and incoming data is discarded until the client closes its half, is silent for `IDLE_SECONDS`, or
+    Closing a socket with unread data resets the connection, and an answer still in transit is lost. So the write side
+    is closed first, and incoming data is discarded until the client closes its side, is silent for `IDLE_SECONDS`, or
     has been sending for `max_seconds`. (nginx: `lingering_close`.)
     """
 
@@ -57,7 +57,7 @@ class LingeringTransport:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Write the data unless the writing half is closed, which the application cannot know."""
+        """Write the data unless the write side has been closed, which the application has no way of knowing."""
         if not self._is_lingering:
             self._transport.write(data)
 
@@ -89,10 +89,10 @@ class LingeringTransport:
 
 
 class ConnectionLimit:
-    """The number of connections that the process has files for, minus `SPARE_FILES` for everything else.
+    """The number of connections that the process has file descriptors for, minus `SPARE_FILES` for everything else.
 
-    Without a free file, uvloop 0.23.0 closes a new connection and logs nothing, so connections over the limit are
-    refused with a reason. A warning is logged at most every `SECONDS_BETWEEN_WARNINGS`.
+    If no file descriptor is free, uvloop 0.23.0 closes a new connection and logs nothing, so connections over the limit
+    are refused with a reason. A warning is logged at most every `SECONDS_BETWEEN_WARNINGS`.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class ConnectionLimit:
         self._next_warning = 0.0
 
     def refusal(self, num_connections: int) -> ApiError | None:
-        """Return the error for the newest of this number of connections, or None if it may stay."""
+        """Return the error for a new connection that raises the total to `num_connections`, or None if it may stay."""
         if num_connections <= self.max_connections:
             return None
         message = f"the server has {self.max_connections:.0f} connections, as many as its limit of open files allows"
@@ -113,7 +113,7 @@ class ConnectionLimit:
 class Connection(HttpToolsProtocol):
     """A connection with deadlines for headers and for a client that does not read.
 
-    A half-open connection therefore occupies a socket for some seconds, but never delays other clients' requests.
+    A half-open connection therefore occupies a socket for a few seconds, but never delays other clients' requests.
     """
 
     def __init__(self, *args: Any, settings: ServerSettings, limit: ConnectionLimit, **kwargs: Any) -> None:

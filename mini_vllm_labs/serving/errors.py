@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class ApiError(Exception):
-    """An error that answers a request; `param` is the request's invalid field."""
+    """An error to send in answer to a request; `param` is the request's invalid field."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ def error_of_engine(error: Exception, sent: SentFields) -> ApiError:
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Make the application answer every error, including the framework's, in this format."""
+    """Make the application report every error, including the framework's, in this format."""
     for kind in (ApiError, EngineDeadError, ShuttingDownError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _answer)
 

@@ -81,7 +81,7 @@ def counts_of(engine: LLMEngine) -> Counts:
 
 
 def counts_and_failure(engine: LLMEngine) -> tuple[Counts, str]:
-    """Return an engine's counts, and why a step failed in the last `SECONDS_OF_FAILURE` seconds."""
+    """Return an engine's counts, and the reason if a step failed in the last `SECONDS_OF_FAILURE` seconds."""
     when, reason = engine.last_failure
     seconds = time.monotonic() - when
     is_recent = reason and seconds < SECONDS_OF_FAILURE

@@ -75,7 +75,8 @@ class ServedModel:
         return max(1, self._max_tokens - num_prompt_tokens)
 
     def require_room(self, texts: Iterable[str], max_tokens: int, at_least: int = 0) -> None:
-        """Raise `ContextLengthError` if a prompt certainly has `MAX_TIMES` too many tokens, without tokenizing it.
+        """Raise `ContextLengthError` if a prompt certainly has at least `MAX_TIMES` as many tokens as allowed, without
+        tokenizing it.
 
         Tokenizing 3 MB takes seconds. `at_least` is a number of tokens in addition to those of `texts`.
         """
@@ -117,7 +118,7 @@ class ServedModel:
 
 
 def first_call_and_result_changed(messages: list[Message]) -> Iterator[tuple[int, Message]]:
-    """Yield the first message with calls and the first with a result, each as its index and a changed copy."""
+    """Yield the first message with calls and the first with a result, each as (index, changed copy)."""
     for place, message in enumerate(messages):
         if message.get("tool_calls"):
             call = {"type": "function", "function": {"name": "another", "arguments": {}}}

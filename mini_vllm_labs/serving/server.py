@@ -99,7 +99,7 @@ class Server(uvicorn.Server):
         self.settings = settings
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Start to shut down.
+        """Begin to shut down.
 
         uvicorn's handler would raise the signal again at the end, and then the process would fail.
         """

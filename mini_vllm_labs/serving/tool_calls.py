@@ -22,7 +22,7 @@ Schemas = Mapping[str, Mapping[str, Any]]  # the JSON schema of each function's 
 class ForcedCall:
     """A call to one of `schemas`.
 
-    `is_named` means that the client chose the function, and `is_legacy` that it did so with `function_call`.
+    `is_named` means that the client chose the function, and `is_legacy` means that it did so with `function_call`.
     """
 
     schemas: Schemas
@@ -92,9 +92,9 @@ class GrowingCall:
 def closed(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a schema whose objects allow only declared properties, unless they explicitly allow other properties.
 
-    A function cannot use undeclared properties. OpenAI's strict functions and vLLM's default (xgrammar) read schemas in
-    this way. A schema that combines several schemas is not changed, because each of them describes part of the same
-    object.
+    A function cannot use undeclared properties. OpenAI's strict functions and vLLM's default (xgrammar) interpret
+    schemas in this way. A schema that combines several schemas is not changed, because each of them describes part of
+    the same object.
     """
     try:
         return {**_closed(parameters)}

@@ -77,8 +77,8 @@ def one_round(
     """Serve the workloads that are not part of the fit, and predict their figures.
 
     Latencies are measured on a stream at these `rates`. Throughput is measured with all requests at once, because only
-    the arrivals determine a stream's throughput. The steps to fit are measured both before and after, so that a slower
-    phase of the computer affects both.
+    the arrivals determine a stream's throughput. The steps to fit are measured both before and after, so that a slow
+    period of the computer affects both the fit and the figures.
     """
     steps, checks = engine.steps_to_fit(rate, on_progress, text), []
     # Seeds start at 10, because lower seeds are used for the fits.

@@ -43,8 +43,8 @@ class CostModel:
     ) -> float:
         """Return a step's time in seconds.
 
-        `num_context_tokens` is the number of attended tokens, summed over the requests; `num_pairs` is the number of
-        attended tokens, summed over the computed tokens.
+        `num_context_tokens` counts attended tokens, summed over the requests; `num_pairs` counts attended tokens,
+        summed over the computed tokens.
         """
         num_bytes, flops = self.work(num_tokens, num_context_tokens, num_pairs, num_sampled)
         memory, compute = num_bytes / self.bandwidth, flops / self.flop_rate
@@ -95,7 +95,7 @@ def pairs(num_computed_tokens: int, num_new_tokens: int) -> int:
 
 
 def roofline(gpu: Gpu, model: ModelShape, num_gpus: int = 1, bytes_per_number: int = BYTES_PER_NUMBER) -> CostModel:
-    """Return a cost model that no step can beat: data-sheet figures without overhead, with GPUs treated as one."""
+    """Return a cost model that no step can beat: data-sheet figures, no overhead, and all GPUs treated as one."""
     return CostModel(
         **model_counts(model, bytes_per_number),
         bandwidth=gpu.bandwidth * num_gpus,

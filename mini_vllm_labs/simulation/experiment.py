@@ -58,7 +58,7 @@ class Experiment:
         return gpu_cost_model(find_gpu(self.gpu), find_model_shape(self.model), num_gpus=self.num_gpus)
 
     def resolved_engine(self) -> EngineConfig:
-        """Return the engine's settings with `max_model_len` and as many blocks as fit in memory and are usable."""
+        """Return the engine's settings with `max_model_len` and as many usable blocks as fit in memory."""
         if self.calibrated is not None:
             return self.engine.resolved(self.calibrated.max_model_len, self.calibrated.num_gpu_blocks)
         shape = find_model_shape(self.model)

@@ -82,9 +82,10 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """An incident with its runs: before any change, and after each knob.
+    """An incident with its runs: one before any change, and one for each knob.
 
-    `waited` contains the seconds during which requests got no tokens before any change, keyed by the reason's name.
+    `waited` contains the seconds during which requests got no tokens in the run before any change, keyed by the
+    reason's name.
     """
 
     incident: Incident
@@ -122,7 +123,8 @@ class Runs:
         )
 
     def lesson(self) -> str:
-        """Return a sentence about the best knob, with its run's figures and what requests waited for before."""
+        """Return a sentence about the best knob, with its run's figures and what requests waited for before the
+        change."""
         before, after, knob = self.before, self.after[self.best], self.incident.knobs[self.best]
         paged, now = self.figure.shown(before), self.figure.shown(after)
         why = self.incident.why[knob] or f"{knob}: {self.incident.paged} goes from {{paged}} to {{now}}."
@@ -134,7 +136,7 @@ class Runs:
 
 
 def turn(experiment: Experiment, knob: str) -> Experiment:
-    """Return the experiment with one knob, `setting=value`, turned."""
+    """Return the experiment with one knob, given as `setting=value`, turned."""
     name, (value,) = parse_sweep(knob)
     return experiment.with_setting(name, value)
 

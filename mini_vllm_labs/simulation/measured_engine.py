@@ -45,7 +45,7 @@ def measure(
     """Serve the requests in order of `arrival_time`; return the latencies and the seconds of every step.
 
     The clock advances only while the engine steps; idle time is skipped without sleeping. `name` distinguishes the
-    request ids of several measurements on the same engine. This does not suit multi-turn workloads, because later turns
+    request ids of several measurements on the same engine. Multi-turn workloads are unsuitable, because later turns
     would not repeat the model's real outputs.
     """
     clock, runner = VirtualClock(), CountingRunner(engine.runner)

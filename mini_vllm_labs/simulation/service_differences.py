@@ -1,4 +1,4 @@
-"""Measures how much two tenants' services differ while both wait, which VTC bounds (arXiv 2401.00588)."""
+"""Measures how much two tenants' services differ while both wait; VTC bounds this difference (arXiv 2401.00588)."""
 
 from collections.abc import Mapping
 from itertools import combinations

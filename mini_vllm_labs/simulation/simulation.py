@@ -119,7 +119,7 @@ class Simulation:
                 self.on_progress(self.num_finished)
 
     def add_request(self, index: int) -> None:
-        """Let a request arrive; if the clock is behind its arrival, advance the clock to it."""
+        """Add an arriving request; if the clock is behind its arrival time, advance the clock to it."""
         self.clock.advance_to(self.requests[index].arrival_time)
         self.scheduler.add_request(self._arrive(index))
 
@@ -212,10 +212,10 @@ class Simulation:
         return sampling
 
     def _count(self, planned: dict[str, int], num_pairs: int) -> tuple[dict[str, Request], list[str], int, int]:
-        """Return the sampling requests, those that did not sample in the last step, and the numbers of tokens and
+        """Return the sampling requests, those of them that did not sample in the last step, and counts of tokens and
         pairs.
 
-        `num_pairs` is the number of pairs if every request computed one token.
+        `num_pairs` is the number of pairs there would be if every request computed one token.
         """
         alive, decoding = self.scheduler.requests, self._decoding
         sampling: dict[str, Request] = {}

@@ -49,7 +49,7 @@ class SyntheticPrompt(LazyPrompt):
         return chain(repeat(2 * self.shared_prefix + 1, shared), repeat(2 * self.conversation, own))
 
     def scaled(self, factor: float) -> "SyntheticPrompt":
-        """Return the prompt with its lengths multiplied by `factor`, but at least one token."""
+        """Return the prompt with each of its lengths multiplied by `factor`, but at least one token."""
         num_tokens = max(1, round(self.num_tokens * factor))
         return replace(self, num_tokens=num_tokens, num_shared_tokens=round(self.num_shared_tokens * factor))
 
@@ -128,7 +128,7 @@ def make_requests(name: str, num_requests: int, rate: float, seed: int = 0) -> l
 
 
 def scaled(requests: Sequence[TimedRequest], factor: float) -> list[TimedRequest]:
-    """Return the requests with all lengths multiplied by `factor`, but at least one token, for a small model."""
+    """Return the requests with each length multiplied by `factor`, but at least one token, for a small model."""
     if not 0 < factor < math.inf:
         raise ValueError(f"scale must be finite and greater than 0, got {factor}")
     return [
@@ -182,7 +182,7 @@ def _questions(rng: random.Random, rate: float, count: int) -> list[TimedRequest
 
 
 def _chats(rng: random.Random, rate: float, count: int) -> list[TimedRequest]:
-    """Return turns from as many users as are needed if each sends one turn every `SECONDS_BETWEEN_TURNS`."""
+    """Return turns from enough users to reach the rate if each sends one turn every `SECONDS_BETWEEN_TURNS`."""
     num_users = max(1, round(rate * SECONDS_BETWEEN_TURNS))
     turns: list[Iterator[TimedRequest]] = [iter(())] * num_users
     requests: list[TimedRequest] = []

@@ -60,7 +60,7 @@ def lay_out(tree: Path, releases: Sequence[str], kinds: Sequence[str]) -> None:
 
 
 def copy_chosen(source: Path, target: Path, kinds: Sequence[str]) -> None:
-    """Copy those of a file's scenarios that are of given kinds."""
+    """Copy a file's scenarios of the given kinds."""
     target.parent.mkdir(exist_ok=True)
     if set(kinds) >= set(KINDS):
         shutil.copy(source, target)

@@ -1,4 +1,4 @@
-"""Measures what recording a run's lines costs, and how long a clicked line and a redrawn step take.
+"""Measures the cost of recording a run's lines, and how long clicking a line and redrawing a step take.
 
 Run it as `python -m mini_vllm_labs.upkeep.line_costs`.
 """

@@ -39,7 +39,7 @@ def tested(needed: Iterable[str], pins: Iterable[str]) -> list[str]:
 
 
 def is_for_all(marker: Marker | None, extras: Set[str]) -> bool:
-    """Return whether a marker holds on every platform with at least one of the extras."""
+    """Return whether a marker is true on every platform with at least one of the extras."""
     return marker is None or all(
         any(marker.evaluate({**platform, "extra": extra}) for extra in extras) for platform in PLATFORMS
     )

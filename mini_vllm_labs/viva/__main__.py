@@ -1,4 +1,4 @@
-"""Starts the process of `runs.py` that plays runs."""
+"""Starts the process in which `runs.py` runs learners' files."""
 
 from mini_vllm_labs.viva.play import serve
 

@@ -22,7 +22,7 @@ class Change:
 
 
 def deletions(phase: int, text: str, lines: Collection[int]) -> Iterator[Change]:
-    """Yield copies of the file that each lack one of these lines, which contain a whole statement each."""
+    """Yield copies of the file, each with one of these lines removed; each line is a complete statement."""
     rows = text.splitlines()
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, DELETED) or node.lineno != node.end_lineno or node.lineno not in lines:

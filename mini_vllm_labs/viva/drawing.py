@@ -17,7 +17,7 @@ LEAST_ANSWERS = 3
 
 
 def make_sheet(files: Files, seed: int, requests: int = 8) -> Sheet:
-    """Draw a sheet. Raises `ValueError` if the run of the files fails, is wrong, or gives too few questions."""
+    """Draw a sheet. Raises `ValueError` if the run of the files fails, is wrong, or yields too few questions."""
     with RunPlayer(seed, requests) as player:
         base = player.play(files, watched=True)
         require_right(files, base, player)

@@ -1,4 +1,4 @@
-"""Reads the files that a viva is about, and explains in one sentence why a viva is impossible."""
+"""Reads the files that a viva is about or, if no viva is possible, says why in one sentence."""
 
 import ast
 import hashlib

@@ -1,6 +1,6 @@
 """The placement: twelve questions about runs of the reference, which determine the phase to start with.
 
-`placement.json` contains the questions, because a student edition has no reference that could be run. `python -m
+`placement.json` contains the questions, because a student edition has no reference to run. `python -m
 tests.viva.record_placement` runs the reference and writes the file.
 """
 
@@ -123,14 +123,14 @@ def topic_of(one: VivaQuestion) -> str:
 
 
 def first_phase(asked: list[VivaQuestion], given: list[int | None]) -> int:
-    """Return the phase of the first topic with fewer than three right answers, or the one after all topics."""
+    """Return the phase of the first topic with fewer than three right answers, or the phase after the last topic."""
     right = [topic_of(one) for one, answer in zip(asked, given, strict=False) if answer == one.right]
     unknown = [phase for topic, phase in TOPICS.items() if right.count(topic) < LEAST_RIGHT]
     return unknown[0] if unknown else len(TOPICS) + 1
 
 
 def advice(phase: int) -> list[str]:
-    """Return the lines that tell the learner where to start, and whose phases to use before that one."""
+    """Return the lines that tell the learner where to start, and whose code to use for the earlier phases."""
     lines = [f"Begin with phase {phase}, {PHASE_NAMES[phase - 1]}: labs/{lab_folder(phase)}/README.md"]
     if phase == 1:
         return lines

@@ -1,4 +1,4 @@
-"""Plays a run of given starters, original or changed, in a separate process."""
+"""Runs given starters, original or changed, in a separate process."""
 
 import importlib
 import json
@@ -29,7 +29,7 @@ MEMORY_BYTES = 2 * 2**30
 
 
 def play(job: Mapping[str, Any]) -> Message:
-    """Return a run's steps and settings, what was observed in the files if `watched`, and why it ended early.
+    """Return a run's steps and settings, observations from the files if `watched`, and why the run ended early.
 
     A job contains `texts` (phases mapped to files), `lineup`, changed engine `settings`, `seed` and `requests`.
     """
@@ -56,7 +56,7 @@ def play(job: Mapping[str, Any]) -> Message:
 
 
 def plain(value: object) -> int | str | list[object]:
-    """Return a whole number of any type, or a numpy array, as Python's own type, and anything else as text."""
+    """Convert a whole number of any type, or a numpy array, to Python's own type, and anything else to text."""
     if isinstance(value, Iterable):
         return list(value)
     return int(value.numerator) if isinstance(value, Rational) and value.denominator == 1 else str(value)
@@ -80,7 +80,7 @@ def install(texts: Mapping[int, str]) -> None:
 
 
 def serve() -> None:
-    """Answer jobs until the other side closes the channel."""
+    """Handle jobs until the other side closes the channel."""
     channel = take_stdio(MAX_BYTES)
     limit_resources(Limits(memory_bytes=MEMORY_BYTES))
     while True:

@@ -168,7 +168,7 @@ def rank(value: int, others: Iterable[int], rng: Random) -> int:
 
 
 def tokens_under(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
-    """Ask how many tokens a request would get with a different setting."""
+    """Ask how many tokens a request would get if a setting were different."""
     for name, before, value, run in facts.settings:
         for step in range(1, min(len(run.steps), len(facts.base.steps))):
             for share in facts.base.steps[step]["scheduled"] + run.steps[step]["scheduled"]:
@@ -180,7 +180,7 @@ def tokens_under(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
 
 
 def ends_under(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
-    """Ask when a request would end with a different setting."""
+    """Ask when a request would end if a setting were different."""
     ends = ends_of(facts.base)
     for name, before, value, run in facts.settings:
         for request, step in ends_of(run).items():

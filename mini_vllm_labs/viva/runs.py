@@ -66,7 +66,7 @@ def whole_decision(step: StepRecord) -> list[object]:
 
 
 class RunPlayer:
-    """Plays runs of the same workload in one process, and replaces the process if a run ends it.
+    """Runs the same workload several times in one process, and replaces the process if a run ends it.
 
     In a browser, there are no processes.
     """
@@ -86,7 +86,7 @@ class RunPlayer:
     def play(
         self, files: Files, settings: Mapping[str, Any] | None = None, *, lineup: str = "", watched: bool = False
     ) -> Played:
-        """Return a run of these files with changed engine settings, or a run of a `lineup` without them."""
+        """Return a run of these files with changed engine settings, or, given a `lineup`, a run without the files."""
         texts = {} if lineup else files.texts
         job = self._job | {"lineup": lineup or files.lineup, "settings": settings or {}, "watched": watched}
         found = self._ask(job | {"texts": texts})

@@ -91,5 +91,5 @@ class Sheet:
 
 
 def options_of(question: VivaQuestion) -> list[str]:
-    """Return the numbered options, with the further lines of each indented."""
+    """Return the numbered options; the further lines of each option are indented."""
     return [f"   {number}) " + option.replace("\n", "\n      ") for number, option in enumerate(question.options, 1)]

@@ -18,9 +18,10 @@ class LineWatch:
     """Records what the starters' lines did while its `with` block runs. Set `step` to each step's number before it
     runs.
 
-    `seen` contains lists that can be written as JSON. `lines` [step, phase, line] records the first time that each line
-    ran in each step. `values` [step, phase, line, name, value, request id] are the whole numbers that a line reads.
-    `stops` [step, line, lines] are the last line of phase 1 before a plan is returned, and all its lines that ran.
+    `seen` contains lists that can be written as JSON. `lines` contains [step, phase, line] for the first time that each
+    line ran in each step. `values` contains [step, phase, line, name, value, request id] for each whole number that a
+    line reads. `stops` contains [step, line, lines] for each returned plan: the last line of phase 1 before the return,
+    and all lines of phase 1 that ran.
     """
 
     def __init__(self) -> None:

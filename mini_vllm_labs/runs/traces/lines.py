@@ -129,7 +129,7 @@ class LineRecorder:
         sys.settrace(self._before)
 
     def lines(self, steps: Sequence[StepRecord]) -> Lines:
-        """Return the recorded lines of these steps, with the refusals of the requests waiting in them."""
+        """Return the recorded lines of these steps, and the refusals of the requests that waited in them."""
         ran = [frozenset(self._ran.get(step, ())) for step in range(len(steps))]
         known = [event for event in self.events if event.step < len(steps)]
         events = sorted([*known, *self._waits(steps)], key=lambda event: event.step)
@@ -138,7 +138,7 @@ class LineRecorder:
         return Lines(ran, events, sources)
 
     def _waits(self, steps: Sequence[StepRecord]) -> Iterator[Event]:
-        """Yield the lines that refused requests without a token, or the line that ended the step before their turn."""
+        """Yield, for each request without a token, the line that refused it or ended the step before its turn."""
         for step, record in enumerate(steps):
             for name, found in record.get("reasons", {}).items():
                 if "preempted" in found["reason"]:

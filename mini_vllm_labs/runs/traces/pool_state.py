@@ -70,7 +70,7 @@ class PoolState:
             self.freed.append((request_id, given_back))
 
     def _lost(self, table: Sequence[int], reach: Mapping[str, int], victim: str, num_returned: int) -> Iterable[int]:
-        """Take the blocks that a victim got in this step, which no record lists, from the front of the queue."""
+        """Take from the front of the queue the blocks that a victim got in this step, which no record lists."""
         needed = cdiv(reach.get(victim, 0) + num_returned, self.block_size) if num_returned else 0
         known = set(self.taken)
         lost = [block for block in self.free_queue if block not in known][: max(0, needed - len(table))]

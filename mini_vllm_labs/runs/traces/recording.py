@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Recording:
-    """All steps of a run from the first on, and its constants.
+    """All steps of a run from the first on, and the run's constants.
 
     `stalled` means that no later step could schedule anything. `lines` contains the phases' lines that ran, if they
     were recorded.
@@ -40,7 +40,7 @@ class Recording:
 
     @classmethod
     def of(cls, source: LLM | LLMEngine, titles: Mapping[str, str] | None = None) -> Self:
-        """Record the run so far of an engine that was built with `record=True`.
+        """Return a recording of the run so far; the engine must have been built with `record=True`.
 
         `titles` maps request ids to their questions. Raises `ValueError` if the engine does not record.
         """
@@ -160,7 +160,7 @@ def prompt_lengths(steps: Sequence[StepRecord]) -> dict[str, int]:
 
 
 def likely_block_size(steps: Sequence[StepRecord]) -> int:
-    """Return a block size consistent with all block tables, if possible a power of two."""
+    """Return a block size consistent with all block tables, preferably a power of two."""
     shares = [share for record in steps for share in record["scheduled"] if share["blocks"]]
     # A block table keeps the blocks of rejected drafts. A drafter with a KV cache also needs slots beyond its last
     # draft.

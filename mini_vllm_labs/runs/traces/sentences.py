@@ -61,7 +61,7 @@ def preempted(state: RunState, record: StepRecord) -> list[str]:
 
 
 def is_in_front(record: StepRecord, victim: str) -> bool:
-    """Return whether the requests ahead of a victim in the waiting queue are all victims of this step too."""
+    """Return whether all requests ahead of a victim in the waiting queue are also victims of this step."""
     victims = {request_id for request_id, *_ in record["preempted"]}
     waiting = record["waiting_after"]
     return victim not in waiting or victims.issuperset(waiting[: waiting.index(victim)])
@@ -145,7 +145,7 @@ def ordinary(state: RunState, record: StepRecord) -> list[str]:
 
 
 def events_in(*recordings: Recording) -> list[list[str]]:
-    """Return, for each step, the events that any of the runs has in that step."""
+    """Return, for each step, the events that occur in that step in any of the runs."""
     runs = [map(events_of, recording.steps) for recording in recordings]
     return [list(dict.fromkeys(chain(*step))) for step in zip_longest(*runs, fillvalue=())]
 

@@ -58,7 +58,8 @@ def share_sentence(step: StepRecord, share: ScheduledRecord) -> str:
 
 
 def lines_of(step: StepRecord) -> Iterator[tuple[str, str]]:
-    """Yield each unfinished request in a step with its tokens or why it got none; those with tokens come first."""
+    """Yield a step's unfinished requests, each with its tokens or the reason it got none; those with tokens come
+    first."""
     for share in step["scheduled"]:
         yield share["id"], share_sentence(step, share)
     for name, found in step.get("reasons", {}).items():
@@ -66,7 +67,8 @@ def lines_of(step: StepRecord) -> Iterator[tuple[str, str]]:
 
 
 def life_of(steps: Sequence[StepRecord], request_id: str) -> list[str]:
-    """Return a request's lifetime as sentences; consecutive equal reasons share one, with the last step's numbers.
+    """Return a request's lifetime as sentences; a run of equal reasons becomes one sentence with the last step's
+    numbers.
 
     Raises `ValueError` if the trace has no such request.
     """
@@ -109,7 +111,7 @@ def refuser_of(found: Found) -> str:
 
 
 def waited_for(steps: Iterable[StepRecord]) -> dict[str, Counter[str]]:
-    """Count each request's steps without a token, keyed by the mark of their reason.
+    """Count each request's steps without a token, keyed by the mark of the reason.
 
     A request after a refused one waits for the same thing, so its step counts under the refused request's reason.
     """

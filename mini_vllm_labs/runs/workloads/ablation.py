@@ -1,8 +1,8 @@
 """Runs the same workload through phases 1, 1-2, ... 1-6 and then the electives: the ablation.
 
 Every lineup gets the same requests at the same times, the same memory in tokens and the same settings, and generates
-the same tokens. Only the phases differ, and therefore how long each request waits. Time is simulated
-(`simulated_time.py`).
+the same tokens. The lineups differ only in their phases, and therefore in how long each request waits. Time is
+simulated (`simulated_time.py`).
 """
 
 import random
@@ -192,5 +192,5 @@ def _read_trace(result: LineupResult, engine: LLMEngine) -> None:
 
 
 def num_rejected(record: StepRecord, share: ScheduledRecord) -> int:
-    """Return the number of rejected drafts, whose positions must be computed again."""
+    """Return the number of rejected drafts; their positions must be computed again."""
     return len(share.get("drafts", ())) - max(0, len(record["sampled"].get(share["id"], ())) - 1)

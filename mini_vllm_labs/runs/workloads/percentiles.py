@@ -6,7 +6,7 @@ from itertools import accumulate, repeat
 
 
 def percentiles(values: Sequence[float], percents: Sequence[float], counts: Sequence[int] | None = None) -> list[float]:
-    """Return, for each of `percents`, the smallest value that at least this share of values does not exceed.
+    """Return, for each of `percents`, the smallest value such that at least that percentage of values is no larger.
 
     `counts` states how often each value occurs, by default once. Without values, every percentile is 0. Raises
     `ValueError` unless every percentage is greater than 0 and at most 100.

@@ -17,7 +17,7 @@ WRONG_ONE_IN = 4
 
 
 class MostlyRightDrafts:
-    """Proposes the fake model's next tokens, but one in four wrong, because prompt lookup would find nothing."""
+    """Proposes the fake model's next tokens, one in four of them wrong, because prompt lookup would find nothing."""
 
     def __init__(self) -> None:
         self.draft_probs: dict[str, Any] = {}
@@ -46,7 +46,7 @@ class MostlyRightDrafts:
 
 
 class ComputedWhenAsked(Future[ModelRunnerOutput]):
-    """Computes in `result()`, after the next step has been planned, which imitates two threads."""
+    """Computes only in `result()`, after the next step has been planned, to imitate two threads."""
 
     def __init__(self, compute: Callable[[], ModelRunnerOutput]) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ COMMAND = (sys.executable, "-m", "mini_vllm_labs.serving.live.drawing")
 
 @dataclass(frozen=True)
 class WantedPicture:
-    """The picture that a page wants. If `step` is None, it means the newest step; `follow` is a request's id, or empty.
+    """The picture that a page wants. A `step` of None means the newest step; `follow` is a request's id, or empty.
 
     `width` and `height` are the available size in px. The picture's text is generated only on request.
     """
@@ -96,7 +96,7 @@ def send(process: "subprocess.Popen[bytes]", *message: object) -> None:
 
 
 def ask(process: "subprocess.Popen[bytes]", *message: object) -> bytes:
-    """Send a message and return its answer. Raises `OSError` or `EOFError` if the process has exited."""
+    """Send a message and return the reply. Raises `OSError` or `EOFError` if the process has exited."""
     send(process, *message)
     assert process.stdout is not None
     answer: bytes = pickle.load(process.stdout)

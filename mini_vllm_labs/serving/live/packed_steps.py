@@ -27,7 +27,7 @@ class PackedStep(NamedTuple):
     """A step. Its record omits the block tables of requests that ran before; their new blocks extend the old tables.
 
     The record's `waiting_after` names only the first few waiting requests. `sampled` contains the tokens of the step
-    whose results this step applied, and `lengths` the prompt lengths, in tokens, of the requests that arrived.
+    whose results this step applied, and `lengths` contains the prompt lengths, in tokens, of the requests that arrived.
     """
 
     record: StepRecord
@@ -55,7 +55,8 @@ class Keyframe:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Pickled consecutive steps from number `first` on and the state before them, sufficient to draw the steps."""
+    """Pickled consecutive steps, starting with number `first`, and the state before them; together they suffice to draw
+    the steps."""
 
     first: int
     keyframe: bytes

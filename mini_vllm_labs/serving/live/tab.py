@@ -1,6 +1,6 @@
 """Serves the live page inside the browser that shows it, with engine and pictures but without network or threads.
 
-One of the page's workers imports this module. The module answers the routes that the page calls, with events or JSON.
+One of the page's workers imports this module. The module answers the page's calls with events or JSON.
 """
 
 import asyncio
@@ -113,7 +113,7 @@ class TabServer:
         self._asked: dict[int, asyncio.Task[None]] = {}
 
     def ask(self, number: int, path: str, body: str, name: str, send: Send) -> None:
-        """Start to answer one of the page's calls, which the page may `leave`."""
+        """Start answering one of the page's calls; the page may `leave` the call."""
         task = asyncio.get_event_loop().create_task(self._answer(path, json.loads(body or "{}"), name, send))
         self._asked[number] = task
         task.add_done_callback(lambda _: self._asked.pop(number))

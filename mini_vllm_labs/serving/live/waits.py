@@ -1,4 +1,4 @@
-"""Finds out why a step's waiting requests wait: counts in the engine's process, and sentences for the page."""
+"""Finds out why requests wait in a step: counts them in the engine's process and builds sentences for the page."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ NUM_TOLD = 2
 
 
 class WaitGroup(NamedTuple):
-    """The number of requests that wait for the same thing; `found` is the reason of `first`, the first of them."""
+    """The number of requests that wait for the same thing; `first` is the first one, and `found` is its reason."""
 
     mark: str
     number: int

@@ -85,7 +85,8 @@ class Front:
         return "" if answer.status_code == 200 else str(told["error"]["message"])
 
     async def health(self) -> JSONResponse:
-        """Report each replica's state, and why it does not accept requests; the status is 503 if none does."""
+        """Report each replica's state, and why it does not accept requests; the status is 503 if no replica accepts
+        any."""
         await self._look()
         states, problems = {str(one.index): not one.problem for one in self.replicas.all}, self.replicas.problems
         if self.replicas.is_shutting_down or not any(states.values()):
@@ -93,7 +94,7 @@ class Front:
         return JSONResponse({"status": "ok", "replicas": states} | ({"message": problems} if problems else {}))
 
     async def metrics(self) -> Response:
-        """Return the metrics of every replica that answers."""
+        """Return the metrics of every replica that responds."""
         pages = {replica.index: await self._get(replica, "/metrics") for replica in self.replicas.alive}
         page = merged_page({index: text for index, text in pages.items() if text is not None})
         return Response(page, headers={"Content-Type": CONTENT_TYPE_LATEST})
@@ -129,7 +130,7 @@ class Front:
         return unavailable(f"no replica{which} takes requests. {self.replicas.problems}".rstrip(), "no_replica")
 
     async def _answer_of(self, replica: Replica, request: Request, body: bytes) -> Response:
-        """Wait for the headers of a replica's answer. Raises `httpx.TransportError` if the replica does not answer."""
+        """Wait for the headers of a replica's answer. Raises `httpx.TransportError` if the replica does not respond."""
         headers = [(name, value) for name, value in request.headers.raw if name.decode() not in HOP_BY_HOP]
         url = str(request.url.replace(scheme="http", netloc=replica.address.removeprefix("http://")))
         upstream = self.client.build_request(request.method, url, headers=headers, content=body)
@@ -168,7 +169,7 @@ class Front:
             await answer.aclose()
 
     async def _get(self, replica: Replica, path: str) -> str | None:
-        """Return a replica's answer to a GET request, or None unless its status is 200."""
+        """Return a replica's answer to a GET request, or None if its status is not 200."""
         with suppress(httpx.HTTPError):
             answer = await self.client.get(f"{replica.address}{path}", timeout=5)
             return answer.text if answer.status_code == 200 else None

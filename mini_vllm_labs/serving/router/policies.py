@@ -1,4 +1,4 @@
-"""Chooses a request's replica by a policy, and finds a prompt's prefix without a tokenizer.
+"""Chooses a request's replica according to a policy, and finds a prompt's prefix without a tokenizer.
 
 Each replica has a separate prefix cache, so a conversation whose turns go to three replicas is computed three times.
 The router therefore remembers where it has sent each prefix. It cannot see a replica's evictions; like a cache, it
@@ -45,7 +45,7 @@ class LeastLoaded(Router):
 
 
 class PrefixAware(Router):
-    """Chooses the replica whose cache has the longest prefix; ties go to the least loaded.
+    """Chooses the replica whose cache has the longest matching prefix; ties go to the least loaded.
 
     A replica with over `max_imbalance` more unfinished requests than the least loaded one is skipped, because
     recomputing a prefix is cheaper than a long wait. (SGLang's router: `balance_abs_threshold`.)

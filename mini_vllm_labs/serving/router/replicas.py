@@ -50,8 +50,8 @@ class Replica:
     def note_silence(self) -> str:
         """Count a late answer, and kill the process after the second in a row. Returns the problem.
 
-        After the first late answer, the process only prints its stack, because a machine that wakes up may answer late
-        once.
+        After the first late answer, the process only prints its stack, because a machine that has just woken up may be
+        late once.
         """
         self.num_silent += 1
         if self.num_silent < 2:
@@ -67,7 +67,7 @@ class Replica:
 
 
 class Replicas:
-    """Starts and ends the processes. Raises `RuntimeError` if a process dies before it serves; its error is on
+    """Starts and ends the processes. Raises `RuntimeError` if a process dies before it is ready; its error is on
     stderr."""
 
     def __init__(

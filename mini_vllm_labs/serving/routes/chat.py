@@ -121,7 +121,7 @@ def as_chat(messages: list[ChatMessage]) -> list[Message]:
 
 
 class ChatCompletionRequest(ToolFields, SamplingFields):
-    """A conversation that a client wants to be continued."""
+    """A conversation that a client wants continued."""
 
     messages: Messages
     max_completion_tokens: Positive | None = None
@@ -173,7 +173,7 @@ def chat_router(served: ServedModel) -> APIRouter:
 async def texts_of(body: ChatCompletionRequest, served: ServedModel) -> list[TextChoice]:
     """Return the texts to generate for a body. Raises `ApiError` if this server does not support a field's value.
 
-    Without a limit, the answer may use all tokens that the conversation leaves.
+    Without a limit, the answer may use all the tokens that remain after the conversation.
     """
     n, max_choices = body.n or 1, served.settings.max_choices
     if n > max_choices:

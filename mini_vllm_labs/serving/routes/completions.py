@@ -37,7 +37,7 @@ def _is_token_ids(value: object) -> bool:
 
 
 class CompletionRequest(SamplingFields):
-    """One or more texts that a client wants to be completed."""
+    """One or more texts that a client wants completed."""
 
     prompt: Annotated[list[Prompt], PlainValidator(prompts_of)]
     echo: bool | None = None

@@ -1,4 +1,4 @@
-"""Serves the server's state: `/v1/models`, `/health` for load balancers, `/metrics`, a request's priority."""
+"""Serves the server's state: `/v1/models`, `/health` for load balancers, `/metrics`, and a request's priority."""
 
 from functools import partial
 from typing import Any
@@ -83,7 +83,7 @@ class PriorityRequest(Fields):
 
 
 def priority_router(served: ServedModel) -> APIRouter:
-    """Return the route. vLLM does not have this route, because there a request's priority is fixed on arrival."""
+    """Return the route. vLLM does not have this route, because it fixes a request's priority on arrival."""
     router = APIRouter()
 
     @router.post("/v1/requests/{answer_id}/priority")

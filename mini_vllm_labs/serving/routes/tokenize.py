@@ -19,7 +19,7 @@ PIECE = 10_000
 
 
 class TokenizeRequest(Fields):
-    """A text or a chat that a client wants to be tokenized."""
+    """A text or a chat that a client wants tokenized."""
 
     model: str | None = None
     prompt: str | None = None
@@ -35,7 +35,7 @@ class TokenizeRequest(Fields):
 
 
 class DetokenizeRequest(Fields):
-    """Tokens that a client wants to be converted to text."""
+    """Tokens that a client wants converted to text."""
 
     model: str | None = None
     tokens: list[TokenId]
@@ -50,7 +50,7 @@ def tokenize_router(served: ServedModel) -> APIRouter:
         return [text_of(token) for token in tokens]
 
     async def encoded_list(values: Sequence[int | str]) -> str:
-        """Encode a list in pieces, and serve other requests in between."""
+        """Encode a list in pieces, so that other requests can be served in between."""
         pieces = []
         for start in range(0, len(values), PIECE):
             pieces.append(compact(values[start : start + PIECE])[1:-1])

@@ -1,4 +1,4 @@
-"""Defines the fields with which clients request function calls, both OpenAI's current and legacy ones."""
+"""Defines the fields with which clients request function calls: OpenAI's current fields and its legacy ones."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""Compares papers' claims about policies with results from an engine that decides like vLLM."""
+"""Compares papers' claims about policies with results from an engine that makes the same decisions as vLLM."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -87,7 +87,7 @@ def run_races(
     """Run the races on all cores, or on the cluster with its scheduler at `dask`; return the figures in order.
 
     A race depends only on its own values, so its results are the same wherever it runs. Raises `ValueError` if dask is
-    not installed or its scheduler does not answer.
+    not installed or its scheduler does not respond.
     """
     with workers(dask, len(races)) as submit:
         futures = {submit(run_race, race): number for number, race in enumerate(races)}

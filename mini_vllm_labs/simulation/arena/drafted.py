@@ -66,8 +66,8 @@ class DraftedRace:
 class DraftedSimulation(Simulation):
     """A simulation in which a step gives each request its right drafts and one more token.
 
-    `is_guessed` states, for each token of each answer, whether the drafter guesses it, which is the same in all races
-    with the same seed. Drafts that the policy discards still cost time.
+    `is_guessed` states, for each token of each answer, whether the drafter guesses it; it is the same in all races with
+    the same seed. Drafts that the policy discards still cost time.
     """
 
     def __init__(self, race: DraftedRace) -> None:
@@ -99,7 +99,7 @@ class DraftedSimulation(Simulation):
         self._draft(row for row in sampling if not row.request.is_finished)
 
     def _sampled(self, row: ScheduledRequest) -> list[int]:
-        """Return the request's right drafts and the token that follows them; any token works."""
+        """Return the request's right drafts and the token that follows them, which may be any token."""
         request, num_drafts = row.request, len(row.draft_token_ids)
         first = request.num_output_tokens
         guesses = self.is_guessed[int(request.request_id)][first : first + num_drafts]

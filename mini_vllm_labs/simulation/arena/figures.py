@@ -24,7 +24,7 @@ class Accounts:
     """Collects the accounts of one run. `clock` is the simulation's clock, in seconds.
 
     `service` is each tenant's service in weighted tokens: a prompt token counts once, however often it is computed.
-    `num_recomputed_tokens` counts all further computations. `windows` contains, for each window of two seconds, the
+    `num_recomputed_tokens` counts all repeated computations. `windows` contains, for each window of two seconds, the
     services of the tenants that had waiting requests throughout, if there were at least two.
     """
 
@@ -83,7 +83,7 @@ class Accounts:
         return max(self._differences.largest.values(), default=0.0)
 
     def jain_index(self) -> float:
-        """Return the mean of Jain's index over the windows, which is 1 if all waiting tenants got equal service."""
+        """Return the mean of Jain's index over the windows; 1 means that all waiting tenants got equal service."""
         indices = [jain_index(window) for window in self.windows]
         return sum(indices) / len(indices) if indices else 1.0
 
@@ -172,7 +172,7 @@ def class_figures(served: Served) -> dict[str, ClassFigures]:
 
 
 def quality_of_experience(request: TimedRequest, token_times: Sequence[float]) -> float:
-    """Return how closely a reader's text flow matched the expected one, which is 1 if no token was late.
+    """Return how closely a reader's text flow matched the expected flow; 1 means that no token was late.
 
     (Andes, arXiv 2404.16283.)
 

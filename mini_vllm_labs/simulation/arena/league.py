@@ -1,7 +1,8 @@
 """A league, which runs each file's `MyPolicy` on the same requests, each in a separate process with limits.
 
 The limits keep a league going whatever a file does. With bubblewrap, a file can neither write files nor use a network.
-Neither prevents code from forging its own figures: if points count, read the code that you run.
+Neither the limits nor bubblewrap prevents code from forging its own figures: if points are at stake, read the code that
+you run.
 """
 
 import os
@@ -110,7 +111,7 @@ def run_file(path: Path, lineup: Lineup, seed: int, cpu_seconds: int = CPU_SECON
 
 
 def serve() -> None:
-    """Run in the process of one file: receive the file, run it, and send its figures or its problem."""
+    """Receive a file in its separate process, run it, and send its figures or its problem."""
     channel = take_stdio()
     message = channel.receive()
     limit_resources(replace(LIMITS, cpu_seconds=message["cpu_seconds"]))

@@ -45,8 +45,8 @@ LEFT_OUT = {
 class ArenaLoad:
     """A simulator workload at a rate in requests per second, with its requests divided among tenants.
 
-    The first tenant sends `heavy_share` of the requests, and the others share the remainder equally. One request in
-    five is urgent. Long prompts belong to the class without a limit on the first token.
+    The first tenant sends `heavy_share` of the requests, and the other tenants send equal parts of the rest. One
+    request in five is urgent. Long prompts belong to the class without a limit on the first token.
     """
 
     workload: str = "chat"
@@ -127,7 +127,7 @@ class HashedPrompt(LazyPrompt):
 
 @dataclass(frozen=True, slots=True)
 class TraceLoad:
-    """The first `num_requests` requests in a trace file, which arrive `speed` times as fast."""
+    """The first `num_requests` requests in a trace file, arriving `speed` times as fast."""
 
     path: str
     num_requests: int = 2_000
@@ -138,7 +138,8 @@ class TraceLoad:
             raise ValueError(f"speed must be greater than 0, got {self.speed}")
 
     def left_out(self) -> str:
-        """Name the file's columns that the requests ignore, and the consequence, or return an empty string."""
+        """Name the file's columns that the requests ignore, and the consequence; return an empty string if there are
+        none."""
         _, first = next(_records(Path(self.path)), (0, {}))
         first = json.loads(first) if isinstance(first, str) else first
         lost = [name for name in first if name not in HARMLESS.union(ARRIVAL, INPUT, OUTPUT, TENANT)]

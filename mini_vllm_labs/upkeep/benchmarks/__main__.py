@@ -2,9 +2,9 @@
 
 Run it as `python -m mini_vllm_labs.upkeep.benchmarks`.
 
-`--only NAME` runs one benchmark and keeps the other records; `--render` writes the page from the existing records.
-Figures worth keeping need a quiet machine, and first `python -m mini_vllm_labs.upkeep.openvino_peer` and `python -m
-mini_vllm_labs.upkeep.vllm_peer`.
+`--only NAME` runs one benchmark and keeps the other records; `--render` writes the page from the existing records. To
+get figures worth keeping, use a quiet machine, and first run `python -m mini_vllm_labs.upkeep.openvino_peer` and
+`python -m mini_vllm_labs.upkeep.vllm_peer`.
 """
 
 import argparse

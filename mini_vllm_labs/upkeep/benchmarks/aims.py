@@ -35,7 +35,8 @@ def cases_of(record: Record) -> list[Case]:
 
 
 def throughput(record: Record) -> list[list[str]]:
-    """Return the aims of `bench throughput`: the speed against peers, and in our own time."""
+    """Return the aims of `bench throughput`: the speed relative to peers, and the time spent outside the forward
+    pass."""
     cases = {case.title: case for case in cases_of(record)}
     rows, dtype = [], record["plan"]["dtype"]
     for peer, times in TIMES_FASTER.get((record["model"], dtype), {}).items():
@@ -67,7 +68,7 @@ def short(times: float, aim: float) -> str:
 
 
 def compare(case: Case, peer: str) -> str:
-    """Return whether our engine is never slower than a peer in the figures that count, and the ratios."""
+    """Return whether our engine is never slower than a peer in the figures that count, together with the ratios."""
     if peer not in case.sides:
         return "not measured"
     checks = versus(case, peer)
@@ -113,7 +114,7 @@ def between_passes(record: Record) -> list[list[str]]:
 
 
 def sampling(record: Record) -> list[list[str]]:
-    """Return the aims of `bench sampling` at the largest batch: how much slower each may be than greedy text."""
+    """Return the aims of `bench sampling` at the largest batch: how much slower than greedy each case may be."""
     cases = cases_of(record)
     rows, largest = [], max(map(batch_size, cases))
     for case in cases:

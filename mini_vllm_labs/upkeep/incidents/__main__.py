@@ -106,7 +106,8 @@ class Prometheus:
 
 @contextmanager
 def prometheus(targets: Mapping[str, str]) -> Iterator[Prometheus]:
-    """Run Prometheus with the shipped files, but with different targets, which map incidents to addresses."""
+    """Run Prometheus with the shipped files, but with different targets, given as a mapping from incident to
+    address."""
     config = yaml.safe_load((OPERATE / "prometheus.yml").read_text(encoding="utf-8"))
     config["rule_files"] = [str(OPERATE / name) for name in config["rule_files"]]
     config["scrape_configs"][0]["static_configs"] = [
@@ -127,7 +128,7 @@ def prometheus(targets: Mapping[str, str]) -> Iterator[Prometheus]:
 
 
 async def watch(running: Prometheus, opened: list[Site]) -> Fired:
-    """Run all incidents for 30 seconds, and return the seconds after which each (incident, alert) fired."""
+    """Run all incidents for 30 seconds, and return how many seconds each (incident, alert) took to fire."""
     fired: Fired = {}
     tasks = [asyncio.create_task(site.suffer()) for site in opened]
     began = time.monotonic()

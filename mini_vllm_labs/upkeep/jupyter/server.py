@@ -100,7 +100,7 @@ def environment(course: Path, home: Path) -> dict[str, str]:
 
 
 def wait_for(server: "subprocess.Popen[bytes]", address: str, log: Path) -> None:
-    """Wait until the server answers. Raises a `RuntimeError` with the end of the server's log if it never does."""
+    """Wait until the server responds. Raises a `RuntimeError` with the end of the server's log if it never does."""
     end = time.monotonic() + SECONDS
     while True:
         try:

@@ -43,7 +43,7 @@ def judged(scenario: Scenario, outcome: Mapping[str, Any]) -> ScenarioVerdict:
 
 
 def summary(version: str, findings: Sequence[ScenarioVerdict]) -> Iterator[str]:
-    """Yield the report's lines against each recorded release: a table by kind, groups, and rules."""
+    """Yield the report's lines for each recorded release (a table by kind, and groups), then those about the rules."""
     for release in RELEASES:
         mine = [one for one in findings if one.scenario.release == release]
         if mine:

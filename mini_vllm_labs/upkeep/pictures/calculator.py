@@ -1,4 +1,4 @@
-"""Lets the page's code draw the calculator's first picture, and stores that picture for Python.
+"""Has the page's code draw the calculator's first picture, and stores that picture for Python.
 
 Run it as `python -m mini_vllm_labs.upkeep.pictures.calculator`.
 """

@@ -44,7 +44,7 @@ WIDTH = 92
 
 
 def screens() -> dict[str, bytes]:
-    """Return, for each theme, a PNG of the time machine in JupyterLab that follows the preempted request."""
+    """Return, for each theme, a PNG of the time machine in JupyterLab as it follows the preempted request."""
     with TemporaryDirectory() as folder, headless_chromium() as browser:
         course, home = copy_course(Path(folder, "labs")), Path(folder, "jupyter")
         write_notebook(course / NOTEBOOK, CELLS)

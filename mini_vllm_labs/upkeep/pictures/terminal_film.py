@@ -16,7 +16,8 @@ Printed = Sequence[tuple[float, str]]
 
 
 def filmed(arguments: Sequence[str]) -> str:
-    """Run `mini-vllm` and return its film. Raises a `RuntimeError` with the last line if the command fails."""
+    """Run `mini-vllm` and return its film. Raises a `RuntimeError` with the last line of output if the command
+    fails."""
     command = [str(CHECKOUT / ".venv" / "bin" / "mini-vllm"), *arguments]
     variables = os.environ | {"COLUMNS": str(WIDTH), "PYTHONUNBUFFERED": "1"}
     printed, last = [(0.0, f"$ mini-vllm {' '.join(arguments)}")], time.monotonic()

@@ -45,7 +45,7 @@ def at_preemption(view: Callable[[Recording], Film]) -> Picture:
 
 
 def three_chains() -> Picture:
-    """Draw three chains: a prompt, one that diverges in its third block, and the first with a salt."""
+    """Draw three chains: a prompt, one that diverges in its third block, and the first prompt with a salt."""
     prompt = [*range(10, 18), 21, 22, 23, 24, 31, 32]
     prompts = {"A": prompt, "B": [*prompt[:10], 99, *prompt[11:], 33, 34, 35], "C": prompt}
     salts = {"C": "blue"}
@@ -132,7 +132,7 @@ def past_a_load() -> Picture:
 
 
 def compute_then_memory() -> Film:
-    """Return the film for phase 5's handout, in which first compute is the limit and then memory."""
+    """Return the film for phase 5's handout, in which the limit is first compute and then memory."""
     return gates(play_workload(two_gates(), TWO_GATES, parse_lineup("solution:1-5")).recording)
 
 

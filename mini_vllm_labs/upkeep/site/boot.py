@@ -82,7 +82,7 @@ def ended(status: int) -> NoReturn:
 
 
 def commands_marked(lines: list[str]) -> list[str]:
-    """Put `!` before each command in a cell if the cell contains only commands from the handouts and comments."""
+    """If a cell contains only comments and commands from the handouts, put `!` before each command."""
     is_shell = all(COMMAND.fullmatch(line) or BESIDE_COMMANDS.fullmatch(line) for line in lines)
     return [f"!{line}" if is_shell and COMMAND.fullmatch(line) else line for line in lines]
 
@@ -114,7 +114,7 @@ def before_cell() -> None:
 
 
 def bring_edits(course: Path = COURSE, drive: Path = DRIVE) -> list[str]:
-    """Copy the learner's starters into the course, and return the names of those that differed."""
+    """Copy the learner's starters into the course, and return the names of those that had changed."""
     changed = []
     for starter in sorted(course.glob(STARTERS)):
         name = starter.relative_to(course)

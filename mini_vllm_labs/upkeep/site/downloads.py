@@ -52,8 +52,8 @@ class DownloadError(ValueError):
 
 
 class Downloads:
-    """Stores the parts in a single folder. Each method downloads a part if it is missing, and raises `DownloadError` on
-    failure."""
+    """Stores the parts in a single folder. Each method downloads its part if it is missing, and raises `DownloadError`
+    on failure."""
 
     def __init__(self, cache: Path) -> None:
         self.cache = cache
@@ -86,7 +86,7 @@ class Downloads:
         return folder
 
     def wheels(self) -> list[Path]:
-        """Return the wheels in `wheels.txt`, and an empty jedi, because otherwise the kernel would request jedi."""
+        """Return the wheels in `wheels.txt`, and an empty jedi, because the kernel would otherwise download jedi."""
         folder, pinned = self.cache / "wheels", self._stamp("wheels", HERE / "wheels.txt")
         if not pinned.exists():
             shutil.rmtree(folder, ignore_errors=True)

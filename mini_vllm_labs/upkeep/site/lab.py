@@ -53,8 +53,8 @@ ADDED = (
 def write_pyodide_folder(core: Path, folder: Path, wheels: Iterable[Path]) -> None:
     """Copy the core and the wheels, and write the lock. If a package has two wheels, the later one is used.
 
-    The npm package's lock names about 350 packages that only a content delivery network has. Our lock refers to files
-    in the same folder by their plain names, so that Pyodide sends no requests to other hosts.
+    The npm package's lock names about 350 packages that are available only from a content delivery network. Our lock
+    refers to files in the same folder by their plain names, so that Pyodide sends no requests to other hosts.
     """
     folder.mkdir()
     for name in CORE:
@@ -116,7 +116,7 @@ def write_lab(edition: Mapping[str, bytes], downloads: Downloads, folder: Path) 
 
 
 def elsewhere(path: str, notebook: bytes) -> bytes:
-    """Return a notebook with the same title that tells the reader where the given notebook runs."""
+    """Return a notebook that has the given notebook's title and tells the reader where that notebook runs."""
     content = json.loads(notebook)
     title = "".join(content["cells"][0]["source"]).partition("\n")[0]
     text = f"{title}\n\n{INSTEAD.format(need=NEEDS[path], path=path)}"

@@ -91,7 +91,7 @@ def small_sum(rng: random.Random) -> Turn:
 
 
 def note(rng: random.Random, name: str, kind: int | None = None) -> Turn:
-    """Return a note about a person, of one of six kinds, and the question that it answers, question first."""
+    """Return a question and the note about a person that answers it; the note is of one of six kinds."""
     words = {"name": name} | {word: rng.choice(WORDS[plural]) for word, plural in NOTED.items()}
     words["thing"] = with_article(f"{rng.choice(WORDS['colors'])} {rng.choice(WORDS['things'])}")
     words |= {"job": with_article(rng.choice(WORDS["jobs"])), "room": str(rng.randrange(10, 100))}

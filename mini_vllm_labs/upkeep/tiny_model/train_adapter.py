@@ -25,7 +25,7 @@ AT_THE_LAKE = {"things": ["boat"], "places": ["lake", "river"], "animals": ["duc
 
 
 class WithAdapter(nn.Module):
-    """A frozen linear layer plus `B (A x) * alpha / r`."""
+    """A frozen linear layer whose output has `B (A x) * alpha / r` added."""
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""An executor without a model, which stores tokens as K and V, and so detects wrong and stale blocks."""
+"""An executor without a model; it stores tokens as K and V, and so detects wrong and stale blocks."""
 
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ BLOCK_SIZE, NUM_BLOCKS = 16, 160
 
 @dataclass
 class Known:
-    """A request's state that vLLM's worker keeps between steps."""
+    """The state of one request that vLLM's worker keeps between steps."""
 
     token_ids: list[int]
     block_ids: list[int]

@@ -29,7 +29,7 @@ MAX_MODEL_LEN = 512
 
 
 def make_engine(scheduler_cls: str | None, folder: str) -> EngineCore:
-    """Return vLLM's engine with chunked prompts and 160 blocks, which is few enough for preemptions."""
+    """Return vLLM's engine with chunked prompts and 160 blocks, few enough to cause preemptions."""
     model = ModelConfig(
         model=folder, tokenizer=folder, dtype="float16", seed=0, skip_tokenizer_init=True, max_model_len=MAX_MODEL_LEN
     )
@@ -48,7 +48,7 @@ def make_engine(scheduler_cls: str | None, folder: str) -> EngineCore:
 
 
 def make_requests() -> list[EngineCoreRequest]:
-    """Return requests, a third of which share a prefix; some are ended by stop tokens."""
+    """Return requests, a third of which share a prefix; stop tokens end some of them."""
     rng, shared, found = random.Random(0), list(range(64)), list[EngineCoreRequest]()
     for number in range(NUM_REQUESTS):
         own = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 200))]

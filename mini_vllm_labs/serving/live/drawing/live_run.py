@@ -114,7 +114,8 @@ class LiveRun:
                 self._add(pickle.loads(step))
 
     def state(self, step: int) -> RunState:
-        """Return the state in a step. The next call changes the same object, so use the state before that."""
+        """Return the state in a step. The next call changes the same object, so finish using the state before you call
+        again."""
         if step >= self.newest:
             return self._state
         first = max(place for place in self._keyframes if place <= step)

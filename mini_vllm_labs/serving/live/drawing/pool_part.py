@@ -77,7 +77,7 @@ class PoolMap:
         return sorted({(block - 1) // self.per_cell for block in block_ids})
 
     def squares(self, cells: Iterable[int], thick: float | None = None, **attributes: svg.Value) -> Markup:
-        """Draw cells as squares, which are the dashes of one thick line per run of cells."""
+        """Draw cells as squares; each run of cells is a single thick dashed line."""
         size, data = self.pitch - 1, list[str]()
         for first, last in runs(cells, self.per_line):
             line, place = divmod(first, self.per_line)

@@ -99,7 +99,7 @@ def marked_drafts(verdict: Verdict, info: RunInfo) -> Markup:
 
 
 def timeline_part(run: LiveRun, state: RunState, look: WantedPicture, height: float) -> Part:
-    """Draw the steps around the shown one; in a crowd, the rows of a preemption come first."""
+    """Draw the steps around the shown one; in a crowd, the rows of requests involved in a preemption come first."""
     assert state.record is not None
     step, room = state.record["step"], span_of(look.width)
     num_steps = int(room // STEP_WIDTH)

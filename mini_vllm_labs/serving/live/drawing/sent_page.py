@@ -41,7 +41,7 @@ class SentPage:
         return message
 
     def _new_names(self, run: LiveRun, recent: set[str]) -> dict[str, list[object]]:
-        """Return the number, letter and colours of each request new to the page; an empty list means a removed
+        """Return the number, letter and colours of each request new to the page; an empty list marks a removed
         request."""
         numbers = {name: run.info.index(name) for name in recent}
         new: dict[str, list[object]] = {

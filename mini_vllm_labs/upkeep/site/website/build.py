@@ -47,7 +47,7 @@ class WebsiteError(ValueError):
 def write_website(edition: Mapping[str, bytes], site: Path) -> None:
     """Write the pages into the site, next to the folders `lab` and `chat` if these have been built.
 
-    Raises `WebsiteError` without MkDocs, or with MkDocs' error message about a text.
+    Raises `WebsiteError` if MkDocs is missing, or with MkDocs' error message if it rejects a text.
     """
     if importlib.util.find_spec("material") is None:
         raise WebsiteError(f"MkDocs is missing: {install_command('site')}")

@@ -118,7 +118,7 @@ def framed(still: str) -> str:
 
 
 def one_file_page() -> str:
-    """Return the page as Markdown, in which the comment that begins a part becomes a heading, followed by its code.
+    """Return the page as Markdown; each part's opening comment becomes a heading, followed by the part's code.
 
     The edition contains the solutions, and so does its template (attention and phase 6's sampler, in a shorter form).
     The student edition and the site made from it contain neither. The page shows a learner's code as its starter, with

@@ -38,7 +38,7 @@ def outside_code(text: str, change: Callable[[str], str]) -> str:
 
 
 def linked(link: re.Match[str], path: str, pages: Collection[str]) -> str:
-    """Return the form that a link has on the page at `path`."""
+    """Return the form that a link takes on the page at `path`."""
     mark, words, address = link.groups()
     if address is None or re.match(r"https?:|#", address):
         return link[0]
@@ -79,7 +79,7 @@ def in_code(text: str, place: int) -> bool:
 
 
 def folded(steps: Sequence[tuple[str, str]], number: int = 1) -> str:
-    """Return the steps of a hint, which unfold one after the other and are excluded from the search."""
+    """Return the steps of a hint, which unfold one after another and are excluded from the search."""
     if number > len(steps):
         return ""
     title, text = steps[number - 1]
