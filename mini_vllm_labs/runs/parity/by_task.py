@@ -19,7 +19,7 @@ def plain_recordings() -> list[Scenario]:
 
 
 def matches_by_task(lineup: Lineup) -> list[int]:
-    """Return how many plain recordings agree with 0.13.0's rules, then with task 1 added, then with tasks 1 and 2, ...
+    """Return how many plain recordings agree with 0.13.0's rules, and then as each task is added.
 
     The last number is for the whole phase. Raises `NotImplementedError` for an unwritten task.
     """
