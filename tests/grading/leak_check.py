@@ -299,7 +299,7 @@ def main(numbers: Container[int]) -> None:
     sys.setrecursionlimit(10_000)  # `deepcopy` follows the links of free blocks
     os.environ["LAB_IMPL"] = "solution"
     os.environ["OMP_NUM_THREADS"] = "1"  # a forked process would wait forever for threads that exist only in its parent
-    # must come after the setting is made, because torch reads it when it is loaded
+    # must come after the variable is set, because torch reads it on import
     from mini_vllm_labs.grading.plays.device_tensors import DeviceTensor
 
     StrictQueue.__deepcopy__ = copy_of_queue  # type: ignore[attr-defined]

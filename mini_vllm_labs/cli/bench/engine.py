@@ -140,7 +140,7 @@ def run(name: str, lineup: str | None, num_rounds: int, threads: int | None, *, 
     team = lineup_to_run(lineup, make_console(stderr=as_json), reference=one.reference)
     absent = [part for part in ("runner", *one.needs) if getattr(team, part) == "absent"]
     if absent:
-        raise ValueError(f"bench {name} cannot be measured with the lineup {team}, which lacks {', '.join(absent)}")
+        raise ValueError(f"bench {name} cannot be run with the lineup {team}, which lacks {', '.join(absent)}")
 
     def cases(report: ProgressReport) -> Iterable[Case]:
         from mini_vllm_labs.bench.engine_benchmarks import BENCHMARKS

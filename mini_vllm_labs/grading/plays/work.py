@@ -13,7 +13,7 @@ BYTES_PER_UNIT = 64  # copying a list of 8 entries costs as much as one line
 BYTES_OF_A_CALL = 1024  # for the frames of the call and of the tracer
 NUM_REQUESTS = 150
 SHORT, LONG = 9, 900
-ROOM = 20  # a difference in lines or entries that does not yet prove a leak or a loop over everything
+ROOM = 20  # a difference in lines or entries too small to prove a leak or a loop over everything
 
 
 def work_of(act: Callable[[], object], file: str) -> int:

@@ -114,7 +114,7 @@ class Score(PredictionWidget):
 class Deck(PredictionWidget):
     """Shows cards one at a time; `answers` maps each card's title to the learner's answer."""
 
-    # The player is a separate module because both modules define `render`; a card with films imports it.
+    # The player is a separate module because it and this module both define `render`; a card with films imports it.
     _esm = PredictionWidget._esm + f"const PLAYER = {json.dumps(WITH_LINES + read_asset('alone.js'))};"
     cards: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
     answers = traitlets.Dict().tag(sync=True)
