@@ -32,7 +32,7 @@ class LlamaLayer:
     """The weights of one layer with H query heads and K key/value heads of D numbers each.
 
     `qkv` computes (H + 2 K) * D columns from the hidden state, and `gate_up` computes both halves of the MLP.
-    `head_norm` [H + K, D] exists only in Qwen3 and scales each query and key head after normalization.
+    `head_norm` [H + K, D] exists only in Qwen3 and scales each query and key head after normalisation.
     """
 
     attention_norm: Tensor
