@@ -156,7 +156,7 @@ def test_a_benchmark_runs_and_its_record_and_text_agree(
         (("gpu", "all"), "unknown part 'all'"),
         (("gpu",), "needs an NVIDIA GPU, but torch finds none on this machine"),
         ((*PEER, "--peer-version", "0.14.0"), "must be one of the releases 0.13.0, 0.33.0"),
-        (PEER, "`python -m mini_vllm_labs.upkeep.vllm_peer` makes one"),
+        (PEER, "`python -m mini_vllm_labs.upkeep.vllm_peer` installs it"),
     ],
 )
 def test_bad_input_is_refused_in_words(
