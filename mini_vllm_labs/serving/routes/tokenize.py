@@ -1,7 +1,7 @@
 """Serves `/tokenize` and `/detokenize` for texts and chats. (vLLM: `entrypoints/serve/tokenize/`.)"""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Literal
 
@@ -15,7 +15,7 @@ from mini_vllm_labs.serving.routes.chat import Messages, as_chat
 from mini_vllm_labs.serving.routes.fields import Fields, TokenId, parse
 from mini_vllm_labs.serving.served_model import ServedModel
 
-PIECE = 10_000
+PIECE = 500  # tokens; a decoder may take 30 us for each
 
 
 class TokenizeRequest(Fields):
@@ -45,15 +45,11 @@ def tokenize_router(served: ServedModel) -> APIRouter:
     router = APIRouter()
     tokenizer = served.llm.tokenizer
 
-    def texts_of(tokens: list[int]) -> list[str]:
-        text_of = cache(lambda token: tokenizer.decode([token]))
-        return [text_of(token) for token in tokens]
-
-    async def encoded_list(values: Sequence[int | str]) -> str:
-        """Encode a list in pieces, so that other requests can be served in between."""
+    async def encoded_list(tokens: list[int], shown: Callable[[int], int | str]) -> str:
+        """Encode what is shown of each token, in pieces, and serve other requests in between."""
         pieces = []
-        for start in range(0, len(values), PIECE):
-            pieces.append(compact(values[start : start + PIECE])[1:-1])
+        for start in range(0, len(tokens), PIECE):
+            pieces.append(compact([*map(shown, tokens[start : start + PIECE])])[1:-1])
             await asyncio.sleep(0)
         return f"[{','.join(pieces)}]"
 
@@ -66,10 +62,11 @@ def tokenize_router(served: ServedModel) -> APIRouter:
             tokens = await served.encode_chat(as_chat(body.messages))
         else:
             tokens = await served.encode(body.prompt or "")
-        texts = await asyncio.to_thread(texts_of, tokens) if body.return_token_strs else None
         head = compact({"count": len(tokens), "max_model_len": served.max_model_len})[:-1]
-        lists = [await encoded_list(tokens), "null" if texts is None else await encoded_list(texts)]
-        return Response(f'{head},"tokens":{lists[0]},"token_strs":{lists[1]}}}', media_type="application/json")
+        ids, texts = await encoded_list(tokens, int), "null"
+        if body.return_token_strs:
+            texts = await encoded_list(tokens, cache(lambda token: tokenizer.decode([token])))
+        return Response(f'{head},"tokens":{ids},"token_strs":{texts}}}', media_type="application/json")
 
     @router.post("/detokenize")
     async def detokenize(request: Request) -> JSONResponse:
