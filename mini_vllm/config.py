@@ -32,10 +32,10 @@ class SpeculativeConfig:
     stops while more than `disable_by_batch_size` requests are decoding (None: no limit). The scheduler also supports
     the drafters `eagle` and `mtp`, but no runner implements them.
 
-    `num_speculative_tokens_per_batch_size` has rows (from, to, drafts); the number of requests in a step chooses the
-    row. A block's hash also covers the tokens after the block that such a drafter reads. With
-    `disable_lookahead_block_hashes`, the last hit block is dropped instead, unless `disable_eagle_block_drop` is set.
-    Releases that do not have these three settings reject them.
+    `num_speculative_tokens_per_batch_size` has rows (from, to, drafts); the number of requests in a step selects the
+    row. With the drafters `eagle` and `mtp`, a block's hash also covers the tokens past its end that the drafter reads.
+    With `disable_lookahead_block_hashes`, the last hit block is dropped instead, unless `disable_eagle_block_drop` is
+    set. Releases that do not have these three settings reject them.
 
     Raises `ValueError` naming the setting and the legal range.
     """

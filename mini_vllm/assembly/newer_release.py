@@ -27,7 +27,7 @@ from mini_vllm.electives.wrappers import WrappedPrefixCache
 
 
 def new_step_state(config: EngineConfig, functions: ReleaseFunctions, states: list[StepState]) -> StepState:
-    """Return a new state and store it in `states` in place of the last one. A restart does not end a pause."""
+    """Return a new state and store it in `states` in place of the previous one. A restart does not end a pause."""
     step = StepState(config, functions)
     step.pause_state = states.pop().pause_state if states else step.pause_state
     states.append(step)

@@ -37,7 +37,7 @@ def main(port: int) -> None:
 
 
 def end_with_parent() -> None:
-    """End this process when standard input closes, even while it opens the model or connects."""
+    """End this process when standard input closes, even while the process is opening the model or connecting."""
     os.read(sys.stdin.fileno(), 1)
     os._exit(0)
 

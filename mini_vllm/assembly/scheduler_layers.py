@@ -130,7 +130,7 @@ class SchedulerLayers:
         return replace(parts, functions=functions, preemption=preemption, waiting=policed.new_queue())
 
     def _with_tokens_ahead(self, parts: SchedulerParts) -> SchedulerParts:
-        """Add phases 7 and 8, which plan steps with tokens that are not known yet."""
+        """Add phases 7 and 8, which plan steps that include tokens not known yet."""
         speculation, async_scheduling = self.electives.make_speculation(), self.electives.make_async_scheduling()
         if parts.release is not None:
             from mini_vllm.assembly.newer_release import newer_tokens_ahead

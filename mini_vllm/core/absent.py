@@ -101,7 +101,7 @@ class NoPrefixCache:
 
 
 class WholePrompts:
-    """Phase 5 absent: computes a prompt in one step, or lets it wait."""
+    """Phase 5 absent: computes a prompt in one step, or makes it wait."""
 
     def __init__(self, clamp: Clamp) -> None:
         self.clamp = clamp

@@ -100,9 +100,9 @@ class Preemption(Protocol):
         """Preempt running requests until `request` holds slots for `num_new_tokens` more tokens.
 
         Victims move from `running` to `waiting` and are recorded in `scheduler_output.preempted`. A victim that was
-        scheduled in this step leaves the plan, and its tokens return to `scheduler_output.token_budget`.
-        Returns True if `request` holds the slots. Returns False if `request` was its own last victim (it is
-        PREEMPTED now), or if no request may be preempted (it is still RUNNING).
+        scheduled in this step leaves the plan, and its tokens return to `scheduler_output.token_budget`. Returns True
+        if `request` holds the slots. Returns False if `request` itself was the last victim (it is PREEMPTED now), or if
+        no request may be preempted (it is still RUNNING).
         """
 
 
@@ -157,8 +157,8 @@ class ChunkPolicy(Protocol):
         """Return whether a waiting request may be admitted now, considering the memory that its later chunks need."""
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        """Return whether a request samples a token in this step, given that it will have `num_computed_tokens`
-        afterwards."""
+        """Return whether a request samples a token in this step, given that it will have `num_computed_tokens` computed
+        tokens afterwards."""
 
 
 class Clamp(Protocol):

@@ -65,7 +65,7 @@ def check_queues(scheduler: Scheduler, policy: Policy) -> None:
 
 
 def order_error(scheduler: Scheduler) -> str:
-    """Return a message about two requests that are not in arrival order; empty if all are, or need not be."""
+    """Return a message about two requests out of arrival order; empty if all are in order, or need not be."""
     if scheduler.orders_by_priority or scheduler.has_policy:
         return ""
     arrival = {request_id: order for order, request_id in enumerate(scheduler.requests)}

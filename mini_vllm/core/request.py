@@ -94,10 +94,10 @@ class Request:
     """One request as the scheduler sees it.
 
     `num_computed_tokens` counts the tokens whose K and V are in the cache, or will be when the planned step has run.
-    Only the methods below change it. `num_cached_tokens` is the prefix hit at the first admission, and -1 before it.
+    Only the methods below change it. `num_cached_tokens` is the prefix hit at the first admission, and -1 before that.
     `spec_token_ids` are the drafts for the next step: guesses, not yet tokens of the request. `num_output_placeholders`
-    counts the output tokens that steps in flight will produce. Phases 7 and 8 maintain both. `cache_salt` and
-    `adapter_id` separate the cached blocks of tenants and adapters. `seed` seeds the request's random draws. Until
+    counts the output tokens that steps in flight will produce. Phases 7 and 8 maintain these two fields. `cache_salt`
+    and `adapter_id` separate the cached blocks of tenants and adapters. `seed` seeds the request's random draws. Until
     `grammar` is compiled the request is WAITING_FOR_FSM. `mm_features` are the prompt's images in order. `tenant` and
     `service_level` are for scheduling policies; no phase reads them.
     """
@@ -185,7 +185,7 @@ class Request:
         self.num_computed_tokens = num_computed_tokens
 
     def keep_computed(self, num_computed_tokens: int) -> None:
-        """Set `num_computed_tokens`: include loaded K and V, or stop before the first lost block."""
+        """Set `num_computed_tokens`, either to include loaded K and V or to stop before the first lost block."""
         self.num_computed_tokens = num_computed_tokens
 
     def advance(self, num_new_tokens: int) -> None:

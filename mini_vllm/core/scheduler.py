@@ -102,7 +102,7 @@ class Scheduler:
     def start_step(self, scheduler_output: SchedulerOutput) -> list[ScheduledRequest]:
         """Return the plan as a batch for the runner: each request's new tokens and their blocks.
 
-        From here to `update_from_output` only the forward pass can fail, and `recover` rolls this step back.
+        From this call until `update_from_output`, only the forward pass can fail, and `recover` rolls this step back.
         """
         batch: list[ScheduledRequest] = []
         for request_id, num_tokens in scheduler_output.num_scheduled_tokens.items():
@@ -163,7 +163,8 @@ class Scheduler:
             self.requests[request_id].spec_token_ids = draft_token_ids
 
     def update_priority(self, request_id: str, priority: int) -> bool:
-        """Change an unfinished request's priority and requeue it if it waits; return whether the request exists."""
+        """Change an unfinished request's priority and requeue it if it is waiting; return whether the request
+        exists."""
         request = self.requests.get(request_id)
         if request is None:
             return False

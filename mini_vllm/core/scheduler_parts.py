@@ -43,7 +43,8 @@ class Gates(Protocol):
         """The ended requests whose blocks must stay allocated until their K and V have been sent."""
 
     def take_errors(self) -> dict[str, str]:
-        """Return the errors since the last call for requests that can never be admitted, keyed by request id."""
+        """Return the errors recorded since the last call for requests that can never be admitted, keyed by request
+        id."""
 
     def start_step(self) -> None:
         """Drop the state of the last step."""

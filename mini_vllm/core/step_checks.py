@@ -67,7 +67,7 @@ def check_hit(
 ) -> None:
     """Check that each block of a hit, after its first `num_null` blocks, has the hash of the request's own prefix.
 
-    `recorded` maps blocks to hashes. If it does not confirm the hit, `cached_blocks`, which takes longer, decides.
+    `recorded` maps blocks to hashes. If `recorded` does not confirm the hit, the slower `cached_blocks` decides.
     """
     hashes, found = request.block_hashes[: len(block_ids)], block_ids
     if num_null:
@@ -91,7 +91,7 @@ def check_kept(
     *,
     may_drop: bool,
 ) -> None:
-    """Check an update: the tokens of every answer, up to a stop, were appended to its request and returned.
+    """Check that an update appended every answer's tokens, up to a stop, to its request and returned them.
 
     With `may_drop` a preempted request may lose the whole answer, because newer releases drop tokens after a reset.
     """

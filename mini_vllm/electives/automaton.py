@@ -71,7 +71,7 @@ def build_trie(token_bytes: Sequence[bytes]) -> TrieNode:
 
 
 def group_bytes(nfa: Nfa, alphabet: frozenset[int]) -> dict[int, list[int]]:
-    """Group an alphabet's bytes that are read by the same positions; each group's key is its first byte."""
+    """Group the bytes of an alphabet by the positions that read them; each group's key is its first byte."""
     reads, groups = set(nfa.reads), dict[tuple[bool, ...], list[int]]()
     for byte in sorted(alphabet):
         groups.setdefault(tuple(byte in one for one in reads), []).append(byte)
@@ -92,8 +92,8 @@ NOTHING = RegexPart(True, frozenset(), frozenset())
 def build_nfa(tree: Node) -> Nfa:
     """Build the automaton of a regex.
 
-    Raises `ValueError` if it needs more than `MAX_POSITIONS` positions, or if more than `MAX_FOLLOWS` pairs of
-    positions follow each other.
+    Raises `ValueError` if it needs more than `MAX_POSITIONS` positions, or more than `MAX_FOLLOWS` pairs of consecutive
+    positions.
     """
     nfa = Nfa()
     part = _build(nfa, tree)

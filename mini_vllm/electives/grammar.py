@@ -33,7 +33,8 @@ class StructuredOutputFunctions:
 
 
 def follow(grammar: Grammar, request: Request, newest: Sequence[int] = ()) -> None:
-    """Advance a grammar past a request's tokens and the `newest` tokens. Raises `ValueError` if it forbids one of them.
+    """Advance a grammar past a request's tokens and the `newest` tokens. Raises `ValueError` if the grammar forbids one
+    of them.
 
     A failed step may have removed some of the request's tokens since the last call; the grammar is then rolled back.
     """

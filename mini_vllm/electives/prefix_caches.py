@@ -15,8 +15,8 @@ ROOT_HASH = bytes(32)
 class ImagesInHashes(WrappedPrefixCache):
     """Wraps phase 4's `PrefixCache` and hashes the blocks of requests with images, using phase 4's `hash_block`.
 
-    Phase 11's `extra_keys` returns the images in a block, as in vLLM. With `has_places` the hash also covers where they
-    begin, because a text may contain the images' placeholder tokens. Phase 4 then finds that all hashes exist and adds
+    Phase 11's `extra_keys` returns the images in a block, as in vLLM. With `has_places` the hash also covers where the
+    images begin, because a text may contain their placeholder tokens. Phase 4 then finds that all hashes exist and adds
     none.
     """
 
@@ -57,8 +57,8 @@ class DelayedCommits(WrappedPrefixCache):
     """Wraps phase 4's `PrefixCache` to delay the caching of blocks. (vLLM: `delay_cache_blocks` of
     `KVCacheManager.allocate_slots`.)
 
-    Phase 2 caches the blocks that it allocates. Within `delayed` these calls are ignored, and the loader caches the
-    blocks once they are filled.
+    Phase 2 caches the blocks that it allocates. Within `delayed`, phase 2's caching calls are ignored, and the loader
+    caches the blocks once they are filled.
     """
 
     def __init__(self, inner: PrefixCache) -> None:

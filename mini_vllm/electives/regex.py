@@ -78,7 +78,7 @@ def parse_regex(text: str) -> Node:
 
 
 def ambiguity(text: str) -> str | None:
-    """Return the position and cause of a character class that dialects read differently, or None."""
+    """Return where a character class is read differently by different dialects, and why, or None."""
     for found in CLASS.finditer(text):
         if not found[0].startswith("["):
             continue
@@ -177,7 +177,7 @@ class _Parser:
         return literal(char)
 
     def escaped(self) -> str | frozenset[int]:
-        """Return the class or the character of an escape after its backslash."""
+        """Read an escape after its backslash, and return the class or character that it stands for."""
         char = self.take()
         if char not in CLASSES and char not in "nrt" and char.isascii() and char.isalnum():
             self.fail(f"the escape \\{char} is not supported: there are no {ESCAPES.get(char, 'such escapes')}")

@@ -70,7 +70,7 @@ class AsyncLLM:
 
     @property
     def reason_of_death(self) -> str:
-        """Why the engine has stopped, known as soon as it no longer `is_alive`; otherwise empty."""
+        """Why the engine has stopped, set as soon as `is_alive` is false; otherwise empty."""
         return self._given_up or self._host.reason_of_death
 
     @property
@@ -135,7 +135,7 @@ class AsyncLLM:
                 self._abort(request_id)
 
     async def _with_checked_grammar(self, params: SamplingParams) -> SamplingParams:
-        """Check a grammar in a process with limits, which ends if the reader leaves."""
+        """Check a grammar in a process with limits; the process ends if the reader leaves."""
         if not isinstance(params.structured_outputs, StructuredOutputsParams):
             return params
         params.structured_outputs.validate()

@@ -64,11 +64,11 @@ NUM_RECENT = 1_000  # number of requests that a logged hit rate covers, as in vL
 
 
 class BucketCounts:
-    """Counts values in buckets: each value counts in the bucket with the smallest bound at or above it.
+    """Counts values in buckets: each value goes into the bucket with the smallest bound at or above it.
 
     One thread writes, and any thread may read.
 
-    prometheus_client's histogram takes six times as long, for every token of a step.
+    prometheus_client's histogram would take six times as long, for every token of a step.
     """
 
     __slots__ = ("_bounds", "_counts", "total")
@@ -100,9 +100,9 @@ class Counts:
 
     The gauges describe the newest step or request. `drafts` is None if speculative decoding is off. `leak` describes
     blocks that were in use although no request was running. `cache_config` holds the cache settings as strings.
-    `waiting_for` counts waiting requests by the mark of their reason (`engine/reasons.py`), as of a step in the last
-    second. `num_rejected` requests arrived while the waiting queue was full. `recent_lookups` holds, for each of the
-    latest 1,000 requests, the prompt tokens looked up in the cache and those found.
+    `waiting_for` counts waiting requests by reason (marks from `engine/reasons.py`), as of a step in the last second.
+    `num_rejected` requests arrived while the waiting queue was full. `recent_lookups` holds, for each of the latest
+    1,000 requests, how many prompt tokens were looked up in the cache and how many were found.
     """
 
     drafts: DraftStatistics | None
@@ -128,7 +128,7 @@ class Counts:
         )
 
     def recent_hit_rate(self) -> float:
-        """Return the share of looked-up tokens that were found, or 0 before the first lookup. (vLLM:
+        """Return the fraction of looked-up tokens that were found, or 0 before the first lookup. (vLLM:
         `CachingMetrics`.)"""
         num_queries = sum(queries for queries, _ in self.recent_lookups)
         return sum(hits for _, hits in self.recent_lookups) / max(1, num_queries)

@@ -50,7 +50,7 @@ class IncrementalDetokenizer:
         return None
 
     def finish(self) -> str | None:
-        """Accept an incomplete last character, because the text is final. Returns a stop string like `add`."""
+        """Accept an incomplete last character, because the text is final. Like `add`, returns a stop string."""
         self._num_held_back = 0
         return self._accept(final=True)
 

@@ -17,7 +17,7 @@ Watch = Callable[[Tell, Tell], None]
 
 
 class Opened(NamedTuple):
-    """Reports that the engine is open, with the parts that a server keeps in its own process."""
+    """Reports that the engine is open, and carries the parts that a server keeps in its own process."""
 
     config: EngineConfig
     tokenizer: Tokenizer

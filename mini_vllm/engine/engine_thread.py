@@ -1,4 +1,4 @@
-"""The only thread that uses an engine. It takes steps while there is work, and runs calls between them."""
+"""The only thread that uses an engine. The thread takes steps while there is work, and runs calls between them."""
 
 import logging
 import threading
@@ -65,7 +65,7 @@ class EngineThread:
 
     @property
     def seconds_in_step(self) -> float:
-        """Seconds since the current step began, or 0 between two steps. A long time suggests an endless loop."""
+        """Seconds since the current step began, or 0 between two steps. A large value suggests an endless loop."""
         return seconds_since(self._step_clock)
 
     def call(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
@@ -207,8 +207,8 @@ class EngineThread:
 
 
 def shortened(reason: str) -> str:
-    """Return an error's text for clients, at most `MAX_REASON` characters: a learner's code may raise text of any
-    length."""
+    """Return an error's text for clients, cut to `MAX_REASON` characters, because a learner's error message can have
+    any length."""
     num_more = len(reason) - MAX_REASON
     return reason if num_more <= 0 else f"{reason[:MAX_REASON]} ... ({num_more:,} more characters)"
 

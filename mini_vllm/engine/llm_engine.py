@@ -157,8 +157,8 @@ class LLMEngine:
     def update_priority(self, request_id: str, priority: int) -> bool:
         """Change an unfinished request's priority; return False if no such request exists.
 
-        Under `policy="priority"` it affects the request's place in the queue and the choice of victims from the next
-        step on. Raises `ValueError` unless the priority is an integer.
+        Under `policy="priority"` the new priority affects the request's position in the queue and the choice of victims
+        from the next step on. Raises `ValueError` unless the priority is an integer.
         """
         if type(priority) is not int:
             raise ValueError(f"priority must be an integer, got {priority!r}")
@@ -211,7 +211,8 @@ class LLMEngine:
         return scheduler_output
 
     def _require_sent(self, names: Sequence[str]) -> None:
-        """Raise `StalledError` if idle steps never report these requests as sent: a worker sends within its step."""
+        """Raise `StalledError` if these requests remain unsent over several idle steps, because a worker sends within
+        one step."""
         self._idle_steps = self._idle_steps + 1 if names and names == self._held else 0
         self._held = names
         transfers = transfers_of(self.scheduler)
@@ -278,7 +279,7 @@ class LLMEngine:
         self._in_step = []
 
     def _detokenize(self, request_id: str, now: float) -> int:
-        """Turn new tokens into text; a stop string ends the request. Return the number of tokens after the stop
+        """Turn new tokens into text; a stop string ends the request. Returns the number of tokens after the stop
         string."""
         stop, num_cut = self.processor.take_new_tokens(request_id, now)
         if stop is not None and not self.scheduler.finish_request(request_id, RequestStatus.FINISHED_STOPPED, stop):

@@ -1,4 +1,4 @@
-"""Detects silent errors in a part while an engine serves, using at most 2% of the time."""
+"""Detects silent errors in an engine's parts while it serves, using at most 2% of the time."""
 
 import logging
 import time
@@ -33,7 +33,7 @@ class PeriodicChecker(StepObserver):
     Raises `InvariantError`. A leak and a wrong order of service, which corrupt no text, are only logged.
 
     It also detects a request that gets no tokens for `NUM_CHECKS_WITHOUT_PROGRESS` checks in a row. Every step in
-    between must have had tokens left, and also blocks and seats if the request is first in the queue.
+    between must have had tokens left, and also blocks and request slots if the request is first in the queue.
     """
 
     def __init__(self, scheduler: Scheduler, clock: Callable[[], float] = time.monotonic) -> None:

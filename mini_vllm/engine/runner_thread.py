@@ -33,13 +33,13 @@ class TokensInFlight:
         self._failed: frozenset[str] = frozenset()
 
     def hand_over(self, batch: Sequence[ScheduledRequest]) -> list[ScheduledRequest]:
-        """Return a copy of a batch that does not change while it is computed. Called by the engine's thread."""
+        """Return a copy of a batch that stays unchanged while the batch is computed. Called by the engine's thread."""
         if len(self._copies) > 2 * len(batch) + 64:
             self._copies = {request: own for request, own in self._copies.items() if not request.is_finished}
         return [replace(one, request=self._own(one.request), block_ids=list(one.block_ids)) for one in batch]
 
     def execute_model(self, runner: ModelRunner, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-        """Compute a batch from `hand_over`. Called by the runner's thread, one batch at a time.
+        """Compute a batch that `hand_over` returned. Called by the runner's thread, one batch at a time.
 
         Raises `RunnerError` if the output does not match the batch.
         """

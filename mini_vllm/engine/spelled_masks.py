@@ -1,4 +1,5 @@
-"""Phase 9's masks for vocabularies that lack some bytes: WordPiece, Unigram, byte-level without its alphabet."""
+"""Phase 9's masks for vocabularies that lack some bytes: WordPiece, Unigram, and byte-level ones without their
+alphabet."""
 
 from typing import Any
 

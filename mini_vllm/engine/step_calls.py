@@ -41,7 +41,7 @@ RUNNING = RequestStatus.RUNNING
 
 
 class StepCalls:
-    """The calls of the newest step. It observes the scheduler until `leave`.
+    """The calls of the newest step. It observes the scheduler until `leave` is called.
 
     `asked` contains all requests for which phase 5 or phase 2 was called; `guarded` and `shortages` contain those whose
     last call was refused. `short` contains the running requests that were refused blocks, in order; `head` is the last

@@ -107,7 +107,7 @@ class AdmissionGates:
         """Release all images at a point where vLLM 0.13.0 would stall for ever; return whether any were released.
 
         A refused request uses images that its hit did not cover. If the hit shrinks before the admission, the request
-        also needs an earlier image. The later image that it already uses may leave no room for that one.
+        also needs an earlier image. The later image that it already uses may leave no room for the earlier one.
         """
         if self._is_stalled:
             return False  # releasing the images did not help
@@ -181,7 +181,7 @@ def encoder_of(scheduler: Scheduler) -> EncoderGate | None:
 
 
 def transfers_of(scheduler: Scheduler) -> KVTransfers | None:
-    """Return the scheduler's side of KV transfers, or None if KV transfer is off. A restart replaces it."""
+    """Return the scheduler's side of KV transfers, or None if KV transfer is off. A restart replaces this object."""
     return scheduler.gates.transfers if isinstance(scheduler.gates, AdmissionGates) else None
 
 

@@ -22,7 +22,7 @@ class KVTransfers:
     """The scheduler's side of all transfers. `kv` and `commits` are phases 2 and 4 with their wrappers.
 
     With `keeps_loads`, tokens count as computed when their load begins. The blocks of an aborted load then stay
-    allocated until its end is reported, because the load may still write to them.
+    allocated until the load is reported as ended, because it may still write to them.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class KVTransfers:
         return held
 
     def end_step(self, waiting: Sequence[Request], *, is_idle: bool, has_sampled: bool) -> None:
-        """Break a stall, where vLLM 0.13.0 would wait for ever.
+        """Break a stall in which vLLM 0.13.0 would wait for ever.
 
         A request that has received its K and V can be queued after requests that need its blocks. Then every plan is
         empty, or the other requests are admitted and preempted in turn. If no transfer is in progress, the stall is

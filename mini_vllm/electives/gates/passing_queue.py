@@ -1,4 +1,4 @@
-"""A waiting queue that skips requests that cannot be admitted yet; they keep their places."""
+"""A waiting queue that skips requests not yet ready for admission; they keep their positions."""
 
 import enum
 from collections.abc import Callable, Iterator
@@ -56,7 +56,7 @@ class PassingQueue:
         return request is self._ready
 
     def put_back(self) -> None:
-        """Return the skipped requests to the front of the queue, in their old order."""
+        """Return the skipped requests to the front of the queue, in their original order."""
         for request in reversed(self._passed):
             self.inner.prepend_request(request)
         self._passes_over, self._passed, self._ready = False, [], None

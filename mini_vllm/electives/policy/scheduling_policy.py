@@ -44,7 +44,7 @@ class SchedulingPolicy:
         """Inspect the engine before a step is planned."""
 
     def rank(self, request: Request) -> Any:
-        """Return the rank of a waiting request, where the smallest comes first; ranks must be comparable.
+        """Return a waiting request's rank; the smallest rank comes first, and ranks must be comparable.
 
         Requests of equal rank stay in order of arrival, with preempted requests first.
         """
@@ -61,8 +61,8 @@ class SchedulingPolicy:
     def victims(self, running: list[Request]) -> list[Request]:
         """Return the running requests in the order in which they are preempted when blocks run out.
 
-        A request missing from the list is never preempted for a different one. If ranks keep changing, the head of
-        `running` is the last victim once it has been preempted three times, so that every request can finish.
+        A request missing from the list is never preempted to make room for a different one. If ranks keep changing, the
+        head of `running` is the last victim once it has been preempted three times, so that every request can finish.
         """
         return running[::-1]
 

@@ -215,7 +215,8 @@ class NewerFunctions:
         max_num_seqs: int,
         plan: Callable[..., SchedulerOutput],
     ) -> None:
-        """Let phase 1 only admit requests, within the seats and the budget that the running requests have left."""
+        """Let phase 1 only admit requests, within the request slots and the budget left over by the running
+        requests."""
         admitted: list[Request] = []
         num_seats = max_num_seqs - len(running)
         more = plan(admitted, max_num_seqs=num_seats, max_num_batched_tokens=scheduler_output.token_budget)

@@ -1,4 +1,5 @@
-"""The KV cache manager of releases after 0.13.0: free blocks required at admission, and the order of freed blocks."""
+"""The KV cache manager of releases after 0.13.0: changes how many blocks admission requires and how freed blocks are
+ordered."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -51,7 +51,8 @@ class Pacer(Protocol):
     def planned(self, num_tokens: int, has_prompt: bool, num_left_waiting: int | None) -> None:
         """Record the planned step: its tokens, and whether it computes a part of a prompt.
 
-        `num_left_waiting` requests still wait and were not skipped; it is None if the step did not look at the queue.
+        `num_left_waiting` requests are still waiting and were not skipped; it is None if the step did not look at the
+        queue.
         """
 
 

@@ -19,8 +19,8 @@ def reset_prefix_cache(scheduler: Scheduler, *, reset_running_requests: bool = F
     """Empty the prefix cache and return True. If any request holds a block, return False and change nothing.
 
     `reset_running_requests` first preempts all running requests, starting with the last. Their tokens in flight are
-    dropped and sampled again. With this option, raises `ValueError` under the rules of 0.13.0, and while a request
-    still loads or sends K and V.
+    dropped and sampled again. With this option, raises `ValueError` under the rules of 0.13.0, and while a request is
+    still loading or sending K and V.
     """
     kv = scheduler.kv
     if reset_running_requests:

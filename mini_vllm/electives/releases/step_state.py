@@ -28,7 +28,7 @@ class StepState:
     `shares` contains each request's tokens in this step, and `in_flight` contains its tokens in the steps in flight.
     `in_prompt` contains requests that are in the middle of a prompt. `prompts` contains those that still need blocks:
     requests that were admitted with only part of their tokens, or that are loading. `deferred` requests were skipped
-    and still wait. `dropped` records how often a request had been preempted when it was reset: tokens from steps
+    and are still waiting. `dropped` records how often a request had been preempted when it was reset: tokens from steps
     planned with fewer preemptions are dropped.
     """
 
