@@ -100,7 +100,7 @@ def _of_drafts(drafts: DraftStatistics, labels: dict[str, str]) -> Iterator[Metr
 
 
 class StatLogger:
-    """Logs an engine's work since the previous line, at DEBUG level if this line and the previous one report no tokens.
+    """Logs an engine's work since the previous line, at DEBUG level if neither line reports tokens.
 
     The hit rate covers the latest 1,000 requests.
     """
