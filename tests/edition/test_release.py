@@ -60,6 +60,8 @@ def test_a_solution_in_any_disguise_is_found(phase: int) -> None:
     text = solution_path(phase).read_text(encoding="utf-8")
     as_comment = "\n".join(f"    # {line}" for line in text.splitlines())
     edition = {"plain.py": text.encode(), "comment.py": as_comment.encode(), "handout.md": f"Look:\n{text}".encode()}
+    edition["record.json"] = json.dumps({"text": text}).encode()
+    edition["book.ipynb"] = json.dumps({"source": text.splitlines(keepends=True)}, indent=1).encode()
     assert leaks(edition, secret_lines(ROOT)) == list(edition)
 
 

@@ -41,6 +41,7 @@ def test_every_recording_is_matched_or_shows_a_defect(file: Path) -> None:
         else:
             differences[scenario.name] = str(difference)
     assert differences == {}
+    assert matched, "nothing was compared"
     assert matched.items() <= MATCHED.items()
     assert defects <= KNOWN_DEFECTS["0.33.0"]
 

@@ -9,9 +9,10 @@ from tests.grading.checkout import Checkout, solution, with_line
 
 COLLECT = """
 import json, sys, pytest
-pytest.main(["--collect-only", "-qq", "-p", "no:nbval", "labs"])
+ended = pytest.main(["--collect-only", "-qq", "-p", "no:nbval", "labs"])
 print()
 print(json.dumps([name for name in sys.modules if name.startswith("labs.") and name.endswith(".starter")]))
+sys.exit(ended)
 """
 GRADE = """
 import sys, threading, time

@@ -46,9 +46,12 @@ def leaks(edition: Mapping[str, bytes], secret: Iterable[str]) -> list[str]:
 
 
 def long_lines(text: str) -> Iterator[str]:
-    """Yield the lines that are long enough to be distinctive, without indentation, comments or diff marks."""
-    for line in text.splitlines():
-        normal = " ".join(line.lstrip("+-# \t").split())
+    """Yield the lines that are long enough to be distinctive, without indentation, comments or diff marks.
+
+    A notebook and other JSON contain lines in quotes, whose ends are escaped.
+    """
+    for line in text.replace('\\"', '"').replace("\\n", "\n").splitlines():
+        normal = " ".join(line.lstrip('+-# \t"').split())
         if len(normal) >= MIN_SECRET_CHARACTERS:
             yield normal
 
