@@ -1,7 +1,9 @@
 """Over tokenizers of every kind and many scripts, streamed text is the tokenizer's text after the prompt."""
 
+import time
 from collections.abc import Sequence
 from functools import cache
+from threading import Thread
 
 import pytest
 from hypothesis import example, given, settings
@@ -117,3 +119,14 @@ def test_tokens_that_become_no_character_are_streamed_at_a_bounded_cost(kind: st
     # later.
     assert text.text == whole or (b"A" in spelled and len(text.text) == len(whole))
     assert tokenizer.num_decoded <= 120 * len(answer)
+
+
+def test_other_threads_run_while_a_long_text_is_encoded() -> None:
+    # tokenizers 0.23.3's `Tokenizer.encode` would stop them (findings/tokenizers_encode_holds_the_gil.sh)
+    tokenizer, num_turns = tokenizer_of("Qwen"), 0
+    encoding = Thread(target=tokenizer.encode, args=(40_000 * "The kite of Mina flies. ",))
+    encoding.start()
+    while encoding.is_alive():
+        time.sleep(0.001)
+        num_turns += 1
+    assert num_turns > 20
