@@ -9,7 +9,7 @@ MetricValues = tuple[float, float | None, float | None, float | None, float | No
 class Logprob(NamedTuple):
     """A token's log probability (natural logarithm) and its rank, 1 for the likeliest.
 
-    It is a tuple, because a step may send thousands, and a frozen dataclass takes more than twice as long to pickle.
+    It is a tuple, because a step may send thousands, and a frozen dataclass takes longer to pickle.
     """
 
     logprob: float

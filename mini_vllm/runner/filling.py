@@ -115,8 +115,8 @@ def fill(folder: Path, config: Any, tensors: Mapping[str, Any], dtype: str, devi
 def ignored_tensors(model: Any, names: Collection[str]) -> list[str]:
     """Return the tensors that the model does not have and that its class lists as ignored."""
     state, prefix = model.state_dict(), f"{model.base_model_prefix}."
-    patterns = [*(model._keys_to_ignore_on_load_unexpected or ()), r"rotary_emb\.inv_freq", r"(^|\.)position_ids$"]
-    patterns.append(CONSTANTS.pattern)
+    always = (r"rotary_emb\.inv_freq", r"(^|\.)position_ids$", CONSTANTS.pattern)
+    patterns = [*(model._keys_to_ignore_on_load_unexpected or ()), *always]
     plain = {name: WRAPPERS.sub("", name) for name in names}
     strange = [name for name, one in plain.items() if not {one, prefix + one, one.removeprefix(prefix)} & state.keys()]
     return [name for name in strange if any(re.search(pattern, name) for pattern in patterns)]

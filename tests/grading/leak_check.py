@@ -238,9 +238,9 @@ def unwritten(*given: Any, **named: Any) -> Any:
 
 
 def try_classes(plan: PlannedPhase, module: ModuleType, classes: Mapping[str, type]) -> list[str]:
-    """Replace a phase's classes with shipped ones; return a line for each task that passes all its tests with one.
+    """Replace a phase's classes with shipped ones; return a line for each task that a shipped class passes.
 
-    Only tasks that fail without the class count. A class of the phase with which such a task fails is a line as well.
+    Only tasks that fail without the phase's class count. Its own class must pass them: otherwise a line says so.
     """
     methods, all_tasks = methods_of(plan), {task.number for task in plan.tasks}
     own: dict[str, type] = {owner: getattr(module, owner) for owner in methods}

@@ -76,7 +76,7 @@ class GroupedPrefixCache:
         return self.find_hit_of_each_group(request, request.num_tokens - 1)[0]
 
     def find_hit_of_each_group(self, request: Request, max_num_tokens: int) -> Tables:
-        """Return each group's blocks for the longest hit that all groups share; each group has equally many blocks."""
+        """Return each group's blocks for the longest hit that all groups share; all groups get equally long tables."""
         self.update_block_hashes(request)
         block_hashes = request.block_hashes[: max_num_tokens // self.block_size]
         cached = [[*map(named.of_hash.get, block_hashes)] for named in self.named]
