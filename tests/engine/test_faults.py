@@ -1,6 +1,6 @@
 """A failing runner costs only one step; a stall raises an error instead of hanging."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
 import numpy as np
@@ -19,6 +19,7 @@ from tests.engine.snapshots import MemoryCheck
 from tests.engine.workloads import add, drain, expect, make_engine, make_workload, small_config, true_tokens
 
 FAULTS = [fault for fault in get_args(Fault) if fault in RAISES]
+NAMES = ["A", "B", "C", "D"]
 TIGHT: dict[str, Any] = {"num_gpu_blocks": 13, "max_num_batched_tokens": 10, "long_prefill_token_threshold": 6}
 
 
@@ -79,6 +80,39 @@ def test_a_failed_step_keeps_the_order_of_arrival_when_a_request_was_skipped() -
     check_state(engine.scheduler)
     outputs = drain(engine)
     assert outputs["B"].outputs[0].token_ids == expect(range(8), SamplingParams(max_tokens=8)).token_ids
+
+
+def test_a_request_that_ended_in_an_undone_update_returns_to_its_place() -> None:
+    engine = make_engine(small_config())
+    for name in NAMES:
+        engine.add_request(name, [1, 2, 3], SamplingParams(max_tokens=1 + (name != "B")))
+    scheduler = engine.scheduler
+    step = scheduler.schedule()
+    scheduler.start_step(step)
+    scheduler.update_from_output(step, {name: [7] for name in NAMES})
+    assert list(scheduler.requests) == ["A", "C", "D"]
+    scheduler.take_back_update()
+    assert list(scheduler.requests) == NAMES
+    assert scheduler.finished_req_ids == set()
+    assert [request.num_output_tokens for request in scheduler.requests.values()] == [0] * 4
+
+
+class NotWalked(dict[str, Request]):
+    """Requests that can be looked up; iterating over all of them raises an error."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("a step walks over all requests, although most of them wait")
+
+    keys = values = items = copy = __iter__  # type: ignore[assignment]
+
+
+def test_a_step_takes_no_longer_if_more_requests_wait() -> None:
+    engine = make_engine(small_config(max_num_seqs=2, check_invariants=False))
+    for name in NAMES:
+        engine.add_request(name, [1, 2, 3], SamplingParams(max_tokens=3))
+    engine.scheduler.requests = NotWalked(engine.scheduler.requests)
+    ended = [output.request_id for _ in range(3) for output in engine.step() if output.finished]
+    assert ended == ["A", "B"]
 
 
 @pytest.mark.parametrize(
