@@ -3,9 +3,9 @@
 The first call makes `.venv` and installs into it. Later calls start immediately unless `pyproject.toml` or
 `constraints.txt` has changed. `make` calls this file, which also works on systems without make.
 
-`--torch` chooses the build of PyTorch that the first call installs. On Linux pip's own choice includes CUDA, which is
-several gigabytes; `cpu` uses the build from PyTorch's CPU index instead. `auto`, the default, means `cpu` on Linux
-without an NVIDIA driver, and pip's own choice (`pip`) everywhere else.
+`--torch` chooses the build of PyTorch that the first call installs. On Linux, pip's own choice includes several
+gigabytes of CUDA libraries; `cpu` uses the build from PyTorch's CPU index instead. `auto`, the default, means `cpu` on
+Linux without an NVIDIA driver, and pip's own choice (`pip`) everywhere else.
 """
 
 import argparse

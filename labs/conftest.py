@@ -1,4 +1,4 @@
-"""Fixtures for the code under test: each phase in the lineup, and a line that says whose code it is."""
+"""Fixtures that provide the code under test, phase by phase; also prints a line that says whose code it is."""
 
 from collections.abc import Callable, Iterator
 from importlib import import_module

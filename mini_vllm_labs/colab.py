@@ -20,7 +20,7 @@ NOT_NEEDED = ("jupyterlab",)
 
 
 def install() -> None:
-    """Install the course in this Python. Suitable versions that Colab already has are kept.
+    """Install the course in this Python. Versions that Colab already has are kept if they are suitable.
 
     Raises `subprocess.CalledProcessError` if pip fails.
     """
@@ -51,7 +51,7 @@ def is_met(requirement: Requirement) -> bool:
 
 
 def pins_for(constraints: str, missing: Iterable[str]) -> list[str]:
-    """Return the pins of the missing packages, and of all packages that are not installed in any version at all."""
+    """Return the pins of the missing packages, and of all pinned packages that are not installed in any version."""
     names = {Requirement(text).name for text in missing}
     pins = [line for line in constraints.splitlines() if line]
     return [pin for pin in pins if re.split("==", pin)[0] in names or not is_met(Requirement(pin.partition("==")[0]))]

@@ -26,7 +26,7 @@ class HostBlockStore:
         self._blocks: OrderedDict[bytes, Tensor] = OrderedDict()  # the next block to be evicted comes first
 
     def lookup(self, block_hashes: Sequence[bytes]) -> int:
-        """Return how many of these blocks are stored before the first missing one, and count them as used now.
+        """Return how many of these blocks are stored before the first missing one, and mark those as just used.
 
         The first block counts as the most recently used, because the others are useless without it.
         """
@@ -65,7 +65,7 @@ class BlockStoreConnector:
         False.
 
         At most `num_tokens - 1` tokens then count as computed: the last one is always computed here. False means that
-        the blocks are loaded within the step. It is called again in every step while the request waits.
+        the blocks are loaded within the step. This method is called again in every step while the request waits.
         """
         first, end = num_computed_tokens // self.block_size, (request.num_tokens - 1) // self.block_size
         self._first_external[request.request_id] = first
@@ -92,7 +92,7 @@ class BlockStoreConnector:
         return self.saves_ended and has_ended_well and self._save(request, block_ids, request.num_computed_tokens)
 
     def request_preempted(self, request: Request, block_ids: Sequence[int], num_computed_tokens: int) -> None:
-        """Record the blocks that a request is losing: they are saved before the next forward pass."""
+        """Record the blocks that a request is losing, so that they are saved before the next forward pass."""
         self._save(request, block_ids, num_computed_tokens)
 
     def build_connector_meta(self) -> KVConnectorMetadata:

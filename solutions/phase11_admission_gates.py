@@ -27,7 +27,7 @@ class AdapterGate(Gate):
         self.adapter_of = {}
 
     def is_open(self, request: Request) -> bool:
-        """Return whether the step still has a slot for the request's adapter, or the request needs no adapter."""
+        """Return whether the request needs no adapter, or the step still has a slot for its adapter."""
         adapters = set(self.adapter_of.values())
         return request.adapter_id is None or request.adapter_id in adapters or len(adapters) < self.max_loras
 

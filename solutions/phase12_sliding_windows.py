@@ -22,8 +22,8 @@ def free_outside_window(
 ) -> None:
     """Free the blocks that the next token cannot reach, last one first, and replace them with the null block.
 
-    The next token is number `num_computed_tokens`, counting from 0, and reaches `window` tokens, including itself. In
-    each table the null blocks come first.
+    The next token is number `num_computed_tokens`, counting from 0, and attends to `window` tokens, including itself.
+    In each table the null blocks come first.
     """
     index = max(0, num_computed_tokens - window + 1) // block_size - 1
     # Usually, at most one block per step leaves the window, but many leave after a long chunk. Null blocks have already
@@ -61,10 +61,10 @@ def allocate_groups(
 def find_sliding_hit(cached: Sequence[int | None], window: int, block_size: int) -> list[int]:
     """Return the block table of the longest hit for a layer with a window.
 
-    For each prompt block, `cached` gives the id of a cached block with the same tokens in it and before it, or None.
-    The token after the hit reaches the hit's last `window - 1` tokens. All blocks that hold these tokens, and in any
-    case at least one block, must be cached; the null block replaces the blocks before them. A hit that reaches back to
-    the first token may be shorter.
+    For each prompt block, `cached` gives the id of a cached block with the same tokens and the same preceding tokens,
+    or None. The token after the hit attends to the hit's last `window - 1` tokens. All blocks that hold these tokens,
+    and in any case at least one block, must be cached; the null block replaces the blocks before them. A hit that
+    reaches back to the first token may be shorter.
     """
     num_needed = cdiv(window - 1, block_size)
     found: list[int] = []

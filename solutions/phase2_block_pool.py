@@ -124,7 +124,7 @@ class PagedKVCacheManager:
 
     @property
     def usage(self) -> float:
-        """The share of usable blocks that requests hold, from 0 to 1."""
+        """The fraction of usable blocks that requests hold, from 0 to 1."""
         return 1 - self.num_free_blocks / self.num_usable_blocks
 
     def get_computed_blocks(self, request: Request) -> list[int]:

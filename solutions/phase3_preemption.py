@@ -95,8 +95,8 @@ class RecomputePreemption:
         """Preempt running requests until `request` holds slots for `num_new_tokens` more tokens.
 
         Victims move from `running` to `waiting` and are recorded in `scheduler_output.preempted`. A victim that was
-        scheduled in this step leaves the plan, and its tokens return to `scheduler_output.token_budget`.
-        Return True if `request` holds its slots, False if it was its own last victim.
+        scheduled in this step leaves the plan, and its tokens return to `scheduler_output.token_budget`. Return True if
+        `request` holds its slots, or False if `request` itself was the last victim.
         """
         # Try again after each victim instead of counting its blocks: shared blocks are not freed with it.
         while kv.allocate_slots(request, num_new_tokens) is None:

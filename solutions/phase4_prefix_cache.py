@@ -34,7 +34,7 @@ def hash_block(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Sequenc
 
 
 class HashPrefixCache:
-    """A map from block hash to the blocks with that content. Which requests hold a block is phase 2's business."""
+    """A map from block hash to the blocks with that content. Phase 2 tracks which requests hold a block."""
 
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size
@@ -112,5 +112,5 @@ class HashPrefixCache:
         return dict(self._hash_of_block)
 
     def hit_rate(self) -> float:
-        """Return the share of the admitted requests' tokens that the cache supplied, from 0 to 1."""
+        """Return the fraction of the admitted requests' tokens that the cache supplied, from 0 to 1."""
         return self.num_hit_tokens / self.num_query_tokens if self.num_query_tokens else 0.0

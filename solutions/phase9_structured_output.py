@@ -71,7 +71,7 @@ class RegexTokenMasks:
         self._rows: dict[int, NDArray[np.int32]] = {}
 
     def next_states(self, state: int) -> dict[int, int]:
-        """Return the next state by token id, for each token that is allowed in `state`.
+        """Return the next state for each token that is allowed in `state`, keyed by token id.
 
         Where the text may end, an end-of-text token leads to `TERMINATED`, after which nothing is allowed.
         """
@@ -143,7 +143,7 @@ class RegexGrammar:
         del self.states[len(self.states) - num_tokens :]
 
     def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
-        """Set a row's bits: 1 for each token that is allowed next, and for all tokens once terminated."""
+        """Set a row's bits: 1 for each token that is allowed next, or for every token once terminated."""
         bitmask[row] = -1 if self.is_terminated() else self.masks.bitmask_row(self.states[-1])
 
     def is_terminated(self) -> bool:

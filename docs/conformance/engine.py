@@ -1,8 +1,9 @@
-"""An example engine for the conformance suite: it serves the course's scheduler through the protocol.
+"""An example engine for the conformance suite, which serves the course's scheduler through the protocol.
 
     mini-vllm conformance -- python docs/conformance/engine.py [LINEUP]
 
-`docs/conformance/protocol.md` describes the protocol. A lineup such as starter:1,solution:2-5 runs your own phases.
+`docs/conformance/protocol.md` describes the protocol. To run your own phases, use a lineup such as
+starter:1,solution:2-5.
 """
 
 import json

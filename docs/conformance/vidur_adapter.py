@@ -1,4 +1,5 @@
-"""An adapter for vidur's schedulers `sarathi` and `vllm`, unmodified and without their execution-time predictor.
+"""An adapter for vidur's schedulers `sarathi` and `vllm`, which run unmodified and without their execution-time
+predictor.
 
     pip download vidur==0.0.26 --no-deps && unzip vidur-*.whl -d vidur-source
     mini-vllm conformance -- python docs/conformance/vidur_adapter.py vidur-source sarathi

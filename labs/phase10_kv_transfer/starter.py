@@ -21,7 +21,7 @@ class HostBlockStore:
         raise NotImplementedError("Phase 10, task 1: store the arguments")
 
     def lookup(self, block_hashes: Sequence[bytes]) -> int:
-        """Return how many of these blocks are stored before the first missing one, and count them as used now.
+        """Return how many of these blocks are stored before the first missing one, and mark those as just used.
 
         The first block counts as the most recently used, because the others are useless without it.
         """
@@ -47,7 +47,7 @@ class BlockStoreConnector:
         False.
 
         At most `num_tokens - 1` tokens then count as computed: the last one is always computed here. False means that
-        the blocks are loaded within the step. It is called again in every step while the request waits.
+        the blocks are loaded within the step. This method is called again in every step while the request waits.
         """
         raise NotImplementedError("Phase 10, task 2: get_num_new_matched_tokens")
 
@@ -66,7 +66,7 @@ class BlockStoreConnector:
         raise NotImplementedError("Phase 10, task 4: request_finished")
 
     def request_preempted(self, request: Request, block_ids: Sequence[int], num_computed_tokens: int) -> None:
-        """Record the blocks that a request is losing: they are saved before the next forward pass."""
+        """Record the blocks that a request is losing, so that they are saved before the next forward pass."""
         raise NotImplementedError("Phase 10, task 4: request_preempted")
 
     def build_connector_meta(self) -> KVConnectorMetadata:

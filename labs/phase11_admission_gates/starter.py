@@ -1,6 +1,7 @@
 """Phase 11: adapters and images, from admitting a request to multiplying its rows by its adapter.
 
-The scheduler calls the gate, the encoder cache and the two functions; the runner calls `bgmv` for each linear layer.
+The scheduler calls the gate, the encoder cache and the first two functions; the runner calls `bgmv` for each linear
+layer.
 """
 
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ class AdapterGate(Gate):
         raise NotImplementedError("Phase 11, task 1: start_step")
 
     def is_open(self, request: Request) -> bool:
-        """Return whether the step still has a slot for the request's adapter, or the request needs no adapter."""
+        """Return whether the request needs no adapter, or the step still has a slot for its adapter."""
         raise NotImplementedError("Phase 11, task 1: is_open")
 
     def limit(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:

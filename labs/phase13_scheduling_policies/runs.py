@@ -84,7 +84,7 @@ class Run:
 
     @property
     def differences(self) -> dict[tuple[str, str], float]:
-        """The largest difference between the services of each pair of tenants while both were waiting."""
+        """The largest difference in service between each pair of tenants while both were waiting."""
         return self._differences.largest
 
     def late(self) -> dict[str, str]:

@@ -15,7 +15,7 @@ LEVELS = (ServiceLevel("urgent", ttft=0.1), ServiceLevel("steady", tpot=0.05), S
 
 
 def check_no_idle_step(run: Run, what: str) -> None:
-    """Fail if a step left budget and a seat unused although a request could have used them (memory was sufficient)."""
+    """Fail if a step left budget and a slot unused although a request could have used them (memory was sufficient)."""
     if run.idle_steps:
         lab_failure(
             rule="A policy decides which request comes first, not whether the engine works: no step leaves a seat and "
@@ -35,7 +35,7 @@ def check_same_tokens(make: Callable[[], SchedulingPolicy]) -> None:
 
 
 def generated(policy: SchedulingPolicy | None) -> dict[str, str]:
-    """Return the texts that the fake model generates, by request."""
+    """Return the texts that the fake model generates, keyed by request."""
     engine = build_engine(SMALL, scheduler_lineup(), scheduling_policy=policy)
     rng = random.Random(3)
     for number in range(12):

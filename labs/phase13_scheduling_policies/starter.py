@@ -35,7 +35,7 @@ class VirtualTokenCounter(SchedulingPolicy):
     def scheduled(self, shares: Sequence[tuple[Request, int]]) -> None:
         """Charge the prompt tokens of the plan, and remember which tenants are still waiting.
 
-        A share begins at `request.num_computed_tokens`, which does not include the share yet.
+        The tokens of a share begin at `request.num_computed_tokens`, which does not count them yet.
         """
         raise NotImplementedError("Phase 13, task 1: scheduled")
 
@@ -60,10 +60,10 @@ class LeastSlackFirst(SchedulingPolicy):
         raise NotImplementedError("Phase 13, task 2: start_step")
 
     def slack(self, request: Request) -> float:
-        """Return how many seconds the request can wait before it breaks a promise, or infinity if it has none.
+        """Return how many seconds the request can wait before it breaks a promise, or infinity if nothing was promised.
 
-        The slack is the smaller of two times: until the next token is due, and until the last one (after `max_tokens`)
-        is due, each minus the work before it. A slack below 0 means that a promise is already broken.
+        The slack is the smaller of two differences: the time until the next token is due minus the work before it, and
+        the same for the last token (after `max_tokens`). A slack below 0 means that a promise is already broken.
         """
         raise NotImplementedError("Phase 13, task 2: slack")
 

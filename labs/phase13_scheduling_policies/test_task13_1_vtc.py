@@ -37,8 +37,8 @@ def flood(tenant: str, shape: str, count: int, seed: int, at: float = 0.0) -> li
 
 
 def bound_of(requests: Sequence[TimedRequest], config: EngineConfig) -> float:
-    """Return 2U from the paper's theorem; U is the costliest prompt or batch of the longest requests, whichever costs
-    more."""
+    """Return the bound 2U from the paper's theorem. U is the higher of two costs: the longest prompt, and a batch of
+    the longest requests."""
     longest = max(request.num_prompt_tokens + request.num_output_tokens for request in requests)
     most_input = INPUT_WEIGHT * max(request.num_prompt_tokens for request in requests)
     return 2 * max(most_input, OUTPUT_WEIGHT * config.max_num_seqs * longest)

@@ -48,8 +48,8 @@ def begin_step(policy: SchedulingPolicy, now: float) -> None:
 
 
 def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[TimedRequest]:
-    """Return same-size requests for the only seat: some hidden order meets all their limits; one arrives during each
-    turn."""
+    """Return same-size requests for a single slot; served in some hidden order, all meet their limits. One arrives
+    during each turn."""
     rng = random.Random(seed)
     turn = num_output * STEP_SECONDS
     arrivals = [0.0] * 6 + [(number + 0.5) * turn for number in range(20)]

@@ -32,7 +32,7 @@ def has_room(asked: RoomAsked) -> bool:
 
 
 def requests_left(running: Sequence[str], current: str, victims: Collection[str]) -> list[str]:
-    """Return the running requests that still get tokens in this step, in order, after `current` has asked for room.
+    """Return the running requests that still get tokens in this step, in order, after `current` has requested room.
 
     `victims` were preempted for it; `current` may be one of them. All requests before it have been served.
     """
@@ -40,7 +40,7 @@ def requests_left(running: Sequence[str], current: str, victims: Collection[str]
 
 
 class PrefillPacer:
-    """Computes parts of prompts only in every `interval`-th step, while other requests decode."""
+    """While other requests decode, computes parts of prompts only in every `interval`-th step."""
 
     def __init__(self, interval: int) -> None:
         raise NotImplementedError("Phase 14, task 5: set the pacer's state")

@@ -1,8 +1,8 @@
 """Phase 2: KV cache blocks, which requests hold them, and which one is handed out next.
 
 `KVCacheBlock` (given, `mini_vllm/core/block.py`) has an id, a reference count and two links. The prefix cache that you
-are given is phase 4's; until you write that phase it finds nothing and does nothing. `mini-vllm hint 2.1` prints a
-hint, step by step.
+are given comes from phase 4; until you write that phase, it finds nothing and does nothing. `mini-vllm hint 2.1` prints
+a hint, step by step.
 """
 
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ class PagedKVCacheManager:
 
     @property
     def usage(self) -> float:
-        """The share of usable blocks that requests hold, from 0 to 1."""
+        """The fraction of usable blocks that requests hold, from 0 to 1."""
         raise NotImplementedError("Phase 2, task 4: usage")
 
     def get_computed_blocks(self, request: Request) -> list[int]:

@@ -1,7 +1,7 @@
 """Phase 4: find blocks by their content.
 
-This class is a map between hashes and blocks. Which requests hold a block, and when it is free, is phase 2's business:
-that phase calls yours at four moments (look up, pin, commit, forget). `mini-vllm hint 4.1` prints a hint, step by step.
+This class is a map between hashes and blocks. Phase 2 tracks which requests hold a block and when it is free; it calls
+your class at four moments (look up, pin, commit, forget). `mini-vllm hint 4.1` prints a hint, step by step.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ def hash_block(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Sequenc
 
 
 class HashPrefixCache:
-    """A map from block hash to the blocks with that content. Which requests hold a block is phase 2's business."""
+    """A map from block hash to the blocks with that content. Phase 2 tracks which requests hold a block."""
 
     def __init__(self, block_size: int) -> None:
         # An empty cache for blocks of `block_size` tokens.
@@ -62,5 +62,5 @@ class HashPrefixCache:
         raise NotImplementedError("Phase 4, task 3: cached_blocks")
 
     def hit_rate(self) -> float:
-        """Return the share of the admitted requests' tokens that the cache supplied, from 0 to 1."""
+        """Return the fraction of the admitted requests' tokens that the cache supplied, from 0 to 1."""
         raise NotImplementedError("Phase 4, task 3: hit_rate")

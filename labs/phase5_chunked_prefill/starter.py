@@ -29,8 +29,8 @@ class ChunkedPrefillPolicy:
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         """Return how many tokens to compute next, after all caps; 0 means no tokens in this step.
 
-        The caps apply in this order: the threshold; all or nothing, if the request is not RUNNING and chunking is
-        disabled; the budget. After these, a RUNNING request is capped at the model's last position.
+        The caps apply in this order: the threshold; the all-or-nothing rule, if the request is not RUNNING and chunking
+        is disabled; the budget. After these, a RUNNING request is capped at the model's last position.
         """
         raise NotImplementedError("Phase 5, tasks 1 and 2: num_new_tokens")
 

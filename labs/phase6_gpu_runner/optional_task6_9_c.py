@@ -54,7 +54,7 @@ def test_blocks_of_any_size(attend: OwnProcess, block_size: int, dtype: torch.dt
 
 
 def test_many_requests_of_many_lengths(attend: OwnProcess) -> None:
-    """Runs on two threads, so data shared by mistake shows up in requests computed at the same time."""
+    """Runs on two threads, to expose data accidentally shared by requests that are computed at the same time."""
     expect_paged_attention(attend, [1] * 64, [(37 * number) % 200 + 1 for number in range(64)], num_kv_heads=4)
 
 
@@ -68,7 +68,7 @@ def test_scores_of_some_hundreds_stay_finite(attend: OwnProcess, scale: float) -
 
 
 def test_drafts_see_no_token_after_themselves(attend: OwnProcess) -> None:
-    """Each of a request's tokens is a separate row, and its length is the number of tokens it sees."""
+    """Each token of a request is a separate row, whose length is the number of tokens that the token sees."""
     expect_paged_attention(attend, [5, 1, 2], [9, 150, 17], num_kv_heads=1, group=7)
 
 

@@ -61,11 +61,11 @@ def paged_attention_kernel(
     keys_tile: tl.constexpr,
     in_float32: tl.constexpr,
 ) -> None:
-    """One program per request, K/V head, tile of the request's tokens and part of its keys.
+    """One program per combination of request, K/V head, tile of the request's tokens, and part of its keys.
 
     With one part `output` is [T, heads, head_dim]. Otherwise it is float32 [T, heads, num_parts, head_dim] and not
-    normalised yet. `sums` [T, heads, num_parts, 2] then gets each part's largest score and the sum of its weights
-    relative to it.
+    normalised yet. In that case, `sums` [T, heads, num_parts, 2] gets each part's largest score, and the sum of its
+    weights relative to that score.
     """
     raise NotImplementedError("Phase 6, task 8: paged_attention_kernel")
 
@@ -95,8 +95,8 @@ def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache
 def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float) -> Tensor:
     """Attend from each token to its request's tokens up to itself, as phase 6's `paged_attention` does.
 
-    query [T, heads, head_dim] may be a view like K; the caches [blocks, block_size, kv_heads, head_dim] are contiguous.
-    From the batch it reads `block_tables`, `seq_lens` and `query_start_loc`; on the host it reads only `query_lens`. It
-    sums in float32, whatever the dtype. The result is new and contiguous, with the query's dtype.
+    query [T, heads, head_dim] may be a view, like K; the caches [blocks, block_size, kv_heads, head_dim] are
+    contiguous. From the batch it reads `block_tables`, `seq_lens` and `query_start_loc`; on the host it reads only
+    `query_lens`. It sums in float32, whatever the dtype. The result is new and contiguous, with the query's dtype.
     """
     raise NotImplementedError("Phase 6, task 8: paged_attention")

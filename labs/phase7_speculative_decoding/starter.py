@@ -18,7 +18,7 @@ def propose_by_lookup(
 ) -> list[int]:
     """Return up to `num_speculative_tokens` tokens that followed an earlier occurrence of the newest tokens.
 
-    Looks for the longest run of newest tokens, `prompt_lookup_max` down to `prompt_lookup_min` of them, that also
+    Looks for the longest run of newest tokens (from `prompt_lookup_max` down to `prompt_lookup_min` tokens) that also
     occurs earlier; if it occurs several times, the first occurrence counts. The result is empty if no run occurs
     earlier.
     """
@@ -26,7 +26,8 @@ def propose_by_lookup(
 
 
 class SpeculativeScheduling:
-    """The scheduler's side of drafts: they count as scheduled tokens, and as computed ones until they are rejected."""
+    """Tracks drafts for the scheduler: they count as scheduled tokens, and as computed tokens until they are
+    rejected."""
 
     def __init__(self, num_speculative_tokens: int, drafter_has_kv_cache: bool) -> None:
         """Keep both arguments: the maximum number of drafts per request, and whether the drafter computes its own K and
@@ -63,7 +64,7 @@ def select_logits_rows(batch: Sequence[ScheduledRequest]) -> list[int]:
 
 
 def accept_drafts(draft_token_ids: Sequence[int], sampled_token_ids: Sequence[int]) -> list[int]:
-    """Return the tokens that a step generated for one request: at least one, at most one per draft plus one.
+    """Return the tokens that a step generated for one request: from one up to the number of drafts plus one.
 
     `sampled_token_ids[i]` is the model's sample after the known tokens and the first i drafts. This sample counts if
     all those drafts were right.
@@ -79,8 +80,8 @@ def rejection_sample(
 ) -> list[int]:
     """Return the tokens of one request whose k drafts were drawn from `draft_probs` [k, vocab].
 
-    Draft i is kept with probability min(1, target / draft). The first rejected draft is replaced by a token drawn from
-    the target's surplus over the drafter, which ends the list. If all k drafts are kept, a token from the last row of
+    Draft i is kept with probability min(1, target / draft). The first rejected draft ends the list, and is replaced by
+    a token drawn from the target's surplus over the drafter. If all k drafts are kept, a token from the last row of
     `target_probs` [k + 1, vocab] follows. This way, every token has the target's distribution (Leviathan 2023, Chen
     2023). `draws[i]` has two random numbers for row i, 0 <= draw < 1: the first decides whether to keep the draft, the
     second which token to draw.

@@ -11,7 +11,7 @@ from mini_vllm.core.step import ScheduledRequest
 
 
 class PlaceholderScheduling:
-    """Counts the output tokens that are scheduled to be sampled but not known yet: placeholders."""
+    """Counts placeholders: output tokens that are scheduled to be sampled but not known yet."""
 
     def __init__(self, num_speculative_tokens: int) -> None:
         """Keep the number of drafts per request; 0 means that there are no drafts. Everything else is stored in the
@@ -37,7 +37,7 @@ class PlaceholderScheduling:
 def correct_share(
     scheduled: ScheduledRequest, num_rejected_tokens: int, draft_token_ids: Sequence[int]
 ) -> ScheduledRequest:
-    """Return a request's corrected share in a step that was planned ahead; change nothing.
+    """Return a request's corrected share of a step that was planned ahead; change nothing.
 
     The plan assumed that all drafts of the previous step would be accepted, so the share begins `num_rejected_tokens`
     earlier. Its stand-ins become `draft_token_ids`, the drafts proposed since; if the plan has fewer positions, only

@@ -37,7 +37,7 @@ class RegexTokenMasks:
         raise NotImplementedError("Phase 9, task 3: store the arguments")
 
     def next_states(self, state: int) -> dict[int, int]:
-        """Return the next state by token id, for each token that is allowed in `state`.
+        """Return the next state for each token that is allowed in `state`, keyed by token id.
 
         Where the text may end, an end-of-text token leads to `TERMINATED`, after which nothing is allowed.
         """
@@ -80,7 +80,7 @@ class RegexGrammar:
         raise NotImplementedError("Phase 9, task 5: rollback")
 
     def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
-        """Set a row's bits: 1 for each token that is allowed next, and for all tokens once terminated."""
+        """Set a row's bits: 1 for each token that is allowed next, or for every token once terminated."""
         raise NotImplementedError("Phase 9, task 5: fill_bitmask")
 
     def is_terminated(self) -> bool:

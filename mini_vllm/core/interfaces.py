@@ -133,7 +133,7 @@ class PrefixCache(Protocol):
         """Return the hash of every cached block, keyed by block id. For pictures and checks, not for the hot path."""
 
     def hit_rate(self) -> float:
-        """Return the share of the admitted requests' tokens that the cache supplied, from 0 to 1."""
+        """Return the fraction of the admitted requests' tokens that the cache supplied, from 0 to 1."""
 
 
 class HashBlock(Protocol):

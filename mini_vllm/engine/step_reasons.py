@@ -30,7 +30,7 @@ class StepReasons:
     def of_step(self, plan: SchedulerOutput) -> tuple[dict[str, Found], dict[str, Found]]:
         """Return the reasons why requests got no token, and the limits that reduced shares.
 
-        Call it right after `schedule()`. Both map request ids to a name and the numbers in its sentence.
+        Call it right after `schedule()`. Both results map request ids to a name and the numbers for its sentence.
         """
         self._plan, self._left = plan, self.scheduler.max_num_batched_tokens - plan.total_num_scheduled_tokens
         victims = {entry.victim_id: entry.cause_id for entry in plan.preempted}
@@ -173,7 +173,7 @@ class StepReasons:
 
     @property
     def _last_short(self) -> str | None:
-        """The running request for which this step preempted requests, or which got no blocks."""
+        """The running request that got no blocks, or for which this step preempted requests."""
         caused = [entry.cause_id for entry in self._plan.preempted if entry.cause_id]
         return self.calls.short[-1] if self.calls.short else caused[-1] if caused else None
 

@@ -16,7 +16,7 @@ OnProgress = Callable[[int], object]  # is passed the number of requests finishe
 class ServedRound:
     """Each request's tokens, and when each token was produced, in seconds since the round began.
 
-    Requests keep their order; a slow backend may have served only the first few. Only our engine fills `steps`.
+    Requests keep their order; a slow backend may have served only the first few of them. Only our engine fills `steps`.
     `seconds_by_operator` is filled only if every operator was timed. `cpu_seconds` sums over all threads, and is the
     figure that other work on the machine affects least.
     """
@@ -84,8 +84,8 @@ class BackendSettings:
         )
 
     def environment(self) -> dict[str, str]:
-        """Return the environment variables that set a process's compute threads, unless the backend chooses them
-        itself."""
+        """Return the environment variables that configure a process's compute threads, unless the backend configures
+        them itself."""
         chosen = {"OMP_NUM_THREADS": self.num_threads or None, "GOMP_SPINCOUNT": self.spin_count}
         return {name: str(value) for name, value in chosen.items() if value is not None}
 

@@ -1,4 +1,5 @@
-"""Measures decoding while other processes are busy: with our choice of threads, with fixed choices, and in peers."""
+"""Measures decoding while other processes are busy: with our choice of threads, with fixed choices, and in peer
+libraries."""
 
 import os
 import random
@@ -72,7 +73,7 @@ def busy_processes(count: int) -> Iterator[None]:
 def busy_cases(plan: BusyPlan, folder: Path, facts: dict[str, Any], report: ProgressReport) -> Iterator[Case]:
     """Yield a case for each combination.
 
-    Raises `PeerError` if one of our sides fails; missing peers are recorded in `facts`.
+    Raises `PeerError` if one of our sides fails; `facts` records which peers are missing.
     """
     found = {name: why_missing(name) for name in plan.peers}
     facts["missing"] = {name: reason for name, reason in found.items() if reason}

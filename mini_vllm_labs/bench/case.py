@@ -59,7 +59,7 @@ def in_turns(
     title: str = "",
     drop: Callable[[str, RuntimeError], None] | None = None,
 ) -> dict[str, list[Measured]]:
-    """Run the sides in turn, so that a slow moment affects all of them; warm-ups do not count.
+    """Run the sides in turn, so that a slow moment affects all of them; warm-ups are not counted.
 
     Each run receives the number of its round, which is negative in a warm-up. If a side raises `RuntimeError`, `drop`
     is called and the side is left out. The error propagates if `drop` is None or raises it.
@@ -100,8 +100,8 @@ class Side:
 
 @dataclass(slots=True)
 class Case:
-    """The sides of one comparison. Ratios divide a side's value by that of `base` in the same round, or the other way
-    round.
+    """The sides of one comparison. Each ratio divides a side's value by that of `base` in the same round, or the other
+    way round.
 
     `unit` is the unit of the values. Without a base the sides have no ratios.
     """

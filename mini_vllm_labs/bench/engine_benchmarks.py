@@ -54,7 +54,7 @@ def questions(work: Work) -> list[TimedRequest]:
 
 
 def documents_among_chats(work: Work) -> list[TimedRequest]:
-    """Return chats with long outputs, and the same number of 1,536-token documents that arrive one by one meanwhile."""
+    """Return chats with long outputs, and an equal number of 1,536-token documents that arrive one by one meanwhile."""
     rng, half = Random(f"chunked {work.round_number}"), work.size // 2
     length, output = round(1536 * work.scale), max(8, round(256 * work.scale))
     chats = [TimedRequest(0.0, f"chat {n}", rng.choices(VOCAB, k=16), output) for n in range(half)]
@@ -118,7 +118,7 @@ def gaps(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound
 
 
 def masks(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound) -> Figures:
-    """Return the share of time spent on grammar masks, if there are any."""
+    """Return the share of time spent on grammar masks, if any were used."""
     return {MASKS: Quantity(side.mask_seconds / served.seconds, "share")} if side.mask_seconds else {}
 
 

@@ -40,7 +40,7 @@ Peer = Callable[[list[TimedRequest]], Measured]
 
 @dataclass(frozen=True)
 class EngineSetting:
-    """One side: its changes to the engine's config and to the requests' parameters, and the parts it lacks."""
+    """One side: its changes to the engine's config and to the requests' parameters, and the parts that it lacks."""
 
     config: Mapping[str, Any] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -91,8 +91,8 @@ class Work:
 class EngineBenchmark:
     """A benchmark with one case for each combination of workload, batch size and model.
 
-    `room` is the KV cache size as a share of the size that holds all requests at once. `figures` computes a round's
-    figures other than tokens per second. `applies` decides whether a side can serve a model. `peers` are other
+    `room` is the KV cache size as a fraction of the size that holds all requests at once. `figures` computes all of a
+    round's figures except tokens per second. `applies` decides whether a side can serve a model. `peers` are other
     libraries' sides, run at batch size 1. `scale` multiplies lengths. `quick` contains the changes for a trial run.
     """
 

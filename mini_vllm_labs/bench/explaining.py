@@ -30,7 +30,7 @@ class Explainer(StepObserver):
 
 
 def explaining(lineup: Lineup, num_rounds: int) -> Mapping[str, Callable[[int], Measured]]:
-    """Return the CPU microseconds that whole steps of the fake model take in each round, without and with reasons."""
+    """Return how many CPU microseconds the fake model's whole steps take in each round, without and with reasons."""
     engines = {name: crowded(lineup, num_rounds) for name in ("not explained", "explained")}
     engine = engines["explained"]
     engine.add_observer(Explainer(StepReasons(engine.scheduler, engine.config)))
@@ -38,7 +38,7 @@ def explaining(lineup: Lineup, num_rounds: int) -> Mapping[str, Callable[[int], 
 
 
 def crowded(lineup: Lineup, num_rounds: int) -> LLMEngine:
-    """Return an engine whose seats are all occupied until the last round."""
+    """Return an engine whose slots are all occupied until the last round."""
     config = EngineConfig(max_num_seqs=NUM_REQUESTS, max_model_len=512, num_gpu_blocks=10_000, block_size=BLOCK_SIZE)
     engine = build_engine(config, replace(lineup, runner="absent"))
     params = SamplingParams(max_tokens=NUM_STEPS * num_rounds + 8, ignore_eos=True)

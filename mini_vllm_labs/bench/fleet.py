@@ -16,7 +16,7 @@ from mini_vllm_labs.simulation.simulation import Simulation
 
 @dataclass(frozen=True)
 class FleetServed:
-    """The result of a run; `replicas` names the replica that served each request, in order of arrival."""
+    """The result of a run; `replicas` says which replica served each request, in order of arrival."""
 
     requests: Sequence[TimedRequest]
     simulations: Sequence[Simulation]
@@ -31,7 +31,7 @@ class FleetServed:
         ]
 
     def time_to_first_token(self, percents: Sequence[float]) -> list[float]:
-        """Return percentiles over the requests, in seconds."""
+        """Return percentiles of the time to first token, in seconds."""
         return percentiles(self.times_to_first_token, percents)
 
     @property

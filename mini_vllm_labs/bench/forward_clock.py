@@ -20,7 +20,7 @@ def num_replays(runner: ModelRunner) -> int:
 
 
 def paged_model(engine: LLMEngine) -> PagedModel:
-    """Return the model of an engine that has phase 6, without the wrappers for drafting and CUDA graphs."""
+    """Return the model of an engine that includes phase 6, without the wrappers for drafting and CUDA graphs."""
     runner = engine.runner.inner if isinstance(engine.runner, DraftingRunner) else engine.runner
     assert isinstance(runner, PagedModelRunner)
     model = runner.model
@@ -31,7 +31,7 @@ def paged_model(engine: LLMEngine) -> PagedModel:
 
 
 class ForwardClock:
-    """Measures forward passes: their total seconds, their number, the start of the first and the end of the last.
+    """Measures forward passes: their total time and number, when the first one began and when the last one ended.
 
     `began` and `ended` are `time.perf_counter` readings, in seconds.
     """

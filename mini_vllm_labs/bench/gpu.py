@@ -36,7 +36,7 @@ def workload() -> list[TimedRequest]:
 
 
 def chosen_parts(names: Sequence[str], folder: Path) -> list[str]:
-    """Return the named parts; if none are named, return all parts that have no figures yet.
+    """Return the named parts or, if none are named, all parts that have no figures yet.
 
     Raises `ValueError` for unknown names.
     """
@@ -80,7 +80,7 @@ def run_part(
 
 
 def rows(folder: Path) -> Iterable[Row]:
-    """Yield the table's rows: the figures or the error of each part that has run."""
+    """Yield the table's rows, which show the figures or the error of each part that has run."""
     records = {name: read(folder, name) for name in PARTS}
     for name, record in records.items():
         if "figures" in record:

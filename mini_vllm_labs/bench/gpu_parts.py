@@ -41,7 +41,7 @@ MAX_CACHE_BYTES, COPIED_BYTES, FLUSHED_BYTES = 6 * 2**30, 2 * 2**30, 256 * 2**20
 
 
 def equal(lineup: str) -> dict[str, Any]:
-    """Compare the embedded model's greedy texts on the GPU with those on the CPU."""
+    """Compare the embedded model's greedy output on the GPU with its greedy output on the CPU."""
     requests = skewed_requests(20, 1537, sizes=QUICK)
     settings = BackendSettings(str(EMBEDDED_MODEL), kv_cache_tokens=room_needed(requests), lineup=lineup)
     here = serve("mini-vllm", settings, requests)
@@ -74,7 +74,7 @@ def random_qwen3(folder: str) -> str:
 
 
 def decodes(contexts: Sequence[int], device: torch.device) -> FlatBatch:
-    """Build a step in which each request computes its last token, with its blocks scattered over the cache."""
+    """Build a step in which each request computes its last token, and its blocks are scattered over the cache."""
     lengths, rows = torch.tensor(contexts), torch.arange(len(contexts) + 1)
     width = -(-max(contexts) // BLOCK_SIZE)
     tables = 1 + torch.randperm(len(contexts) * width, generator=torch.Generator().manual_seed(0)).view(-1, width)
@@ -87,7 +87,7 @@ def decodes(contexts: Sequence[int], device: torch.device) -> FlatBatch:
 
 
 def bandwidth(lineup: str) -> dict[str, Any]:
-    """Measure the bytes per second of copying, and of decode attention at each batch size and context length."""
+    """Measure two rates in bytes per second: copying, and decode attention at each batch size and context length."""
     halves = torch.zeros(2, COPIED_BYTES // 4, device="cuda")
     # Copy with a kernel: in a graph, the driver's memory copy reached only two thirds of the attention kernel's rate.
     copied = 2 * COPIED_BYTES / gpu_seconds(lambda: torch.neg(halves[1], out=halves[0]))
@@ -113,7 +113,7 @@ def speed_of(
 
 
 def gpu_seconds(work: Callable[[], object]) -> float:
-    """Return the median seconds of `work`, launched as a CUDA graph with cold GPU caches."""
+    """Return the median time of `work` in seconds, launched as a CUDA graph with cold GPU caches."""
     until = perf_counter() + WARM_UP_SECONDS  # an idle GPU runs at a low clock rate
     while perf_counter() < until:
         work()
@@ -133,7 +133,7 @@ def gpu_seconds(work: Callable[[], object]) -> float:
 
 
 def serve(name: str, settings: BackendSettings, *rounds: list[TimedRequest], load: Load = ALL_GREEDY) -> ServedRound:
-    """Serve rounds in a new process, each with all its requests at once; return the last round."""
+    """Serve rounds in a new process, with all of a round's requests sent at once; return the last round."""
     peer = PeerProcess(name, settings)
     try:
         return [peer.serve(requests, load=load) for requests in rounds][-1]
@@ -156,7 +156,8 @@ def figures_of(name: str, requests: list[TimedRequest], settings: BackendSetting
 
 
 def on_the_workload(name: str, lineup: str, async_scheduling: bool = False) -> dict[str, Any]:
-    """Serve nano-vLLM's workload. The KV cache has room for all requests at once, or fills 4/5 of the free memory."""
+    """Serve nano-vLLM's workload. The KV cache either has room for all requests at once or fills 4/5 of the free
+    memory."""
     requests, limits = workload(), (BUDGET, MAX_NUM_SEQS, lineup, None, MAX_MODEL_LEN)
     room = min(room_needed(requests), int(0.8 * torch.cuda.mem_get_info()[0] / (NUM_LAYERS * TOKEN_BYTES)))
     with tempfile.TemporaryDirectory() as folder:

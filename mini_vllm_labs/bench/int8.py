@@ -46,7 +46,8 @@ class Int8Plan:
 
 
 def int8_cases(plan: Int8Plan, folder: Path, facts: dict[str, Any], report: ProgressReport) -> Iterator[Case]:
-    """Yield a case for each batch size, on one thread. `facts` receives each side's memory, and the missing peers."""
+    """Yield a case for each batch size, on one thread. `facts` receives each side's memory use, and says which peers
+    are missing."""
     report(f"{plan.model}: loading")
     directory = model_directory(plan.model, folder)
     vocabulary = model_size(directory).vocab_size
@@ -85,8 +86,8 @@ def decode(side: PeerProcess, size: int, vocabulary: int, number: int) -> Measur
 
 @dataclass(slots=True)
 class Quality:
-    """How two models continue the same texts: tokens compared, identical choices, and the texts' nats under each
-    model."""
+    """How two models continue the same texts: tokens compared, identical choices, and each model's nats for the
+    texts."""
 
     num_tokens: int = 0
     num_equal: int = 0
@@ -103,7 +104,8 @@ class Quality:
 
 
 def quality(num_tokens: int, lineup: Lineup) -> Quality:
-    """Let the embedded model write stories at temperature 1, then compare both models' choices after each token."""
+    """Let the embedded model write stories at temperature 1, then compare what both models would choose after each
+    token."""
     plain, rounded = (
         LLM(config=EngineConfig(num_gpu_blocks=2 + TEXT_TOKENS // 16, seed=1, quantization=kind), lineup=lineup)
         for kind in (None, "int8")

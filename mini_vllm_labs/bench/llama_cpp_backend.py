@@ -79,7 +79,7 @@ def write_gguf(model: Path, path: Path, dtype: str, *, has_tokens: bool = False)
 
 @dataclass(slots=True)
 class Slot:
-    """A running request: the tokens still to compute, and the number already computed."""
+    """A running request: the tokens that are still to be computed, and the number already computed."""
 
     index: int
     waiting: list[int]
@@ -138,7 +138,7 @@ class LlamaCpp:
         return arrivals.served()
 
     def _compute(self, slots: dict[int, Slot]) -> dict[int, int]:
-        """Compute one step; return a row of logits for each slot whose tokens are all computed."""
+        """Compute one step; return the row of logits for each slot that has no tokens left to compute."""
         batch, rows = self.batch, dict[int, int]()
         batch.n_tokens = 0
         for seq, slot in sorted(slots.items(), key=lambda one: (len(one[1].waiting), one[0])):

@@ -38,7 +38,7 @@ REST = "everything else"
 
 @dataclass(slots=True)
 class StepTimes:
-    """One step: its size, and the seconds of the whole step, the runner and the forward pass.
+    """One step: its size, and the times (in seconds) of the whole step, the runner and the forward pass.
 
     `num_attended` counts (token, attended token) pairs; `num_context` counts tokens whose K and V are read.
     `is_replayed` means that the forward pass was replayed from a CUDA graph; `forward_seconds` excludes such replays.
@@ -56,7 +56,7 @@ class StepTimes:
 
 
 class WatchedRunner:
-    """Wraps a runner and records the size of each batch and the time that the runner and its model take."""
+    """Wraps a runner and records each batch's size and the time that the runner and its model take."""
 
     def __init__(self, inner: ModelRunner, clock: ForwardClock) -> None:
         self.inner, self.vocab_size, self.clock = inner, inner.vocab_size, clock
@@ -130,7 +130,7 @@ class MiniVllmBackend:
 
 
 def weight_bytes(model: Any) -> int:
-    """Return the bytes of a model's weights, whether or not they are packed for C."""
+    """Return how many bytes a model's weights take, whether or not they are packed for C."""
     is_packed = isinstance(model, compiled_llama.CompiledLlama)
     products = [*(one for layer in model.layers for one in layer.products), model.logits] if is_packed else []
     return sum(one.nbytes for one in (*model.model.parameters(), *(product.weight for product in products)))
@@ -152,7 +152,7 @@ class OperatorStopwatch(TorchDispatchMode):
 
 @contextmanager
 def timed_c_functions(stopwatch: OperatorStopwatch) -> Iterator[None]:
-    """Also add up the seconds of each C function, which torch cannot see."""
+    """Also add up the time of each C function, which torch cannot see."""
 
     def timed(name: str, function: Callable[..., None]) -> Callable[..., None]:
         def call(*arguments: Any) -> None:
@@ -187,8 +187,8 @@ class ProfiledBackend:
     def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
         """Serve a round, then a second one with the same lengths and every operator timed.
 
-        `everything else` is the first round minus the named operators of the second. The second round's total is not
-        used, because the stopwatch costs microseconds between operators.
+        `everything else` is the time of the first round minus that of the named operators in the second. The second
+        round's total is not used, because timing adds microseconds between operators.
         """
         served = self.ours.serve(requests, on_progress, load)
         with OperatorStopwatch() as stopwatch, timed_c_functions(stopwatch):
@@ -200,7 +200,7 @@ class ProfiledBackend:
 
 
 def by_kind(operators: Iterable[tuple[str, float]], all_seconds: float) -> dict[str, float]:
-    """Add up (operator, seconds) pairs by kind and drop empty kinds; `REST` is what remains of `all_seconds`."""
+    """Add up (operator, seconds) pairs by kind and drop empty kinds; `REST` is the remainder of `all_seconds`."""
     seconds = dict.fromkeys(KINDS, 0.0)
     for name, spent in operators:
         for kind, parts in KINDS.items():

@@ -1,6 +1,6 @@
 """Provides the benchmark models as directories that every backend can load.
 
-Each function imports torch itself, because a server's client must stay lightweight.
+Each function imports torch itself, because the client of a server must stay lightweight.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ LARGE_VOCABULARY = RANDOM_MODEL | {  # the shape of Qwen3-0.6B, but with 2 of it
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
-    """The sizes that determine the least that a forward pass must read and compute."""
+    """The sizes that determine the minimum that a forward pass must read and compute."""
 
     vocab_size: int
     num_parameters: int
@@ -62,7 +62,7 @@ QWEN3_SHAPE = LARGE_VOCABULARY | {"num_hidden_layers": 28, "max_position_embeddi
 def model_directory(model: str, folder: Path) -> Path:
     """Return the path to `embedded`, to a random model (made in `folder`), or to a directory with a model.
 
-    Raises `ValueError` if there is no such model, and `PeerError` if the random one could not be created.
+    Raises `ValueError` if there is no such model, and `PeerError` if the random model could not be created.
     """
     directory = EMBEDDED_MODEL if model == EMBEDDED else Path(model)
     if model in RANDOM_MODELS:
@@ -98,7 +98,8 @@ def save_random_model(
 
 
 def model_size(directory: str | Path) -> ModelSize:
-    """Compute the sizes from a model's config without loading weights. Raises the same `ValueError` as loading does."""
+    """Compute the sizes from a model's config without loading weights. Raises the same `ValueError` as loading the
+    model."""
     import torch
     from torch import nn
     from transformers import AutoModelForCausalLM

@@ -1,7 +1,7 @@
-"""Measures the delay between moving a slider or knob and seeing its picture in headless Chromium, and the page's size.
+"""Measures page size and, in headless Chromium, the delay between moving a slider or knob and seeing the picture.
 
-It steps through the time machine with pools of two sizes, and through the live page's replay. It also drags the knobs
-of the notebooks' panels, and the chunking dial's knob with each workload.
+It steps through the time machine with pools of two sizes, and through the replay on the live page. It also drags the
+knobs of the notebooks' panels, and the chunking dial's knob with each workload.
 """
 
 import json

@@ -59,7 +59,8 @@ def chosen_peers(text: str, known: Sequence[str]) -> list[str]:
 
 
 class JsonLines:
-    """Runs a Python module in a different environment; the module writes JSON lines to stdout, and may read some."""
+    """Runs a Python module in a different environment; the module writes JSON lines to stdout, and may read some
+    too."""
 
     def __init__(self, name: str, python: Path | str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         self.name = name
@@ -136,7 +137,7 @@ class PeerProcess:
         return served
 
     def resident_bytes(self) -> int:
-        """Return the memory that the process currently holds."""
+        """Return how much memory the process currently holds."""
         return self._lines.resident_bytes()
 
     def close(self) -> None:

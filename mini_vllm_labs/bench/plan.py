@@ -1,4 +1,4 @@
-"""Plans `bench throughput`, and draws the requests of all benchmarks: short chats, long documents, shared prefixes."""
+"""Plans `bench throughput`, and draws the requests for all benchmarks: short chats, long documents, shared prefixes."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +41,7 @@ QUICK = Sizes((8, 48), (8, 24), (128, 200), (8, 16), shared_document=160, even_p
 
 
 def skewed_requests(count: int, vocab_size: int, round_number: int = 0, sizes: Sizes = FULL) -> list[TimedRequest]:
-    """Draw chats and documents. Every round has the same lengths but new token ids, so no prompt is cached.
+    """Draw chats and documents. Every round has the same lengths but new token ids, so no prompt is found in the cache.
 
     Chat lengths are uniform on a logarithmic scale (short ones are common); every eighth request is a document.
     """
@@ -116,7 +116,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class ThroughputPlan:
-    """The backends, the model and the numbers of requests and rounds. Every round has different requests.
+    """The backends, the model, and how many requests and rounds to run. Every round has different requests.
 
     Greedy chats, documents and questions come first, then batches of each size at each temperature.
     """
@@ -134,7 +134,7 @@ class ThroughputPlan:
     temperatures: Sequence[float] = (0.0,)
 
     def warm_up(self) -> list[TimedRequest]:
-        """Return a few chats and a document that no round repeats, so that no round's prompt is cached."""
+        """Return a few chats and a document that no round repeats, so that a round's prompts are never cached."""
         return [replace(request, max_tokens=8) for request in self._mixed(-1)[: DOCUMENT_EVERY // 2 + 1]]
 
     def workloads(self, requests_per_second: Callable[[], float]) -> Iterator[Workload]:
@@ -167,7 +167,7 @@ class ThroughputPlan:
                 yield Workload(f"batch {size}{ending}", even, self.batches(size, ending), Load(temperature, size))
 
     def stream(self, requests_per_second: float, first: int = 1) -> list[list[TimedRequest]]:
-        """Return rounds of chats and documents with Poisson arrivals; each `first` gives different tokens."""
+        """Return rounds of chats and documents with Poisson arrivals; a different `first` gives different tokens."""
         numbers = range(1000 * first, 1000 * first + self.num_rounds)
         return [poisson_stream(self._mixed(number), requests_per_second) for number in numbers]
 

@@ -1,6 +1,6 @@
-"""Computes the minimum time of a step on this machine (Williams and others, 2009).
+"""Computes a step's minimum time on this machine (Williams and others, 2009).
 
-It is the longer of two times: for reading the step's bytes and for computing its products, both at measured rates.
+It is the longer of two times: reading the step's bytes, and computing its products, both at measured rates.
 """
 
 import time
@@ -26,7 +26,7 @@ LARGE_BATCH = 32  # in smaller batches, overhead hides the cost of the products
 
 @dataclass(frozen=True, slots=True)
 class MachineRates:
-    """The machine's best rates, with the benchmark's number of threads."""
+    """The machine's best rates, using the benchmark's number of threads."""
 
     bytes_per_second: float
     flops_per_second: float
@@ -58,7 +58,8 @@ def _best_seconds(work: Callable[[], object]) -> float:
 def minimum_seconds(
     steps: Sequence[Mapping[str, float]], size: ModelSize, number_bytes: int, rates: MachineRates
 ) -> float:
-    """Add up the minimum seconds of these steps (`StepTimes` as dicts), each limited by reading or by computing."""
+    """Add up the minimum time of each of these steps (`StepTimes` as dicts), limited either by reading or by
+    computing."""
     total = 0.0
     for step in steps:
         numbers = size.layer_weights + size.head_weights + step["num_context"] * size.kv_numbers_per_token
@@ -72,7 +73,7 @@ def minimum_seconds(
 
 
 def where_time_goes(steps: Sequence[Mapping[str, float]], min_requests: int = 0) -> dict[str, float]:
-    """Split the seconds of steps with at least `min_requests` requests into forward pass, runner and engine."""
+    """Split the time of steps with at least `min_requests` requests into forward pass, runner and engine."""
     chosen = [step for step in steps if step["num_requests"] >= min_requests]
     whole, runner, forward = (
         sum(step[name] for step in chosen) for name in ("step_seconds", "runner_seconds", "forward_seconds")

@@ -1,4 +1,4 @@
-"""Measures the seconds from a save to the verdict on a phase's first task.
+"""Measures the seconds from saving a file to the verdict on a phase's first task.
 
 `python -m mini_vllm_labs.bench.save_to_verdict PHASE ROUNDS` measures the starter in the folder where it runs.
 """
@@ -34,8 +34,8 @@ REST_SECONDS = 0.5  # a worker that has used no CPU time for this long has impor
 def verdict_cases(numbers: Sequence[int], num_rounds: int, report: ProgressReport) -> Iterator[Case]:
     """Yield a case for each phase, measured on a copy of the course.
 
-    The copy's starters are the solutions where they exist, and otherwise the learner's. Raises `ValueError` for an
-    unwritten phase, and `PeerError` if a first task does not pass.
+    The copy's starters are the solutions where there are any, and otherwise the learner's files. Raises `ValueError`
+    for a phase that has not been filled in, and `PeerError` if a first task does not pass.
     """
     with TemporaryDirectory() as folder:
         for name in COPIED:
@@ -59,7 +59,7 @@ def verdict_cases(numbers: Sequence[int], num_rounds: int, report: ProgressRepor
 
 
 def measured(phase: PlannedPhase, num_rounds: int) -> dict[str, list[float]]:
-    """Return the seconds of each round for the three ways to get a verdict on the phase's first task."""
+    """Return each round's seconds for the three ways to get a verdict on the phase's first task."""
     first, spare = replace(phase, tasks=phase.tasks[:1]), SpareWorker()
 
     def graded(with_spare: SpareWorker | None) -> Measured:
@@ -91,7 +91,7 @@ def measured(phase: PlannedPhase, num_rounds: int) -> dict[str, list[float]]:
 
 
 def wait_until_idle(spare: SpareWorker) -> None:
-    """Wait until the waiting worker stops using CPU time, as it does while a learner types."""
+    """Wait until the spare worker stops using CPU time, as it does while a learner types."""
     process, spent = psutil.Process(spare.waiting_pid), None
     while (now := process.cpu_times()[:2]) != spent or sum(now) == 0:
         spent = now

@@ -1,4 +1,5 @@
-"""Measures how our scheduler's cost depends on the running requests, pool size, queue length and prefix lookups."""
+"""Measures how our scheduler's cost depends on the number of running requests, pool size, queue length and prefix
+lookups."""
 
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,7 +42,7 @@ Runs = Mapping[str, Callable[[int], Measured]]
 def scheduler_cases(lineup: Lineup, report: ProgressReport = unreported) -> Iterator[Case]:
     """Yield the cost of each scheduling operation that the lineup supports.
 
-    Without phase 2, pools and queues are left out, because a million single slots would take too long.
+    Without phase 2, pools and queues are left out, because handling a million slots one by one would take too long.
     """
     maker = ours(lineup)
     decodes: Runs = {f"{count:,} running": Decoding(maker, count, {}, NUM_ROUNDS).round for count in scheduling.RUNNING}
@@ -88,7 +89,7 @@ def bookkeeping(num_requests: int, number: int) -> Measured:
 
 
 def queue_case(maker: Maker, report: ProgressReport, policy: Policy = "fcfs") -> Case:
-    """Measure a decode with an empty and with a long waiting queue, and the cost of joining the long one.
+    """Measure a decode with an empty and with a long waiting queue, and the cost of joining the long queue.
 
     Raises `RuntimeError` if a waiting request was admitted.
     """
@@ -117,8 +118,8 @@ def queue_case(maker: Maker, report: ProgressReport, policy: Policy = "fcfs") ->
 def look_ups(lineup: Lineup) -> Runs:
     """Return rounds that look up a long cached prompt, without and with sliding windows.
 
-    A lineup without phase 12 uses the reference's windows. The result is empty if there is no phase 12 at all, or no
-    prefix cache.
+    A lineup without phase 12 uses the reference's windows. The result is empty if phase 12 is not available at all, or
+    the lineup has no prefix cache.
     """
     grouped = replace(lineup, windows="solution") if lineup.windows == "absent" and solutions_exist() else lineup
     if grouped.windows == "absent" or lineup.prefix_cache == "absent":

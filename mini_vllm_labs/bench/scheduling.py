@@ -1,6 +1,6 @@
-"""Measures rounds of our scheduler and of others: decodes with a full scheduler, arrivals and admissions.
+"""Measures rounds of our scheduler and of other schedulers: decodes with a full scheduler, arrivals and admissions.
 
-The clock is `time.process_time`, which counts CPU seconds of this process, because other processes stretch wall time.
+The clock is `time.process_time`, which counts this process's CPU seconds, because other processes stretch wall time.
 (On Windows, where that clock is too coarse, it is `time.perf_counter`.) Before measuring, `gc.freeze()` excludes
 existing objects from garbage collection, as in vLLM's engine; the collector stays on.
 """
@@ -104,12 +104,13 @@ def per_request(seconds: float, count: int) -> Measured:
 
 
 def steps_per_round(num_requests: int) -> int:
-    """Return a number of steps that is large enough to measure; every request fills at least one block."""
+    """Return a number of steps that is large enough to measure, and lets every request fill at least one block."""
     return BLOCK_SIZE * max(1, 256 // num_requests)
 
 
 def decode_prompt(index: int) -> list[int]:
-    """Return a prompt; 16 consecutive prompts end at different positions in a block, so some fill one each step."""
+    """Return a prompt; 16 consecutive prompts end at different positions in a block, so that each step fills some
+    blocks."""
     return [7 * index + place for place in range(PROMPT_LEN + index % BLOCK_SIZE)]
 
 

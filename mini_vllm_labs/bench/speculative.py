@@ -24,7 +24,7 @@ MAX_TOKENS = 80
 
 
 def questions(workload: str, count: int) -> list[str]:
-    """Return the chats' questions; the answers are lists copied from the question, or new stories."""
+    """Return the chats' questions, whose answers are either lists copied from the question or new stories."""
     rng = Random(workload)
     if workload == COPYING:
         return [f"Repeat these words:\n{', '.join(rng.sample(THINGS, 8))}." for _ in range(count)]
@@ -32,7 +32,7 @@ def questions(workload: str, count: int) -> list[str]:
 
 
 def chats(workload: str, work: Work) -> list[TimedRequest]:
-    """Return the questions as requests. Rounds repeat them, because draft acceptance depends on the text."""
+    """Return the questions as requests. Every round repeats them, because draft acceptance depends on the text."""
     texts = questions(workload, work.size)
     return [TimedRequest(0.0, str(number), work.chat(text), MAX_TOKENS) for number, text in enumerate(texts)]
 

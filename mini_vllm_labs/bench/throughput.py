@@ -112,7 +112,7 @@ class Backends:
 
 
 def seconds_by_operator(plan: ThroughputPlan) -> dict[str, float]:
-    """Measure the seconds that each of mini-vLLM's operators takes in one round, after a warm-up round."""
+    """Measure the time (in seconds) that each of mini-vLLM's operators takes in one round, after a warm-up round."""
     warm_up, requests = plan.profiled()
     with closing(PeerProcess(PROFILED, plan.settings())) as peer:
         peer.serve(warm_up)
@@ -120,7 +120,7 @@ def seconds_by_operator(plan: ThroughputPlan) -> dict[str, float]:
 
 
 class Versus(NamedTuple):
-    """One comparison: `times` is how many times faster ours is; below `aim`, ours counts as slower."""
+    """One comparison: `times` is how many times as fast ours is; below `aim`, ours counts as slower."""
 
     words: str
     times: float
@@ -132,9 +132,9 @@ class Versus(NamedTuple):
 
 
 def versus(case: Case, peer: str) -> list[Versus]:
-    """Compare ours with a peer by tokens/s, and by three median latencies for a stream or one for a batch.
+    """Compare ours with a peer by tokens/s and by median latencies: three for a stream, one for a batch.
 
-    When all requests arrive at once, backends compute batches of different sizes, so latencies mean little there.
+    When all requests arrive at once, backends compute batches of different sizes, so latencies mean little.
     """
     in_stream = case.title.startswith(STREAM)
     latencies = MEDIANS if in_stream else () if case.title in WORKLOADS else (BETWEEN,)

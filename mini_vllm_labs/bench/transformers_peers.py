@@ -24,12 +24,12 @@ def load(settings: BackendSettings) -> Any:
 
 
 def sampling(temperature: float) -> dict[str, Any]:
-    """Return the sampling options of `generate`. Its default `top_k` keeps the 50 likeliest tokens; 0 keeps all."""
+    """Return the sampling options of `generate`. Its default `top_k` keeps the 50 most likely tokens; 0 keeps all."""
     return {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
 
 
 class TokenClock(StoppingCriteria):
-    """Records the time of every token. transformers calls it after each token; it never stops generation."""
+    """Records the time of every token: transformers calls it after each token, and it never stops generation."""
 
     def __init__(self, arrivals: Arrivals) -> None:
         self.arrivals = arrivals
@@ -41,9 +41,10 @@ class TokenClock(StoppingCriteria):
 
 
 class StaticBatches:
-    """Calls `generate` on up to `batch_size` arrived requests, padded to the longest, until all have finished.
+    """Calls `generate` on up to `batch_size` requests that have arrived, padded to the longest, until all have
+    finished.
 
-    A load's batch size takes precedence, unless requests are served one by one.
+    The batch size of a load takes precedence, unless requests are served one by one.
     """
 
     def __init__(self, settings: BackendSettings, batch_size: int) -> None:

@@ -1,5 +1,4 @@
-"""Runs llama.cpp's own server as a backend through a wheel, in `.venv-xllamacpp`, which lacks torch and
-transformers."""
+"""Runs llama.cpp's own server from a wheel as a backend, in `.venv-xllamacpp`, which lacks torch and transformers."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Reads the course's packages from `pyproject.toml`, whose import contracts list each one, from the top layer down.
+"""Reads the course's packages from `pyproject.toml`, whose import contracts list them from the top layer down.
 
 `[tool.mini-vllm-labs]` lists the packages that learners and browsers do not get.
 """

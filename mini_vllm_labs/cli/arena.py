@@ -1,4 +1,4 @@
-"""`mini-vllm arena` compares policies in simulated time; `claims` measures what papers claim about them."""
+"""`mini-vllm arena` compares policies in simulated time; `claims` measures what papers claim about policies."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -89,8 +89,8 @@ def arena(
 ) -> None:
     """Run scheduling policies on the same requests and show which requests lose.
 
-    Goodput counts the requests for which every promise to their class was kept. Intervals are 95% confidence intervals
-    over the seeds.
+    Goodput counts the requests that received everything their class was promised. Intervals are 95% confidence
+    intervals over the seeds.
     """
     names = options.chosen()
     experiment = Experiment(
@@ -175,7 +175,7 @@ def claims(
 
 
 def _measured(claim: PolicyClaim, lineup: Lineup) -> tuple[str, bool | None]:
-    """Return a claim's result and whether it holds, or None if it needs unwritten code."""
+    """Return a claim's result and whether it holds; return None if it needs code that has not been written."""
     try:
         return claim.measure(lineup)
     except NotImplementedError as error:

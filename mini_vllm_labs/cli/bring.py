@@ -21,7 +21,8 @@ def bring(
 ) -> None:
     """Put the starters from a zip of the browser's lab into this checkout.
 
-    A replaced starter moves to kept/, and both paths are printed. Nothing is written unless every starter is readable.
+    A replaced starter is moved to kept/, and both paths are printed. Nothing is written unless every starter is
+    readable.
     """
     for line in bring_into(CHECKOUT, work):
         make_console().print(line, markup=False, soft_wrap=True)

@@ -135,7 +135,7 @@ def agreement_table(compared: list[FigureComparison]) -> Table:
 
 
 def verdict(compared: list[FigureComparison]) -> str:
-    """Return how many predictions are within the tolerance."""
+    """Return how many predictions were within the tolerance."""
     num_agreeing = sum(row.agrees for row in compared)
     return (
         f"{num_agreeing} of {len(compared)} predictions are within {TOLERANCE:.0%} of the measurement. Each "

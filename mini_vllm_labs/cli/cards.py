@@ -1,4 +1,4 @@
-"""`mini-vllm cards`: sixty questions and answers to memorise, or those that a learner got wrong."""
+"""`mini-vllm cards`: sixty questions and answers to memorise, or only those that a learner got wrong."""
 
 from pathlib import Path
 from typing import Annotated

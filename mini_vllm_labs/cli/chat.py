@@ -61,7 +61,7 @@ def chat(
 ) -> None:
     """Talk to the model; each turn sends the whole conversation again.
 
-    Watch the prefix cache find the earlier part of the conversation.
+    Watch the prefix cache find the earlier turns of the conversation.
     """
     console = make_console()
     team = lineup_to_run(lineup, console, WHOLE_REFERENCE)
@@ -84,7 +84,7 @@ def chat(
 
 
 class Conversation:
-    """A conversation and its forks, one of which continues, and the questions in all of them."""
+    """A conversation and its forks, only one of which goes on, and the questions in all of them."""
 
     def __init__(
         self, llm: LLM, console: Console, params: SamplingParams, *, show: bool, session: Session | None = None
@@ -98,7 +98,7 @@ class Conversation:
         self.num_drawn_steps = 0
 
     def run(self, lines: Iterator[str]) -> None:
-        """Answer line by line until the input ends or the user quits."""
+        """Answer line by line until the input ends or the user exits."""
         for line in lines:
             match line.strip():
                 case "":

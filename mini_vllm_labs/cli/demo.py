@@ -49,7 +49,7 @@ EVENT_FACTOR = 8
 
 @dataclass(frozen=True)
 class DemoPlan:
-    """The demo's conversations with their titles, the settings, and notes on settings that were changed.
+    """The demo's conversations with their titles, the settings, and notes on the settings that were adjusted.
 
     `pool` contains the settings of an engine with all phases.
     """
@@ -91,7 +91,7 @@ def conversation(kind: str, question: str) -> list[Message]:
 
 
 class EngineClock:
-    """Seconds of engine time, which stops while a step is drawn and while the demo pauses."""
+    """Seconds of engine time; the clock stops while a step is drawn and while the demo pauses."""
 
     def __init__(self) -> None:
         self._stopped_for = 0.0
@@ -121,7 +121,7 @@ def run_info(llm: LLM, plan: DemoPlan) -> RunInfo:
 
 
 class Watcher:
-    """Called after every step: updates the state, and shows it live or as a line."""
+    """Update the state after a step, and show it live or as a line."""
 
     def __init__(self, llm: LLM, plan: DemoPlan, console: Console, live: Live | None, delay: float) -> None:
         self.heading = f"mini-vLLM demo ({llm.lineup})"
@@ -169,8 +169,8 @@ def demo(
 ) -> None:
     """Watch the engine serve several prompts together, step by step.
 
-    The pool of blocks is deliberately too small, so requests are preempted, prompts are computed in chunks, and prompts
-    that share the same notes hit the prefix cache.
+    The pool of blocks is deliberately too small: requests are preempted, prompts are computed in chunks, and prompts
+    with the same notes hit the prefix cache.
     """
     console = make_console()
     if not is_chosen(lineup):

@@ -74,7 +74,7 @@ def generate(
 ) -> None:
     """Generate text from prompts.
 
-    A single output is streamed; several outputs are printed when all are finished.
+    A single output is streamed; several outputs are printed once they have all finished.
     """
     params, adapters = sampling.params(), adapters_of([adapter] if adapter else [])
     if system is not None and not chat:

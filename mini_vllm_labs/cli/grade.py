@@ -35,9 +35,9 @@ def grade(
     markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page of Markdown.")] = None,
     min_points: Annotated[float, typer.Option(metavar="N", help="Exit with 1 below this many points.")] = 0,
 ) -> None:
-    """Grade your starters, whatever the value of LAB_IMPL.
+    """Grade your starters, regardless of LAB_IMPL.
 
-    It prints the points for each task, and grades each phase alone and together with the earlier ones.
+    It prints the points for each task, and grades each phase both on its own and together with the earlier phases.
 
     Exit code 0: grading finished, whatever the points. 1: a phase could not be graded, or the points are below
     --min-points. 2: bad usage.
@@ -73,7 +73,7 @@ def begun(plan: Sequence[PlannedPhase]) -> list[int]:
 
 
 def require_this_checkout() -> None:
-    """Raise `ValueError` if the current directory is a different checkout from the one to be graded."""
+    """Raise `ValueError` if the current directory is a checkout other than the one to be graded."""
     here = Path.cwd()
     if (here / "labs" / "conftest.py").exists() and here.resolve() != CHECKOUT.resolve():
         raise ValueError(
@@ -84,7 +84,8 @@ def require_this_checkout() -> None:
 
 @contextmanager
 def progress(console: Console, phases: list[PlannedPhase]) -> Iterator[OnProgress]:
-    """Show a bar per phase while the block runs (lines without a terminal); yield a function that moves it."""
+    """Show a progress bar per phase while the block runs (without a terminal: lines); yield a function that updates
+    it."""
     if not is_live(console):
         total, done_of = sum(len(phase.tests) for phase in phases), dict[int, int]()
 

@@ -1,7 +1,7 @@
-"""`mini-vllm hint` shows a task's hint step by step; `approaches` shows other ways once the task is done.
+"""`mini-vllm hint` shows a task's hint step by step; `approaches` shows other solutions once the task is done.
 
-The hints are in `hints.rot13` next to a handout, each letter rotated by 13 places, so that reading a handout or
-searching its folder reveals no recipe by accident. `tr A-Za-z N-ZA-Mn-za-m` converts a file in either direction.
+The hints are in `hints.rot13` next to a handout. Each letter is rotated by 13 places, so that nobody reads a recipe by
+accident when reading the handout or searching its folder. `tr A-Za-z N-ZA-Mn-za-m` converts a file in either direction.
 """
 
 import codecs
@@ -33,7 +33,7 @@ def hint(
 ) -> None:
     """Show the next step of a task's hint.
 
-    The first step is a question, and the last is almost a recipe: try the task before you request another step.
+    The first step is a question, and the last is almost a recipe: try the task before you ask for another step.
     """
     show_hint(make_console(), task, again=again)
 
@@ -95,7 +95,7 @@ def keep_seen(task: str, num_steps: int) -> None:
 
 @friendly
 def approaches(task: Annotated[str, typer.Argument(metavar="TASK", help="Such as 1.2.", show_default=False)]) -> None:
-    """Show other fair ways to write a task that you have passed.
+    """Show other good ways to solve a task that you have passed.
 
     Grades the task first. Each way passes the same tests, and comes with a sentence about its cost.
     """

@@ -1,4 +1,4 @@
-"""`mini-vllm incidents`: it is 03:10, a figure is bad, and one of four knobs is right."""
+"""`mini-vllm incidents`: it is 03:10, a metric looks bad, and one of four knobs is the right one."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -67,7 +67,7 @@ def show_page(console: Console, title: str, runs: Runs) -> None:
 
 
 def show_runs(console: Console, runs: Runs) -> None:
-    """Print the run after turning each knob, and the lesson."""
+    """Print the result of turning each knob, and the lesson."""
     names = ["as it was", *(f"knob {number}" for number in range(1, len(runs.after) + 1))]
     console.print(sweep_table("after each knob, in ms", names, [runs.before, *runs.after]))
     console.print(f"Knob {runs.best + 1}, {runs.incident.knobs[runs.best]}. {runs.lesson()}", markup=False)

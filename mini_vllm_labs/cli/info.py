@@ -75,7 +75,8 @@ def all_checks() -> list[Finding]:
 
 
 def read_constraints(path: Path) -> dict[str, str]:
-    """Return the pinned version by package name, or an empty dict if the file does not exist (an installed package)."""
+    """Return the pinned versions, keyed by package name, or an empty dict if the file does not exist (installed
+    package)."""
     if not path.exists():
         return {}
     lines = (line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines())
@@ -131,7 +132,7 @@ def check_torch() -> Iterator[Finding]:
 
 
 def check_load() -> Iterator[Finding]:
-    """Other busy programs make all timings unreliable, and make many threads slower than a few."""
+    """While other programs are busy, all timings are unreliable, and many threads are slower than a few."""
     load, usable = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
     if load > usable:
         fix = "end other programs before you measure"
@@ -173,7 +174,7 @@ def check_model(folder: Path) -> Finding:
 
 
 def check_solutions() -> Finding:
-    """A student edition has no reference solutions, and needs none."""
+    """A student edition has no reference solutions, and does not need any."""
     if solutions_exist():
         return Finding("solutions/", "OK", "there")
     return Finding("solutions/", "OK", "not there: a student edition")
@@ -209,7 +210,7 @@ def check_variables() -> Iterator[Finding]:
 
 
 def check_written() -> Iterator[Finding]:
-    """In a student edition without `LAB_IMPL`, reports which phases are written."""
+    """In a student edition without `LAB_IMPL`, reports which phases have been written."""
     lineup = written_lineup()
     yield Finding("LAB_IMPL", "OK", f"not set: commands run {lineup or 'nothing yet'}, tests grade all six phases")
     for phase, name in enumerate(ALL_NAMES, start=1):
@@ -231,7 +232,7 @@ def info(
 ) -> None:
     """Check the environment, or a model's folder, and print the fix for each problem.
 
-    Exit code 1 if something required is wrong, 2 if the folder is rejected.
+    Exit code 1: something required is wrong. 2: the folder is rejected.
     """
     console = make_console()
     if model is not None:

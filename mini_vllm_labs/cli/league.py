@@ -30,8 +30,8 @@ def league(
 ) -> None:
     """Run each file's MyPolicy on the same requests, and print a table.
 
-    Each file runs in a separate process with limits on time and memory; if bubblewrap is installed, it also has no
-    write access and no network. A file that raises an error, loops or stalls gets a row with the reason and no rank.
+    Each file runs in a separate process with limited time and memory; if bubblewrap is installed, it also has no write
+    access and no network. A file that raises an error, loops or stalls gets a row with the reason and no rank.
     """
     console = make_console(stderr=as_json)
     team = replace(lineup_to_run(lineup, console), runner="absent")
@@ -53,7 +53,7 @@ def league(
 
 
 def table(entries: list[Entry]) -> Table:
-    """Return one row per entry; a problem replaces the figures."""
+    """Return one row per entry; a problem is shown instead of the figures."""
     shown = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)
     for heading in ("place", "name", "requests/s", "Jain", "latency s", "problem"):
         shown.add_column(heading, justify="left" if heading in ("name", "problem") else "right")

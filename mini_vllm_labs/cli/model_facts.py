@@ -40,8 +40,8 @@ class ModelFacts:
 
 
 def ask_transformers(name: str) -> ModelFacts:
-    """Return the facts that loading would determine, without reading weights. Raises the same `ValueError` as loading
-    does."""
+    """Return the facts that loading would determine, but without reading the weights. Raises the same `ValueError` as
+    loading the model."""
     from mini_vllm.runner.filling import ignored_tensors
     from mini_vllm.runner.llama import is_llama
     from mini_vllm.runner.loading import inspect, open_model

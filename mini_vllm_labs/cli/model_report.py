@@ -1,4 +1,4 @@
-"""`mini-vllm info --model FOLDER` shows what loading would find or why it fails, without reading weights."""
+"""`mini-vllm info --model FOLDER` shows what loading would find or why it would fail, without reading weights."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -40,7 +40,7 @@ def report(name: str) -> Iterator[tuple[str, str]]:
 
 
 def _ask(name: str) -> ModelFacts:
-    """Use transformers, whose import takes seconds, unless the files alone show that the folder is rejected."""
+    """Use transformers, which takes seconds to import, unless the files alone show that the folder is rejected."""
     folder = find_folder(name, download=False)
     with suppress(OSError):  # the file is unreadable; transformers says which one it is
         refuse_by_files(folder)

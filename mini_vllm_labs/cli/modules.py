@@ -1,4 +1,4 @@
-"""Commands that run as separate modules, with the options that they receive."""
+"""Commands that run as separate modules, and that pass on the options they receive."""
 
 import os
 import subprocess

@@ -1,6 +1,6 @@
 """`mini-vllm oracle` shows the first step in which your decisions diverge from the right ones.
 
-The right decisions are the reference's, or, without a reference, those recorded from vLLM 0.13.0.
+The right decisions are the reference's or, if there is no reference, those recorded from vLLM 0.13.0.
 """
 
 from typing import Annotated
@@ -46,7 +46,7 @@ def oracle(
 
     The command also names the phase that causes the difference. If the solutions exist, both lineups run the same
     workloads. Your lineup replaces the reference's phases 1 to 5, and its electives 7, 8 and 11. Without solutions,
-    your phases 1 to 5 replay the recorded steps of vLLM that need no other phase; the other options have no effect.
+    your phases 1 to 5 replay those recorded steps of vLLM that need no other phase; the other options have no effect.
 
     Exit code 1: a decision differs. The engine runs the fake model, so phase 6 is not compared.
     """
@@ -95,7 +95,7 @@ def oracle(
 
 
 def lineup_with_starters(phases: str) -> Lineup:
-    """Return the reference, with starters for the phases in `phases` that are compared. Raises `ValueError`."""
+    """Return the reference lineup, with starters for the compared phases in `phases`. Raises `ValueError`."""
     try:
         chosen = chosen_phases(phases, COMPARED_PHASES[-1])
     except ValueError:
@@ -114,7 +114,7 @@ def lineup_with_starters(phases: str) -> Lineup:
 
 
 def cannot_compare(mine: Lineup, error: NotImplementedError) -> str:
-    """Return the chosen phases that are unwritten, and the command that compares the written ones."""
+    """Return which of the chosen phases are unwritten, and the command that compares the written ones."""
     chosen = [phase for phase in COMPARED_PHASES if mine[phase] == "starter"]
     written = written_phases() + written_electives()
     missing = enumeration([phase for phase in chosen if phase not in written] or chosen)
@@ -126,7 +126,7 @@ def cannot_compare(mine: Lineup, error: NotImplementedError) -> str:
 
 
 def compare_with_recordings(phases: str | None, console: Console) -> None:
-    """Compare the learner's phases with the traces that need no other phases; exit with 1 at the first difference."""
+    """Compare the learner's phases with the traces that need no other phase; exit with 1 at the first difference."""
     chosen = phases_to_compare(phases)
     impls: list[Impl] = ["starter" if phase in chosen else "absent" for phase in range(1, CORE_PHASES + 1)]
     lineup = Lineup(*impls)
@@ -150,7 +150,7 @@ def compare_with_recordings(phases: str | None, console: Console) -> None:
 
 
 def phases_to_compare(phases: str | None) -> list[int]:
-    """Return the phases that the option names, or by default the written ones. Raises `ValueError` unless they include
+    """Return the phases that the option names or, by default, the written ones. Raises `ValueError` unless they include
     phases 1 and 2."""
     given = written_phases() if phases is None else chosen_phases(phases, CORE_PHASES)
     chosen = [phase for phase in given if phase <= CORE_PHASES]
@@ -164,7 +164,7 @@ def phases_to_compare(phases: str | None) -> list[int]:
 
 
 def show_recorded(result: ParityComparison, failure: ParityVerdict, lineup: Lineup, console: Console) -> None:
-    """Print the first difference, the steps up to it on both sides, and the phases to look at."""
+    """Print the first difference, both sides' steps up to it, and which phases to check."""
     show_failure(console, failure)
     if failure.cause is not None:
         console.print(explain(failure.cause, {}), markup=False, soft_wrap=True)

@@ -102,7 +102,7 @@ def load(path: Path) -> list[Scenario]:
 
 
 def show_failures(console: Console, failures: list[ParityVerdict], num_compared: int) -> None:
-    """Print the first differences in full and count the rest; print exceptions from the same place only once."""
+    """Print the first differences in full and count the rest; print exceptions raised at the same place only once."""
     differing = [verdict for verdict in failures if verdict.cause is None]
     raised: dict[tuple[str, str], list[ParityVerdict]] = {}
     for verdict in failures:

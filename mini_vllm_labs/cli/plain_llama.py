@@ -1,7 +1,8 @@
-"""Recognises plain Llamas from JSON files and headers, so that `info` need not import torch or transformers.
+"""Recognises plain Llamas from JSON files and tensor headers, so that `info` need not import torch or transformers.
 
-A plain model has an architecture that the engine computes itself, only settings listed here, and every tensor with its
-usual name and shape. Anything else, and any doubtful case, is left to transformers, which takes four seconds to import.
+A plain model has an architecture that the engine computes itself, uses only the settings listed here, and stores every
+tensor with its usual name and shape. Anything else, and any case in doubt, is left to transformers, which takes four
+seconds to import.
 """
 
 from collections.abc import Iterator
@@ -51,7 +52,7 @@ def read_plain_llama(name: str) -> ModelFacts | None:
 
 
 def _fits(config: dict[str, Any]) -> bool:
-    """Return whether the sizes match each other and none of transformers' defaults is needed."""
+    """Return whether the sizes are consistent and none of transformers' defaults is needed."""
     if not {*SIZES, "model_type", "tie_word_embeddings", "architectures"} <= config.keys():
         return False
     heads, keys, layers = (config[f"num_{what}"] for what in ("attention_heads", "key_value_heads", "hidden_layers"))
@@ -69,7 +70,8 @@ def _fits(config: dict[str, Any]) -> bool:
 
 
 def _slides(config: dict[str, Any]) -> bool:
-    """Return whether layers may have windows: in Mistral by default, in Qwen only if its settings require it."""
+    """Return whether layers may have sliding windows: in Mistral by default, in Qwen only if its settings require
+    it."""
     default = 4096 if config["model_type"] == "mistral" else None
     return config.get("sliding_window", default) is not None and config.get("use_sliding_window") is not False
 
@@ -107,7 +109,8 @@ def _generation(folder: Path) -> dict[str, Any]:
 
 
 def _stored(folder: Path) -> dict[str, StoredTensor]:
-    """Return the tensors of a folder, or an empty dict unless all are floating-point and stored once."""
+    """Return a folder's tensors, or an empty dict unless all of them are floating-point and each is stored only
+    once."""
     headers = [read_header(file) for file in weight_files(folder)]
     found = {name: one for header in headers for name, one in header.items()}
     is_plain = len(found) == sum(map(len, headers)) and all(one.dtype in DTYPES for one in found.values())
@@ -152,7 +155,7 @@ def _facts(
 
 
 def _tokenizer_settings(folder: Path) -> dict[str, Any]:
-    """Return tokenizer_config.json. Raises `ValueError` if only transformers knows which tokenizer to make."""
+    """Return tokenizer_config.json. Raises `ValueError` if only transformers knows which tokenizer to build."""
     for pattern in (*TOKENIZERS, "*.jinja", "merges.txt"):
         for file in folder.glob(pattern):
             require_content(file)

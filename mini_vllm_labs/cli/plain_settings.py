@@ -1,4 +1,4 @@
-"""The settings of a plain Llama, with the values whose effect on loading is known to `plain_llama.py`."""
+"""The settings of a plain Llama, limited to the values that `plain_llama.py` knows how to load."""
 
 from collections.abc import Callable
 from typing import Any

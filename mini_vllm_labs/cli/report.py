@@ -57,7 +57,7 @@ def per_request(state: RunState, outputs: Sequence[RequestOutput]) -> Table:
 def phase_by_phase(
     lineup: Lineup, outputs: Sequence[RequestOutput], pool: EngineConfig, max_tokens: int
 ) -> RenderableType:
-    """Return the effect of each of phases 1 to 5 on these requests in one pool, in simulated time."""
+    """Return what each of phases 1 to 5 changes for these requests in one pool, in simulated time."""
     requests = [
         TimedRequest(
             0.0,

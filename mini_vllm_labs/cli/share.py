@@ -33,7 +33,8 @@ def share(
 ) -> None:
     """Write a run of your engine as one HTML file to show to others.
 
-    It plays offline, fits into a frame on another page, says whose code ran, and contains none of your source.
+    The page plays offline, fits into a frame on another page, says whose code ran, and contains none of your source
+    code.
     """
     console = make_console()
     if file.exists() and not overwrite:
@@ -55,7 +56,7 @@ def share(
 
 
 def write_page(file: Path, content: bytes, *, overwrite: bool = False) -> None:
-    """Write a page; an existing file is kept, or replaced atomically on request.
+    """Write a page; an existing file is kept or, on request, replaced atomically.
 
     Raises `FileExistsError`.
     """

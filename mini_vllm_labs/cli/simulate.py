@@ -1,4 +1,4 @@
-"""`mini-vllm simulate` runs ten thousand requests on a simulated GPU and prints their figures."""
+"""`mini-vllm simulate` runs ten thousand requests on a simulated GPU and prints the resulting figures."""
 
 import json
 from dataclasses import astuple, dataclass, replace
@@ -49,7 +49,7 @@ class ExperimentOptions:
     seed: Annotated[int, typer.Option(help="Seed of the requests.")] = 0
 
     def experiment(self, engine: EngineConfig) -> Experiment:
-        """Return the experiment, at the given rate or the rate that the GPU can serve."""
+        """Return the experiment, at the given rate or, by default, at the rate that the GPU can sustain."""
         given = vars(self).copy()
         num_requests, path = given.pop("requests"), given.pop("calibration")
         calibrated = None if path is None else read_calibration(path)
@@ -108,7 +108,7 @@ def simulate(
 
 
 def show_waits(console: Console, result: SimulationResult, lineup: Lineup, slo: Slo) -> None:
-    """Print why requests waited, and the effect of the setting that would help."""
+    """Print why requests waited, and the effect of changing the setting that would help."""
     assert result.waited is not None
     console.print(f"\nWhat bound this load: {waits_sentence(result.waited)}", style=STRONG)
     if (change := relieved(result.experiment, result.waited)) is None:
@@ -184,7 +184,7 @@ def legend(slo: Slo) -> str:
 
 
 def sweep_table(setting: str, values: list[str], summaries: list[Summary]) -> Table:
-    """Return one row per value. It fits into 80 columns."""
+    """Return one row per value. The table fits into 80 columns."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title=setting, title_justify="left")
     table.add_column("", no_wrap=True)
     for heading in SWEPT:

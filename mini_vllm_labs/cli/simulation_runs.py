@@ -1,4 +1,4 @@
-"""Runs simulations one after another, shows their progress and stores their results."""
+"""Runs simulations one after another, shows their progress and stores the results."""
 
 import gc
 import time
@@ -18,7 +18,7 @@ from mini_vllm_labs.simulation.waiting import WaitingTimes
 class SimulationResult:
     """One finished simulation, which took `wall_seconds` on this machine.
 
-    `waited`, if requested, contains the seconds in which requests got no tokens, by reason.
+    `waited`, if requested, contains how many seconds requests went without tokens, by reason.
     """
 
     experiment: Experiment

@@ -49,7 +49,7 @@ def stages(
 ) -> None:
     """Show the gain from each phase: one workload on phases 1, 1-2, ... 1-5.
 
-    Times are simulated. Electives of the lineup (solution:1-8) come last, without phase 6 unless --real is given.
+    Times are simulated. The lineup's electives (solution:1-8) come last, without phase 6 unless --real is given.
 
     Stops at the first phase of the lineup that is not written.
     """
@@ -119,7 +119,7 @@ def sentences(found: list[LineupResult], mentions_phase_6: bool) -> Table:
 
 
 def stage_table(found: list[LineupResult], *, roomy: bool) -> Table:
-    """Return one row per stage. It fits into 80 columns unless `roomy`."""
+    """Return one row per stage. The table fits into 80 columns unless `roomy`."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1 if roomy else 0, 0, 0), pad_edge=False)
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading == "phases" else "right", no_wrap=True)

@@ -77,7 +77,7 @@ def trace(
 
 
 def print_reasons(console: Console, records: list[StepRecord], steps: range, request_id: str | None) -> None:
-    """Print a line per request and step, or the life of one request.
+    """Print a line per request and step, or one request's life.
 
     Raises `ValueError` if the trace contains no reasons.
     """
@@ -93,7 +93,7 @@ def print_reasons(console: Console, records: list[StepRecord], steps: range, req
 
 
 def run_to_the_end(run: Run) -> tuple[list[StepRecord], StalledError | InvariantError | None]:
-    """Return the trace of a run, and the stall or violated invariant that ended it early, if any."""
+    """Return the trace of a run, and the stall or the violated invariant that ended it early, if any."""
     records: list[StepRecord] = []
     try:
         while not run.finished:

@@ -1,4 +1,4 @@
-"""`mini-vllm tutor` is an MCP server that gives a learner's assistant the course's own texts, but no solution.
+"""`mini-vllm tutor` is an MCP server that gives a learner's assistant the course's own texts, but no solutions.
 
 It communicates over stdio and opens no connection. It returns rules, failing cases, hints and reasons, so that the
 assistant can explain them.
@@ -78,7 +78,7 @@ def make_server(tutor: "Tutor") -> "MCPServer":
 class Tutor:
     """The information that an assistant may get about the starters of one folder.
 
-    Every method raises `ValueError` with a message written for people.
+    Every method raises `ValueError`, with a message that is meant to be read by people.
     """
 
     def __init__(self, folder: Path = CHECKOUT) -> None:
@@ -110,7 +110,8 @@ class Tutor:
         return "\n\n".join(parts)
 
     def hint(self, task: str) -> str:
-        """Return the next hint for a task such as "1.2". Another hint follows only after the learner has tried it."""
+        """Return the next hint for a task such as "1.2". A further hint follows only after the learner has tried the
+        previous one."""
         ladder = all_hints().get(task)
         if ladder is None:
             raise ValueError(f"there are no hints for task {task}")
@@ -128,8 +129,8 @@ class Tutor:
     def trace(self, seed: int = 0, requests: int = 8, steps: str = "", request: str = "", file: str = "") -> str:
         """Run the learner's phases, and return what limited each request in each step.
 
-        `steps` such as "3-7" shows only these steps; `request` such as "r3" shows one request's life. `file` reads a
-        trace in the learner's folder instead of running the phases.
+        `steps`, such as "3-7", shows only these steps; `request`, such as "r3", shows only that request's life. `file`
+        reads a trace in the learner's folder instead of running the phases.
         """
         options = ["--why", f"--seed={seed}", f"--requests={requests}"]
         options += [f"--steps={steps}"] if steps else []
@@ -151,7 +152,7 @@ class Tutor:
         return (done.stdout + done.stderr)[:MAX_CHARACTERS]
 
     def inside(self, path: str) -> Path:
-        """Return the path to a trace in the learner's folder. Raises `ValueError` for any other path."""
+        """Return the path to a trace inside the learner's folder. Raises `ValueError` for any other path."""
         found = (self._folder / path).resolve()
         if not found.is_relative_to(self._folder):
             raise ValueError(f"{path} is outside the learner's folder, {self._folder}")

@@ -39,9 +39,10 @@ def viva(
 ) -> None:
     """Answer eight questions about your own files and your own run, in ten minutes.
 
-    Every right answer is computed by running your files, some of them changed. Your files must pass their tests.
+    Every right answer is computed by running your files, in some cases with changes. Your files must pass their tests.
 
-    Type a number; an empty line skips a question, /quit ends the viva. The same files and seed give the same questions.
+    Type a number; an empty line skips a question, and /quit ends the viva. The same files and seed give the same
+    questions.
 
     Exit code 1: with --check, the sheet is for different files or has different answers.
     """
@@ -88,7 +89,7 @@ def require_passing(files: Files) -> None:
 
 
 def ask(console: Console, sheet: Sheet, *, practice: bool) -> None:
-    """Ask the questions and record answers and seconds, until the input or the time ends."""
+    """Ask the questions, and record the answers and the seconds, until the input or the time ends."""
     typed, start = typed_lines("answer: "), time.monotonic()
     for number, question in enumerate(sheet.questions, start=1):
         if not practice and time.monotonic() - start > SECONDS:

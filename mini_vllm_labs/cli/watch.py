@@ -1,4 +1,4 @@
-"""`mini-vllm watch` grades every save, with hints and ticks, and ends with a run of the learner's engine."""
+"""`mini-vllm watch` grades every save, shows hints and ticks, and ends with a run of the learner's engine."""
 
 import importlib.util
 from typing import Annotated
@@ -23,8 +23,8 @@ def watch(
 ) -> None:
     """Grade on every save, and show the first failing task.
 
-    Keys: h for the next hint, n for the next task, l for a list with check marks, o for a step of your engine. Also:
-    a for other ways to write a passed task, s for a page to share, q to quit. Without a terminal, it prints verdicts
+    Keys: h for the next hint, n for the next task, l for a list with check marks, o for a step of your engine. Also: a
+    for other ways to solve a passed task, s for a page to share, q to quit. Without a terminal, it prints verdicts
     until Ctrl-C.
     """
     from mini_vllm_labs.cli.grade import require_this_checkout

@@ -1,4 +1,5 @@
-"""`python -m` of this package runs the suite without the rest of the course. It uses only the standard library."""
+"""Runs the suite without the rest of the course, as `python -m` with this package. It uses only the standard
+library."""
 
 import argparse
 import json

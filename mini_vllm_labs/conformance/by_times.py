@@ -1,6 +1,6 @@
 """Compares an engine's admission and token times over a whole scenario, for engines that cannot be stepped.
 
-A pass that computes a prompt token takes `PREFILL`, and a pass that computes a later token takes `DECODE`. A pass that
+A pass that computes prompt tokens takes `PREFILL`, and a pass that computes later tokens takes `DECODE`. A pass that
 does both takes the sum, and an idle pass takes no time.
 """
 
@@ -17,7 +17,8 @@ TELLABLE = frozenset({*PLAIN, "options"} - {"abort", "abort_before_update"})
 
 @dataclass
 class RecordedTimes:
-    """The recorded decisions, expressed as the times of each step and of each request's admissions and tokens."""
+    """The recorded decisions, expressed as times: when each step begins, and when requests are admitted and get
+    tokens."""
 
     scenario: RecordedScenario
     starts: list[float] = field(default_factory=list)
@@ -50,11 +51,11 @@ class RecordedTimes:
                 outputs[request_id] += tokens
 
     def message(self) -> Message:
-        """Return the only message of the scenario: its settings, and its requests with their outputs."""
+        """Return the scenario's only message: its settings, and its requests with their outputs."""
         return self.scenario.begin() | {"op": "play", "times": [PREFILL, DECODE], "requests": self.asked}
 
     def first_differences(self, answer: Message, offers: list[str]) -> dict[str, FieldDifference]:
-        """Return the earliest difference. Null means that the engine does not know a time; it matches any time."""
+        """Return the earliest difference. Null means that the engine does not know a time, and matches any time."""
         names = ["admitted", "tokens", *(["hits"] if "computed" in offers else [])]
         found = [one for name in names for one in self._differences(name, answer.get(name))]
         first = min(found, key=lambda one: one.step, default=None)

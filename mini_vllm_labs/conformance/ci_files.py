@@ -1,4 +1,4 @@
-"""Writes the outcome of a run for other projects' CI: JUnit XML, and a shields.io badge's JSON."""
+"""Writes the outcome of a run for other projects' CI: JUnit XML, and the JSON for a shields.io badge."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from mini_vllm_labs.conformance.report import asked, failure, printable
 
 
 def write_junit(path: Path, verdicts: Sequence[ScenarioOutcome]) -> None:
-    """Write one test case for each scenario: `error` if the engine broke, `skipped` with the reason."""
+    """Write one test case for each scenario: `error` if the engine broke, or `skipped` with the reason."""
     counts = {
         "tests": len(verdicts),
         "failures": sum(one.failed and one.outcome == "differs" for one in verdicts),

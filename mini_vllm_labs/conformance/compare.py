@@ -54,7 +54,7 @@ class FieldDifference:
 
     @property
     def words(self) -> str:
-        """The field in words, if words are clearer than its name."""
+        """The field in words, if words are clearer than the field's name."""
         name = self.field.rpartition(".")[2].partition("[")[0]
         return WORDS.get(name, f"the field {self.field!r}")
 
@@ -69,7 +69,7 @@ class Comparison:
     def decide(self, number: int, recorded: dict[str, Any], answer: Message) -> bool:
         """Compare the decisions in a step; return whether they are the same.
 
-        Raises `BrokenEngineError` if `scheduled` or `preempted` do not have the protocol's types.
+        Raises `BrokenEngineError` if `scheduled` or `preempted` has a type that the protocol does not allow.
         """
         tokens, victims = _tokens(answer), _victims(answer)
         expected = {one["id"]: one["n"] for one in recorded["scheduled"]}
@@ -82,7 +82,7 @@ class Comparison:
         return False
 
     def compare_rest(self, number: int, recorded: dict[str, Any], answer: Message) -> None:
-        """Compare the fields of the groups that the engine offers. `answer` contains both of the step's answers."""
+        """Compare the fields in those groups that the engine offers. `answer` contains both of the step's answers."""
         for group in self.groups:
             if group in self.first:
                 continue

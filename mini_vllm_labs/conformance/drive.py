@@ -1,4 +1,4 @@
-"""Plays scenarios on an engine, each to its end or to the first step in which the decisions differ."""
+"""Runs scenarios on an engine, each to its end or to the first step in which the decisions differ."""
 
 import threading
 from collections import ChainMap
@@ -47,7 +47,7 @@ class Play:
         self.step = 0
 
     def run(self) -> dict[str, FieldDifference]:
-        """Play all steps and return the first differences.
+        """Run all steps and return the first differences.
 
         Messages before the first one that needs an answer are sent together.
         """
@@ -69,7 +69,7 @@ class Play:
         return compared.first
 
     def by_times(self) -> dict[str, FieldDifference]:
-        """Play the scenario as a whole and return the earliest difference."""
+        """Run the scenario as a whole and return the earliest difference."""
         times = RecordedTimes(self.scenario)
         (answer,) = self.engine.ask([times.message()])
         return times.first_differences(answer, self.compared.groups)
@@ -83,7 +83,7 @@ class Play:
 
 
 def judge(scenario: RecordedScenario, engine: EngineClient, hello: Message) -> ScenarioOutcome:
-    """Play a scenario if the engine declares the capabilities that it needs."""
+    """Run a scenario if the engine declares the capabilities that the scenario needs."""
     apart = tuple(sorted(set(scenario.line["defects"]) - set(hello["defects"])))
     if missing := tuple(sorted(scenario.needs - set(hello["has"]))):
         why = f"not declared: {', '.join(missing)}"
@@ -106,9 +106,9 @@ def judge(scenario: RecordedScenario, engine: EngineClient, hello: Message) -> S
 def judge_all(
     scenarios: Iterable[RecordedScenario], engines: Sequence[EngineClient], hello: Message
 ) -> list[ScenarioOutcome]:
-    """Play scenarios on several processes of the same engine; return their outcomes in the scenarios' order.
+    """Run scenarios on several processes of the same engine; return their outcomes in the scenarios' order.
 
-    After `MAX_BROKEN` broken scenarios in a row, the remaining scenarios count as broken without being played.
+    After `MAX_BROKEN` broken scenarios in a row, the remaining scenarios count as broken without being run.
     """
     idle, lock, in_a_row = list(engines), threading.Lock(), 0
     given_up = f"not played: the engine broke in {MAX_BROKEN} scenarios in a row"

@@ -1,4 +1,4 @@
-"""Communicates with an engine's process through lines of JSON. Every possible failure is explained in a sentence."""
+"""Communicates with an engine's process through JSON lines. Explains every possible failure in a sentence."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ MAX_SHOWN = 120
 
 
 class BrokenEngineError(Exception):
-    """The engine exited, answered too late, or sent something other than the requested answer."""
+    """The engine exited, took too long to answer, or sent something other than the requested answer."""
 
     step: int | None = None  # the exit code given in the message, if there is one
 
@@ -29,7 +29,7 @@ class RefusedError(Exception):
 
 
 class EngineClient:
-    """An engine's command, which is started for the first question and again after it breaks."""
+    """An engine's command, which is started for the first question and restarted after it breaks."""
 
     def __init__(self, command: Sequence[str], timeout: float) -> None:
         self.command, self.timeout = list(command), timeout
@@ -38,8 +38,8 @@ class EngineClient:
     def greet(self) -> Message:
         """Start the engine and return its greeting.
 
-        Raises `ValueError` if the command cannot start or the greeting is wrong, and `BrokenEngineError` if no greeting
-        arrives.
+        Raises `ValueError` if the command cannot be started or the greeting is wrong, and `BrokenEngineError` if no
+        greeting arrives.
         """
         try:
             self._start()
@@ -49,7 +49,7 @@ class EngineClient:
         return _greeting(hello)
 
     def ask(self, messages: Sequence[Message]) -> list[Message]:
-        """Send some lines and return their answers, each within the time limit."""
+        """Send some lines and return the answers to them, each received within the time limit."""
         if self._process is None:
             try:
                 self.greet()

@@ -16,12 +16,13 @@ Rules = Mapping[str, str]
 
 
 def printable(text: str) -> str:
-    """Return text from the engine without characters that move a terminal's cursor or cannot be encoded in UTF-8."""
+    """Return text from the engine without characters that move a terminal's cursor or that cannot be encoded in
+    UTF-8."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def greeting(hello: Message) -> str:
-    """Return which engine was tested, and what it declares."""
+    """Return which engine was tested, and which capabilities it declares."""
     declared = {name: printable(", ".join(hello[name])) or "nothing" for name in ("has", "offers")}
     name = f"{hello.get('engine', 'an engine without a name')} {hello.get('version', '')}".strip()
     return f"{printable(name)}\n  has {declared['has']}\n  offers {declared['offers']}"
@@ -57,7 +58,7 @@ def _counts(verdicts: Sequence[ScenarioOutcome]) -> list[str]:
 
 
 def remarks(verdicts: Sequence[ScenarioOutcome]) -> Iterator[str]:
-    """Yield why scenarios were skipped, and which defects set some apart."""
+    """Yield why scenarios were skipped, and which recorded defects set some scenarios apart."""
     skipped = [one for one in verdicts if one.outcome == "skipped"]
     if missing := Counter(name for one in skipped for name in one.missing):
         listed = ", ".join(f"{name} ({n})" for name, n in missing.most_common())
@@ -73,7 +74,7 @@ def remarks(verdicts: Sequence[ScenarioOutcome]) -> Iterator[str]:
 
 
 def failure(verdict: ScenarioOutcome, rules: Rules) -> Iterator[str]:
-    """Yield a failure's scenario, its rule, and both decisions."""
+    """Yield a failure's scenario, its rule, and both sides' decisions."""
     scenario, first = verdict.scenario, verdict.difference
     yield f"{scenario.name} (vLLM {scenario.release}, {scenario.kind})"
     if scenario.name in rules:
@@ -89,7 +90,7 @@ def failure(verdict: ScenarioOutcome, rules: Rules) -> Iterator[str]:
 
 
 def in_common(verdicts: Sequence[ScenarioOutcome], rules: Rules) -> Iterator[str]:
-    """Yield the fields in which failures differ first, the capabilities that they all need, and scenarios for a
+    """Yield the fields in which failures first differ, the capabilities that all failures need, and the scenarios for a
     rule."""
     failures = [one for one in verdicts if one.failed]
     fields = Counter(one.difference.words if one.difference else "a broken answer" for one in failures)

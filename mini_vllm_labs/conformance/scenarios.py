@@ -1,4 +1,4 @@
-"""Reads recorded scenarios, with the capabilities that each needs and the messages that describe it."""
+"""Reads recorded scenarios, together with the capabilities that each one needs and the messages that describe it."""
 
 import gzip
 import json
@@ -59,7 +59,7 @@ class RecordedScenario:
 
     @cached_property
     def kind(self) -> str:
-        """The scenario's row in the table: `base` is `plain`, and a named scenario belongs to the kind of its
+        """The scenario's row in the table: `base` becomes `plain`, and a named scenario is classified by its
         capabilities."""
         kind = str(self.line["kind"])
         if kind != "named":
@@ -108,7 +108,7 @@ class RecordedScenario:
         return [self._message(event) for event in here]
 
     def update(self, number: int) -> Message:
-        """Return the message with the model's tokens that a step applies: those of the step `of`."""
+        """Return the message with the model's tokens that a step applies, which are those of step `of`."""
         step = self.steps[number]
         of = step["update_of"]
         sampled = {} if of is None else self.steps[of]["sampled"]

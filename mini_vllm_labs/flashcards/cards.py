@@ -1,4 +1,4 @@
-"""Reads the cards of `cards.toml`, with answers from `figures.json`, and exports them to Anki."""
+"""Reads the cards in `cards.toml`, with answers from `figures.json`, and exports them to Anki."""
 
 import json
 import tomllib

@@ -1,6 +1,6 @@
 """Runs the new process of `process.py`, or the server of `forks.py`.
 
-While it waits, it imports the modules that calls for panels or for a model need.
+While it waits, it imports the modules needed by calls that draw panels or run a model.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Serves each call in a fork of a process that has already loaded torch, which takes seconds (Linux only).
+"""Serves each call in a fork of a process that has already loaded torch, because loading takes seconds (Linux only).
 
 A fork serves only one call, and the server never loads a starter, so each call loads the learner's saved files anew. To
 its caller, a fork is a `WorkerProcess`: its relay owns the pipes and lends them to the fork.
@@ -23,7 +23,8 @@ PAUSE = 0.005
 
 
 class ForkServer:
-    """Provides forks of a process with torch, which restarts after one of the course's files is saved."""
+    """Provides forks of a process that has loaded torch; the process restarts after one of the course's files is
+    saved."""
 
     def __init__(self) -> None:
         self._server: WorkerProcess | None = None
@@ -48,7 +49,7 @@ class ForkServer:
 
 
 def serve_forks(fd: int) -> None:
-    """Run the server at the other end of a socket. Returns in each fork, with its relay's pipes as stdio."""
+    """Run the server at the other end of a socket. Returns in each fork, whose stdio is its relay's pipes."""
     with socket.socket(fileno=fd) as owner:
         while fds := socket.recv_fds(owner, 1, 1)[1]:
             with socket.socket(fileno=fds[0]) as relay:
@@ -68,7 +69,7 @@ def serve_forks(fd: int) -> None:
 
 
 def status_of(child: int, relay: socket.socket) -> int:
-    """Wait for a fork to exit, or kill it if its relay exits first; also kill its children. Return its status."""
+    """Wait for a fork to exit, or kill it if its relay exits first; then kill its children. Return its status."""
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended or select.select([relay], [], [], PAUSE)[0]:

@@ -27,7 +27,7 @@ class WorkloadRun:
 
 @dataclass(frozen=True)
 class VllmRun(WorkloadRun):
-    """A run in a whole vLLM, with the text of each request."""
+    """A run in a whole vLLM, with each request's text."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
 
@@ -52,7 +52,7 @@ class ChatRun:
 def play_workload(
     arrivals: Sequence[TimedRequest], config: EngineConfig, lineup: Lineup, policy: str | None = None
 ) -> WorkloadRun:
-    """Run a workload on the fake model, optionally under a scheduling policy.
+    """Run a workload on the fake model, optionally with a scheduling policy.
 
     Raises `ValueError` for an unknown policy, or if the config cannot serve the workload.
     """
@@ -95,7 +95,8 @@ def output_tokens(recording: Recording) -> dict[str, list[int]]:
 def chat(
     questions: Sequence[str], config: EngineConfig, params: SamplingParams | Sequence[SamplingParams], lineup: Lineup
 ) -> ChatRun:
-    """Answer all questions in one batch, with the embedded model if phase 6 is present, or else the fake model."""
+    """Answer all questions in one batch, with the embedded model if phase 6 is present, and otherwise the fake
+    model."""
     llm = LLM(config=config, lineup=lineup, record=True)
     outputs = llm.chat([[{"role": "user", "content": question}] for question in questions], params)
     titles = {output.request_id: question for output, question in zip(outputs, questions, strict=True)}

@@ -88,7 +88,7 @@ def start_process() -> WorkerProcess:
 
 
 def start_model_process() -> WorkerProcess:
-    """Start a process that, before its call arrives, imports torch and the runner, which takes some seconds."""
+    """Start a process that imports torch and the runner, which takes several seconds, before its call arrives."""
     return WorkerProcess((*COMMAND, WITH_MODEL), max_bytes=MAX_BYTES, output_bytes=OUTPUT_BYTES)
 
 
@@ -98,11 +98,11 @@ def in_fresh_process(
     seconds: float = SECONDS,
     start: Callable[[], WorkerProcess] = start_process,
 ) -> T:
-    """Return `function(*arguments)`, computed in a new process whose output appears here.
+    """Return `function(*arguments)`, computed in a new process whose output is shown here.
 
-    `start` returns the process, which may have waited for the call (see `ReadyProcess`). `function` must be
-    importable by its name. Raises `FreshError`, with a message for the learner, if `function` raises, takes longer than
-    `seconds`, or ends the process. Raises `Interrupted` when the cell is interrupted.
+    `start` returns the process, which may already have been waiting for the call (see `ReadyProcess`). `function` must
+    be importable by its name. Raises `FreshError`, with a message for the learner, if `function` raises an exception,
+    takes longer than `seconds`, or ends the process. Raises `Interrupted` when the cell is interrupted.
     """
     ending = ending_here(function, arguments) if IN_BROWSER else ending_there(function, arguments, seconds, start)
     if ending.problem:
@@ -114,7 +114,7 @@ def in_fresh_process(
 def ending_there(
     function: Callable[..., object], arguments: Sequence[object], seconds: float, start: Callable[[], WorkerProcess]
 ) -> CallResult:
-    """Return the outcome of the call in a new process. Raises `FreshError` if the process itself ended."""
+    """Make the call in a new process and return its outcome. Raises `FreshError` if the process itself ended."""
     ending: CallResult | None = None
     with interruptible("the run was"), start() as worker:
         worker.deadline = time.monotonic() + seconds
@@ -133,7 +133,8 @@ def ending_there(
 
 
 def ending_here(function: Callable[..., object], arguments: Sequence[object]) -> CallResult:
-    """Return the outcome of the call in this process, with the learner's files reloaded and the arguments copied."""
+    """Make the call in this process, with the learner's files reloaded and the arguments copied, and return its
+    outcome."""
     forget_learners_code()
     function, arguments = unpack(pack((function, arguments)))
     ending: CallResult = unpack(pack(ending_of(function, arguments)))
@@ -143,7 +144,7 @@ def ending_here(function: Callable[..., object], arguments: Sequence[object]) ->
 class ReadyProcess:
     """Provides a process that is already running, and immediately starts the next one.
 
-    Each process serves one call. A waiting process is discarded if a file of the course was saved after it started;
+    Each process serves one call. A waiting process is discarded if any course file has been saved since it started;
     starters are loaded by the call itself. The waiting process ends when this object is deleted or the kernel exits.
     """
 
@@ -169,14 +170,14 @@ class ReadyProcess:
 
 
 def saved_since(moment: float) -> bool:
-    """Return whether any file of the course that this process has loaded was saved after a given moment."""
+    """Return whether any course file that this process has loaded was saved after a given moment."""
     files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     paths = [Path(file) for file in files if file]
     return any(path.is_relative_to(CHECKOUT) and path.exists() and path.stat().st_mtime > moment for path in paths)
 
 
 def receive(worker: WorkerProcess) -> Message:
-    """Return the process's message, ignoring any other data in the channel."""
+    """Return the process's next message, ignoring any other data in the channel."""
     while True:
         try:
             return worker.receive()
@@ -186,7 +187,7 @@ def receive(worker: WorkerProcess) -> Message:
 
 
 def serve_call() -> None:
-    """Run the new process: make the call read from stdin and send its `CallResult`."""
+    """Serve as the new process: make the call read from stdin and send its `CallResult`."""
     channel = take_stdio(MAX_BYTES)
     function, arguments = unpack(channel.receive()["call"])
     limit_resources(limits_for(arguments))
@@ -212,7 +213,7 @@ def ending_of(
 
 
 def limits_for(arguments: Iterable[object]) -> Limits:
-    """Return the limits for a call. A lineup with phase 6 uses torch, which may need all available memory."""
+    """Return the resource limits for a call. A lineup with phase 6 uses torch, which may need all available memory."""
     needs_torch = any(isinstance(value, Lineup) and value.runner != "absent" for value in arguments)
     return Limits(memory_bytes=None if needs_torch else MEMORY_BYTES)
 

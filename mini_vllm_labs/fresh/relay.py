@@ -1,4 +1,4 @@
-"""Represents a fork of `forks.py` as a separate program that lends it stdin, stdout and stderr."""
+"""Stands in for a fork of `forks.py` as a separate program, and lends the fork its stdin, stdout and stderr."""
 
 import contextlib
 import os

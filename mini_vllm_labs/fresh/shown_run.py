@@ -21,7 +21,7 @@ SECONDS = 60.0
 
 @dataclass(frozen=True)
 class ShownRun:
-    """A recording, the owner of its code, notes on its settings, and the answers to questions, if there were any."""
+    """A recording, the owner of its code, notes on its settings, and any answers to questions."""
 
     recording: Recording
     whose: str
@@ -39,7 +39,7 @@ class ShownRun:
 
 
 def shown_run(lineup: Lineup, seed: int = 0, num_requests: int = 8) -> ShownRun:
-    """Run a lineup: with phase 6, three stories from the embedded model; otherwise, seeded requests on the fake model.
+    """Run a lineup: three stories from the embedded model with phase 6, otherwise seeded requests on the fake model.
 
     Raises `FreshError` with a message for the learner if the run fails, and `ValueError` if it cannot begin.
     """
@@ -56,7 +56,7 @@ def shown_run(lineup: Lineup, seed: int = 0, num_requests: int = 8) -> ShownRun:
 
 
 def observed_run() -> ShownRun:
-    """Return the recorded run of the finished engine, which contains no learner's code."""
+    """Return the finished engine's recorded run, which contains none of the learner's code."""
     recording = Recording.read(OBSERVED)
     recording = replace(recording, info=replace(recording.info, token_budget=24, max_num_seqs=4))
     return ShownRun(recording, "A recorded run of the finished engine: no learner's code is in it.")

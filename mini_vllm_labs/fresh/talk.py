@@ -1,4 +1,4 @@
-"""Runs chats with the embedded model on a learner's phases 1 to 5; callable in a new process."""
+"""Runs chats with the embedded model on a learner's phases 1 to 5; can be called in a new process."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ SECONDS_BETWEEN_LOOKS = 0.2
 
 @dataclass(frozen=True)
 class TalkRun:
-    """A run of chats: its recording, the text of each answer, and the reason if it ended early."""
+    """A run of chats: its recording, the text of each answer and, if it ended early, the reason."""
 
     recording: Recording
     texts: Mapping[str, str]
@@ -30,7 +30,7 @@ class TalkRun:
 def talk(questions: Sequence[str], config: EngineConfig, params: SamplingParams, lineup: Lineup) -> TalkRun:
     """Answer all questions at once. If a step fails, the text generated before it is kept.
 
-    A browser shows the answers as they grow. Raises `ValueError` for a question that is too long, and
+    A browser shows the answers as they are generated. Raises `ValueError` for a question that is too long, and
     `NotImplementedError` for an unwritten task.
     """
     llm = LLM(config=config, lineup=lineup, record=True, dense=True)

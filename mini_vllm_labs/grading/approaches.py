@@ -1,9 +1,9 @@
 """Other fair ways to write a task, sealed until the task passes.
 
 `approaches/phaseN.json` has one text per task, enciphered with a key from the task's tests and the reference's answers.
-Opening or searching the files shows nothing, nor does rotating their letters, and their code cannot be imported. It is
-a seal and not a lock: the course includes the recorded answers, so a call to `unsealed` shows the text of an unsolved
-task. The commands that show an approach grade the task first.
+Opening or searching the files reveals nothing, nor does rotating their letters, and their code cannot be imported. This
+is a seal rather than a lock: the course includes the recorded answers, so calling `unsealed` reveals an unsolved task.
+The commands that show an approach grade the task first.
 """
 
 import base64
@@ -61,7 +61,7 @@ def key_of(task: str) -> bytes:
 
 
 def enciphered(text: bytes, key: bytes) -> bytes:
-    """Encipher or decipher `text`: XOR with a stream of bytes from the key does both."""
+    """Encipher or decipher `text`; both are the same XOR with a stream of bytes derived from the key."""
     stream = shake_256(key).digest(len(text))
     return bytes(one ^ other for one, other in zip(text, stream, strict=True))
 

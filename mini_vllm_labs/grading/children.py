@@ -20,7 +20,7 @@ def fork_patiently() -> int | None:
 
 
 def wait(child: int, seconds: float, num_passed: memoryview | None = None) -> int | None:
-    """Wait for a child and return its exit status (negative for a signal), or None if it was killed here.
+    """Wait for a child and return its exit status (negative for a signal), or None if this function killed it.
 
     A child that disables its own limit of `seconds` is killed a little later, according to the same two clocks. Each
     change in `num_passed` means that another test has started.

@@ -109,8 +109,8 @@ def possible_settings(seed: int, lineup: Lineup) -> EngineConfig:
 
 
 def policies_of(lineup: Lineup) -> Sequence[Callable[[], SchedulingPolicy | None]]:
-    """Return a factory for each scheduling policy that a lineup is checked under: the config's own, or phase 13's
-    two."""
+    """Return a factory for each scheduling policy to check a lineup with: the config's policy, or both of phase
+    13's."""
     classes = policy_classes_for(lineup.policies)
     return [lambda: None] if classes is None else [classes.virtual_token_counter, classes.least_slack_first]
 
@@ -151,7 +151,7 @@ def output_problem(
 
 
 def divergence_failure(seed: int, divergence: Divergence) -> EngineCheck:
-    """Turn the first difference between two engines into a failed check with their last steps."""
+    """Turn the first difference between two engines into a failed check that shows their last steps."""
     if divergence.error is not None:
         message = explain(divergence.error, {})
         return EngineCheck(
@@ -171,7 +171,7 @@ def divergence_failure(seed: int, divergence: Divergence) -> EngineCheck:
 
 
 def text_of(token_ids: list[int]) -> str:
-    """Return the fake model's output in quotes."""
+    """Return the fake model's output as a quoted string."""
     return repr("".join(map(chr, token_ids)))
 
 

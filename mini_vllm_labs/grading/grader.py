@@ -1,6 +1,7 @@
 """Computes the whole grade from tests and checks of whole engines, and names the phase at fault if they disagree.
 
-Two checks run a phase in whole engines: the oracle with the reference's other phases, and the stack with the learner's.
+Two checks run a phase in whole engines: the oracle check uses the reference's other phases, and the stack check the
+learner's.
 """
 
 import os
@@ -49,7 +50,7 @@ def stack_check(phase: int, stop: threading.Event) -> EngineCheck:
 
 
 def phases_of_stack(phase: int) -> list[int]:
-    """Return the phases that run together when `phase` is checked; `phase` comes last."""
+    """Return the phases that run together when `phase` is checked, with `phase` last."""
     return [*range(1, min(phase, RUNNER_PHASE)), phase]
 
 
@@ -113,7 +114,8 @@ class Grader:
         self.stop = threading.Event()
 
     def grade(self, numbers: Sequence[int]) -> Grade:
-        """Grade the phases with these numbers. No worker is left running when it returns or raises an error."""
+        """Grade the phases with these numbers. No worker is left running when this function returns or raises an
+        error."""
         start = monotonic()
         plan = [phase for phase in load_whole_plan() if phase.number in numbers]
         with ThreadPoolExecutor(min(PHASES_AT_ONCE, os.cpu_count() or 1)) as pool:

@@ -1,8 +1,8 @@
-"""Hints for known mistakes. A mistake is recognised by the full set of its wrong answers to a task's tests.
+"""Hints for known mistakes. A mistake is recognised by all the wrong answers that it gives to a task's tests.
 
-`recorded_hints/phaseN.json` maps the task and the digest of those answers to the hint. It is recorded by running every
+`recorded_hints/phaseN.json` maps a task and the digest of those answers to the hint. It is recorded by running every
 known mistake on the graded tests. If two mistakes give the same answers but have different hints, neither is recorded.
-Without a hint, a failure keeps its test's question.
+If there is no hint, a failure keeps its test's question.
 """
 
 import json

@@ -22,7 +22,7 @@ What = Literal["graded", "hint", "missed"]
 
 
 def note(*events: tuple[What, Mapping[str, object]]) -> None:
-    """Append events with the time in seconds. Ignores a file that cannot be written."""
+    """Append events, each with its time in seconds. A file that cannot be written is ignored."""
     if not events or solutions_exist():
         return
     lines = [json.dumps({"at": int(time.time()), "what": what, **facts}) + "\n" for what, facts in events]
@@ -33,7 +33,7 @@ def note(*events: tuple[What, Mapping[str, object]]) -> None:
 
 
 def note_grades(grades: Sequence[PhaseGrade]) -> None:
-    """Record each task that was started: whether it passes, and its first failing test, whose case names the rule."""
+    """Record whether each started task passes, and its first failing test, whose case names the rule."""
     tasks = [(grade.plan.number, task) for grade in grades for task in grade.tasks if task.status != "not started"]
     events = list[tuple[What, Mapping[str, object]]]()
     for phase, task in tasks:

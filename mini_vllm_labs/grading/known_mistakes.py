@@ -1,7 +1,7 @@
 """The known mistakes and the fair ways to write a phase, unlocked only by the answers that correct code gives.
 
-`known_mistakes/phaseN.json` is enciphered. Its key is derived from the answers to drawn cases of the graded tests'
-tables, and no file contains these answers. So only somebody who has written the phase can open it. `python -m
+`known_mistakes/phaseN.json` is enciphered. Its key is derived from the answers to randomly drawn cases of the graded
+tests' tables, and no file contains these answers. So only somebody who has written the phase can open it. `python -m
 tests.mutants.known` locks it.
 """
 
@@ -45,7 +45,7 @@ def locked(known: KnownMistakes, keys: Iterable[bytes]) -> str:
 
 
 def inner_key(phase: int, keys: Iterable[bytes]) -> bytes:
-    """Return the key to a file's content, or empty bytes if none of the keys fits its lock."""
+    """Return the key to a file's content, or empty bytes if no key opens its lock."""
     locks, content = read(phase)
     for lock, key in zip(locks, keys, strict=False):
         inner = enciphered(lock, key)
@@ -73,7 +73,7 @@ def read(phase: int) -> tuple[list[bytes], bytes]:
 
 
 def keys_of(phase: int, module: ModuleType) -> Iterator[bytes]:
-    """Yield the key to each lock, a digest of a module's answers to cases that are in no graded test."""
+    """Yield a key for each lock: a digest of a module's answers to cases that no graded test contains."""
     plays = import_module(f"mini_vllm_labs.grading.plays.phase{phase}_plays")
     tables = tomllib.loads(Path(case_table.__file__).with_name(f"phase{phase}.toml").read_text(encoding="utf-8"))
     for lock in range(NUM_LOCKS):
@@ -89,8 +89,8 @@ def keys_of(phase: int, module: ModuleType) -> Iterator[bytes]:
 
 
 def plain(value: object) -> object:
-    """Return an answer as JSON, the same JSON for equal answers. Fractional digits of numbers are dropped, because they
-    vary."""
+    """Return an answer as JSON; equal answers give the same JSON. Fractional digits of numbers are dropped, because
+    they vary."""
     match value:
         case None | str():
             return value

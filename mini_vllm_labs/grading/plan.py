@@ -1,6 +1,6 @@
-"""The graded tests by phase and task, with points.
+"""The graded tests and their points, by phase and task.
 
-`plan.json` is made with the reference (`python -m mini_vllm_labs.grading.plan`), so that a learner's code cannot
+`plan.json` is generated from the reference (`python -m mini_vllm_labs.grading.plan`), so that a learner's code cannot
 change which tests count.
 """
 
@@ -35,7 +35,7 @@ DUNDERS = ("__init__", "__len__", "__iter__")  # part of a class's public interf
 
 @dataclass(frozen=True)
 class PlannedTask:
-    """One task: its number within the phase, its points, and its tests by pytest id without the folder."""
+    """One task: its number within the phase, its points, and its tests as pytest ids without the folder."""
 
     number: int
     points: int

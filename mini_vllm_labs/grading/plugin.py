@@ -1,8 +1,8 @@
 """A pytest plugin for the worker: imports the learner's file, runs the tests, and sends each result.
 
 Where the system can fork, each test runs in a separate process with a fresh module, so that its side effects end with
-it. Elsewhere, the module is reloaded before each test. `spare` gives a waiting learner the verdict sooner. Passing
-tests then share a process, with the module reloaded before each, and a failing test runs again alone.
+it. Elsewhere, the module is reloaded before each test. `spare` gives a waiting learner the result sooner. Passing tests
+then share a process, with the module reloaded before each, and a failing test runs again alone.
 """
 
 import gc
@@ -57,7 +57,7 @@ class GradingPlugin:
         limit_resources(LIMITS)
 
     def take_order(self) -> None:
-        """Wait for the order, after all imports except that of the learner's file."""
+        """Wait for the order, after importing everything except the learner's file."""
         order: dict[str, Any] = self.channel.receive()
         self.is_outdated = order["has_waited"] and has_changed(self.started)
         self.tests = {f"{order['folder']}/{test}": test for test in order["tests"]}
@@ -164,8 +164,8 @@ class GradingPlugin:
             os._exit(code)  # skip pytest's shutdown, which is the parent's job
 
     def run_together(self, items: Sequence[pytest.Item], module: ModuleType) -> int:
-        """Run tests in a few forked processes; return how many tests have run. It stops after `MAX_SHARED` failed
-        tests."""
+        """Run tests in a few forked processes; return how many tests have run. The function stops after `MAX_SHARED`
+        failed tests."""
         first = 0
         for _ in range(MAX_SHARED):
             if first == len(items):
@@ -190,8 +190,7 @@ class GradingPlugin:
         return first
 
     def run_all_in_child(self, items: Sequence[pytest.Item], module: ModuleType, num_passed: memoryview) -> NoReturn:
-        """Run tests in the forked process; count and send those that pass; exit with `FAILED` at the first other
-        test."""
+        """Run tests in the forked process; send and count passes; exit with `FAILED` at the first other result."""
         code = 1
         try:
             for item in items:

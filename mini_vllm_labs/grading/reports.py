@@ -1,4 +1,4 @@
-"""The grade for machines: a JSON object, a JUnit XML file, and Markdown for the job summary of GitHub Actions."""
+"""The grade in machine-readable form: a JSON object, a JUnit XML file, and Markdown for GitHub Actions' job summary."""
 
 import re
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def failures(phase: PhaseGrade) -> Iterator[tuple[str, str]]:
 
 
 def preformatted(text: str) -> str:
-    """Return `text` preformatted, shortened if it is long, because a job summary may have at most 1 MiB."""
+    """Return `text` preformatted and, if it is long, shortened, because a job summary is limited to 1 MiB."""
     shown = clean(text)
     cut = shown if len(shown) <= MAX_CHARACTERS else f"{shown[:MAX_CHARACTERS]}\n..."
     return f"<pre>{escape(cut)}</pre>"
@@ -115,7 +115,7 @@ def check_as_json(check: EngineCheck) -> dict[str, Any]:
 
 
 def as_junit(grade: Grade) -> str:
-    """Return the grade as JUnit XML: a suite per phase, a case per test, oracle and stack.
+    """Return the grade as JUnit XML: one suite per phase, with cases for tests, oracle and stack.
 
     pytest's `--junitxml` cannot write it, because a phase may need several workers. A test that ends its worker, runs
     out of time or is never reached has a result in the grade but not in any pytest run.

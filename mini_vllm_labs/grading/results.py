@@ -80,10 +80,10 @@ class TaskGrade:
 
 @dataclass(frozen=True)
 class EngineCheck:
-    """The result of the oracle or of a stack. `culprits` are the phases known to be at fault.
+    """The result of the oracle check or of a stack check. `culprits` are the phases known to be at fault.
 
     "not yet": the engine reached an unwritten task of the culprit; "not graded": the culprits do not load; "endless":
-    the culprits' tests did not finish. `steps` holds the last steps of both sides if two engines differ.
+    the culprits' tests did not finish. `steps` holds the last steps of both engines if they differ.
     """
 
     status: Literal["passed", "failed", "not yet", "not graded", "endless", "not checked"]
@@ -97,7 +97,7 @@ NOT_CHECKED, PASSED = EngineCheck("not checked"), EngineCheck("passed")
 
 @dataclass(frozen=True)
 class PhaseGrade:
-    """One phase. `error` states why the learner's file was not graded; `note` is about a file that was graded."""
+    """One phase. `error` states why the learner's file was not graded; `note` comments on a file that was graded."""
 
     plan: PlannedPhase
     sha256: str
@@ -126,12 +126,12 @@ class PhaseGrade:
 
     @property
     def can_run(self) -> bool:
-        """Whether whole engines can run with this phase: all of it is written, and every test finished."""
+        """Whether whole engines can run with this phase, because all of it is written and every test finished."""
         return not self.error and not self.outcomes & {"not started", "timeout", "crashed"}
 
     @property
     def alone(self) -> Status:
-        """The status of the phase according to its tests and the oracle, without the learner's other phases."""
+        """The phase's status according to its tests and the oracle, regardless of the learner's other phases."""
         if self.error:
             return "error"
         if self.is_untouched:

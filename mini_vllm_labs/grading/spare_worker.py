@@ -1,4 +1,4 @@
-"""A worker that collects a phase's graded tests before the learner saves, so that the verdict comes sooner."""
+"""A worker that collects a phase's graded tests before the learner saves, so that the result comes sooner."""
 
 from threading import Lock
 
@@ -16,7 +16,8 @@ def worker_for(phase: PlannedPhase) -> GradingWorker:
 
 
 class SpareWorker:
-    """Starts the next worker when the last one is taken. The waiting worker has not imported the learner's file.
+    """Provides a waiting worker, and starts the next one when it is taken. The waiting worker has not imported the
+    learner's file.
 
     Each worker grades one version of the file. `close` stops the waiting worker.
     """
@@ -28,7 +29,7 @@ class SpareWorker:
 
     @property
     def waiting_pid(self) -> int | None:
-        """The process of the waiting worker, or None."""
+        """The process id of the waiting worker, or None."""
         return self._waiting and self._waiting[1].pid
 
     def take(self, phase: PlannedPhase) -> tuple[GradingWorker, bool]:

@@ -25,7 +25,7 @@ def sha256(path: Path) -> str:
 
 
 def complaint_about_file(path: Path) -> str:
-    """Return why a file must not be imported, or an empty string if it is readable with only allowed imports."""
+    """Return why a file must not be imported; empty if it is readable and has only allowed imports."""
     name = shown_path(path)
     if not path.is_file():
         restore = f"git checkout -- {name}" if (CHECKOUT / ".git").exists() else "mini-vllm start --update"

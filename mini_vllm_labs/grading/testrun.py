@@ -70,7 +70,7 @@ def run_tests(
     on_progress: Callable[[int], None],
     spare: SpareWorker | None = None,
 ) -> TestRun:
-    """Run a phase's tests, the first of them in `spare`. Raises `StoppedError` when `stop` is set."""
+    """Run a phase's tests, using `spare` as the first worker. Raises `StoppedError` when `stop` is set."""
     run = TestRun(phase)
     run.error = complaint_about_file(run.starter)
     if run.error:
@@ -92,7 +92,7 @@ def run_tests(
 def leave_out(run: TestRun) -> None:
     """Give every test of an untouched starter the result "not started" without running it.
 
-    One of the course's tests checks that running them gives the same results.
+    One of the course's own tests verifies that running them would give the same results.
     """
     for task in run.phase.tasks:
         message = f"Not written yet: Phase {run.phase.number}, task {task.number}"
@@ -108,7 +108,7 @@ def run_worker(
     on_progress: Callable[[int], None],
     spare: SpareWorker | None,
 ) -> bool:
-    """Run the tests that have no result yet in one worker. Return whether the run is complete."""
+    """Run the tests that have no result yet, all in one worker. Return whether the run is complete."""
     waiting, has_waited = spare.take(run.phase) if spare else (worker_for(run.phase), False)
     order = {
         "phase": run.phase.number,
@@ -184,7 +184,7 @@ def finish(run: TestRun, result: TestResult) -> None:
 
 
 def charge_silent(run: TestRun) -> None:
-    """Fail the test whose process exited normally without a result, because the code under test exited."""
+    """Fail the test whose process exited normally without sending a result, because the code under test called exit."""
     if run.running is not None:
         finish(run, TestResult(run.running, "crashed", "Your code ended the whole process."))
 

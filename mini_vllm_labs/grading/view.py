@@ -1,4 +1,4 @@
-"""The grade for people: one screen of results, each phase's first failure, then the next step."""
+"""The grade for people: one screen with the results, each phase's first failure, and the next step."""
 
 from collections.abc import Sequence
 from math import floor
@@ -32,7 +32,7 @@ def next_step(grade: Grade) -> tuple[str, str]:
 
 
 def beside_next_step(grade: Grade) -> str:
-    """Return a suggestion other than phase 6 if only phase 6 is unfinished, otherwise an empty string."""
+    """Return a suggestion other than phase 6 if only phase 6 is unfinished; otherwise, return an empty string."""
     unfinished = [phase.plan.number for phase in grade.course if step_in_phase(phase)]
     if len(grade.course) == len(PHASE_NAMES) and unfinished == [len(PHASE_NAMES)]:
         return f"Your phases 1 to 5 run {NOTEBOOKS}: mini-vllm lab"
@@ -171,7 +171,7 @@ def show_verdict(console: Console, phase: PhaseGrade) -> None:
 
 
 def show_not_graded(console: Console, phases: Sequence[PhaseGrade]) -> None:
-    """Print the stacks that could not run because of a different phase, grouped by reason."""
+    """Print the stacks that could not run because of another phase, grouped by reason."""
     reasons = {phase.plan.number: why_not_graded(phase.stack) for phase in phases}
     for reason in dict.fromkeys(filter(None, reasons.values())):
         waiting = [phase for phase in phases if reasons[phase.plan.number] == reason]
@@ -183,7 +183,7 @@ def show_not_graded(console: Console, phases: Sequence[PhaseGrade]) -> None:
 
 
 def why_not_graded(check: EngineCheck) -> str:
-    """Name the phases that must load, finish or be written before this stack can run; empty if there are none."""
+    """Name the phases that must first load, finish or be written so that this stack can run; empty if none."""
     names = enumeration(check.culprits) if check.culprits else ""
     several = len(check.culprits) > 1
     match check.status:

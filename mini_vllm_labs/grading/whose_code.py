@@ -1,4 +1,4 @@
-"""Prints, at the top and at the end of every test run, whose code the graded tests grade."""
+"""Prints whose code is being graded, both at the top and at the end of every test run."""
 
 from pathlib import Path
 
@@ -11,7 +11,8 @@ NAME = "whose code"
 
 
 def say_whose_code(config: pytest.Config, folder: Path) -> None:
-    """Print the lines now and at the end, once for all conftest files that call this. `folder` contains the tests.
+    """Print the lines now and again at the end, only once even if several conftest files call this. `folder` contains
+    the tests.
 
     Raises `pytest.UsageError` if `LAB_IMPL` is not a lineup, or if the engine comes from a different folder.
     """

@@ -40,19 +40,19 @@ class Importing:
 
 @dataclass(frozen=True)
 class Outdated:
-    """A file of the course that the worker imported has changed since, so a new worker must grade."""
+    """A course file that the worker imported has since changed, so a new worker must do the grading."""
 
 
 @dataclass(frozen=True)
 class NotGradable:
-    """No grading is possible: the file cannot be imported, or the tests cannot be collected."""
+    """Grading is impossible: the file cannot be imported, or the tests cannot be collected."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """The learner's file is imported. `missing` contains a sentence for each name that the file lacks."""
+    """The learner's file has been imported. `missing` contains a sentence for each name that the file lacks."""
 
     file: str
     sha256: str
@@ -83,7 +83,7 @@ def send_event(channel: Channel, event: Event) -> None:
 
 
 def receive_events(worker: WorkerProcess, silence: float, deadline: float, stop: threading.Event) -> Iterator[Event]:
-    """Yield events up to `End`, or until the worker exits, is silent for `silence` seconds, or is late.
+    """Yield events until `End`, or until the worker exits, is silent for `silence` seconds, or exceeds its deadline.
 
     Lines that are not messages are ignored, and the learner loses no points for them. Raises `StoppedError`.
     """
@@ -130,7 +130,7 @@ class GradingWorker(WorkerProcess):
 
     @property
     def trace(self) -> str:
-        """The fault handler's output, which shows where each thread was, or an empty string if there is none."""
+        """The fault handler's output, which shows where each thread was; empty if there is no output."""
         try:
             return self._trace.read_text(encoding="utf-8", errors="replace")
         except OSError:

@@ -1,4 +1,4 @@
-"""Describes the decisions that a scheduler inside vLLM makes in a step, in the format of the recorded traces."""
+"""Describes the decisions that a scheduler makes in one step inside vLLM, in the format of recorded traces."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ Step = dict[str, Any]
 
 
 class Decisions:
-    """The plan and the state of the stock scheduler. Wrappers around vLLM's functions observe without changing
+    """The plan and the state of the stock scheduler. Wrappers around vLLM's functions observe it without changing
     anything."""
 
     def __init__(self, scheduler: Any, block_size: int) -> None:
@@ -135,7 +135,8 @@ class LearnersDecisions(Decisions):
 
 
 def record(scheduler: Any, block_size: int) -> list[Step]:
-    """Return a list to which each step of a live scheduler adds its `StepRecord`, without the pool's details."""
+    """Return a list to which each step of a live scheduler appends its `StepRecord`, without details of the block
+    pool."""
     own = isinstance(scheduler, LearnerScheduler)
     decisions = (LearnersDecisions if own else Decisions)(scheduler, block_size)
     schedule, update, steps, known = scheduler.schedule, scheduler.update_from_output, list[Step](), dict[str, Any]()

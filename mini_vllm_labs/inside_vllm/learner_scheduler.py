@@ -1,4 +1,4 @@
-"""A scheduler class for vLLM 0.13.0 and 0.32.0: the lineup makes every decision, and the messages are vLLM's."""
+"""A scheduler class for vLLM 0.13.0 and 0.32.0: the lineup makes every decision, in messages that vLLM defines."""
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
@@ -31,14 +31,14 @@ logger = init_logger("vllm.mini_vllm_labs")  # a child of vLLM's logger, so that
 
 
 class LearnerScheduler(interface.SchedulerInterface):
-    """The scheduler of `LAB_IMPL`, phases 1 to 5 (7 for drafts, 8 for asynchronous scheduling), inside vLLM.
+    """The scheduler of `LAB_IMPL` inside vLLM: phases 1 to 5 (7 for drafts, 8 for asynchronous scheduling).
 
-    The lineup decides which requests run, wait or are preempted, each request's tokens and blocks in a step, the prefix
-    cache hits, and when a request ends. Incoming requests, messages to workers and outputs are vLLM's objects. Each
-    vLLM request has a twin in our engine.
+    The lineup decides which requests run, wait or are preempted, which tokens and blocks they get in a step, which
+    prefix cache hits they use, and when they end. Incoming requests, messages to workers and outputs are vLLM's
+    objects. Each vLLM request has a counterpart in our engine.
 
-    After every step our engine's invariants are checked, unless `LAB_CHECKS=0`. A request that the lineup cannot serve
-    (images, grammars, adapters, embeddings) ends with an error message and does not affect the others. Raises
+    After every step, our engine's invariants are checked unless `LAB_CHECKS=0`. A request that the lineup cannot serve
+    (images, grammars, adapters, embeddings) ends with an error message; the other requests are not affected. Raises
     `ValueError` for an unsupported setting. (vLLM: `v1/core/sched/interface.py`.)
     """
 
@@ -94,7 +94,7 @@ class LearnerScheduler(interface.SchedulerInterface):
     def schedule(self, throttle_prefills: bool = False) -> SchedulerOutput:
         """Plan a step. Raises `StalledError` if no later step could ever schedule anything.
 
-        `throttle_prefills` balances data-parallel replicas, which are rejected at the start.
+        `throttle_prefills` is for balancing data-parallel replicas, which are rejected at startup.
         """
         self.evicted.clear()
         with self._naming_the_line():
@@ -164,7 +164,7 @@ class LearnerScheduler(interface.SchedulerInterface):
         return self._sent(answers, drafts)
 
     def _answer(self, request: Request, twin: Any, token_ids: list[int], output: Any) -> EngineCoreOutput:
-        """Return a request's output for the front end, and record its end if it has finished."""
+        """Return a request's output for the front end; if the request has finished, record that."""
         request.append_output_token_ids(list(token_ids))
         if twin.is_finished:
             self._end(request, RequestStatus[twin.status.name], twin.stop_reason)
@@ -189,7 +189,8 @@ class LearnerScheduler(interface.SchedulerInterface):
         )
 
     def _sent(self, answers: Answers, drafts: list[tuple[int, int]]) -> dict[int, EngineCoreOutputs]:
-        """Group the answers by client; attach the statistics, including drafts proposed and accepted, to the first."""
+        """Group the answers by client; attach the statistics, including the drafts proposed and accepted, to the first
+        client's."""
         sent = defaultdict[int, EngineCoreOutputs](EngineCoreOutputs)
         for client, answer in answers:
             sent[client].outputs.append(answer)
@@ -263,7 +264,7 @@ class LearnerScheduler(interface.SchedulerInterface):
         return bool(self.finished_req_ids)
 
     def shutdown(self) -> None:
-        """Do nothing: the scheduler owns nothing except memory."""
+        """Do nothing, because the scheduler owns nothing except memory."""
 
     # Later releases require the next four methods.
 
@@ -278,15 +279,15 @@ class LearnerScheduler(interface.SchedulerInterface):
         return self._pause_state
 
     def set_pause_state(self, pause_state: Any) -> None:
-        """Accept the running state. Raises `ValueError` for a pause."""
+        """Accept the running state. Raises `ValueError` for any paused state."""
         if pause_state is not self._pause_state:
             raise ValueError(f"a learner's scheduler cannot be paused, got {pause_state.name}")
 
     @contextmanager
     def _naming_the_line(self) -> Iterator[None]:
-        """Add notes to an error: whose code ran, and the last line from `labs/` in its traceback.
+        """Add notes to an error that name whose code ran, and the last line from `labs/` in its traceback.
 
-        The log contains them too, because a server tells its client only that the engine died.
+        The notes are also logged, because a server tells its client only that the engine died.
         """
         try:
             yield

@@ -28,7 +28,7 @@ class WorkerState:
     ) -> SchedulerOutput:
         """Return the message for a plan.
 
-        The requests' `num_computed_tokens` must still have the values from before the plan.
+        The requests' `num_computed_tokens` must still have the values from before planning.
         """
         new = [share for share in shares if share.request.request_id not in self._num_blocks]
         old = [share for share in shares if share.request.request_id in self._num_blocks]

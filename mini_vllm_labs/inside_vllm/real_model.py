@@ -1,8 +1,9 @@
-"""Runs prompts through a whole vLLM, with the stock scheduler and with that of `LAB_IMPL`, and prints JSON lines.
+"""Runs prompts through a complete vLLM, once with the stock scheduler and once with `LAB_IMPL`'s, and prints JSON
+lines.
 
-`python -m mini_vllm_labs.inside_vllm.real_model JSON` needs a whole vLLM. The JSON contains the `model`, the `prompts`
-and the `rounds`: each a scheduler, a number of blocks, and further settings of vLLM. The round `speed` compares
-tokens/s.
+`python -m mini_vllm_labs.inside_vllm.real_model JSON` requires a complete vLLM. The JSON contains the `model`, the
+`prompts` and the `rounds`; each round has a scheduler, a number of blocks, and further vLLM settings. The round `speed`
+compares tokens/s.
 """
 
 import json
@@ -98,7 +99,7 @@ def texts(model: str, prompts: list[str], scheduler: str, num_blocks: int, more:
 
 
 def with_short_names(steps: list[Step]) -> list[Step]:
-    """Return the steps with requests called r0, r1, ..., because vLLM adds a random suffix to each id."""
+    """Return the steps with requests renamed to r0, r1, ..., because vLLM adds a random suffix to each id."""
     steps[0]["finished_sent"] = []  # leaves out the request that warmed up the engine
     text = json.dumps(steps)
     for place, name in enumerate(steps[0]["added"]):
@@ -108,10 +109,10 @@ def with_short_names(steps: list[Step]) -> list[Step]:
 
 
 def speed(model: str, prompts: list[str], more: dict[str, Any]) -> dict[str, Any]:
-    """Return the tokens per second of 64 requests with both schedulers, and the ratio by CPU time.
+    """Return both schedulers' tokens per second for 64 requests, and the ratio by CPU time.
 
-    The two take turns, and the fastest round of each counts, because other programs on the machine can only slow a
-    round down.
+    The schedulers take turns, and the fastest round of each counts, because other programs on the machine can only slow
+    a round down.
     """
     engines = {name: Engine.made(model, name, SPEED_BLOCKS, more | SPEED) for name in ("stock", "yours")}
     prompts = [f"{prompt} Number {number}." for number, prompt in enumerate(prompts * 64)][:64]

@@ -1,4 +1,4 @@
-"""Defines what runs in a whole vLLM: the model, the prompts and the pools, and the recording of a round."""
+"""Defines what runs in a complete vLLM (the model, prompts and pools) and how a round is recorded."""
 
 import json
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ Round = tuple[str, int, dict[str, Any]]
 
 
 def module_for(prompts: Sequence[str], rounds: Sequence[Round]) -> list[str]:
-    """Return the module that runs in the environment with vLLM, and its argument."""
+    """Return the module to run in the environment with vLLM, and its argument."""
     asked = {"model": str(MODEL), "prompts": prompts, "rounds": rounds}
     return ["mini_vllm_labs.inside_vllm.real_model", json.dumps(asked)]
 
 
 def recording(num_blocks: int, result: Result) -> Recording:
-    """Return the steps of a round, with the data that a picture needs. Requests are called r0, r1, ..."""
+    """Return the steps of a round, with the data needed for a picture. Requests are called r0, r1, ..."""
     lengths = {f"r{place}": length for place, length in enumerate(result["num_prompt_tokens"])}
     names = {name: name for name in lengths}
     return Recording(RunInfo(names, lengths, num_blocks, BLOCK_SIZE, BUDGET, max_num_seqs=8), result["steps"])

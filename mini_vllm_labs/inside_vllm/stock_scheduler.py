@@ -1,6 +1,6 @@
 """Builds the stock scheduler of any vLLM release from 0.13.0 on, without a model, a device or a network.
 
-Only vLLM's environment can import it. Configuration objects are made up, but vLLM's own code makes every decision.
+Only vLLM's environment can import it. The configuration objects are invented, but vLLM's own code makes every decision.
 `PYTHONHASHSEED=0` must be set to get the same block hashes in every run.
 """
 
@@ -61,9 +61,10 @@ init_none_hash(sha256)
 
 
 class StandInSpeculation:
-    """Answers the scheduler's queries to a `SpeculativeConfig`. A real one needs a draft model on disk.
+    """Stands in for a `SpeculativeConfig` when the scheduler queries it. A real `SpeculativeConfig` needs a draft model
+    on disk.
 
-    It answers unknown queries with False or None.
+    Unknown queries return False or None.
     """
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
@@ -96,7 +97,7 @@ class StandInSpeculation:
 
 
 class StandInLoRA:
-    """Answers the scheduler's query to a `LoRAConfig`."""
+    """Stands in for a `LoRAConfig` when the scheduler queries it."""
 
     def __init__(self, max_loras: int) -> None:
         self.max_loras = max_loras
@@ -106,7 +107,8 @@ def make_scheduler(config: Mapping[str, Any]) -> Any:
     """Build the scheduler of a recording's `config`. A newer setting that is left at its default takes this release's
     default.
 
-    Raises `ValueError` for a setting that this release does not support, or with vLLM's own reason.
+    Raises `ValueError` for a setting that this release does not support, or with vLLM's reason for rejecting the
+    configuration.
     """
     limits = {name: config[name] for name in PLAIN} | _changed(config)
     cache_config = CacheConfig(block_size=config["block_size"], enable_prefix_caching=config["enable_prefix_caching"])
@@ -181,7 +183,8 @@ def make_request(request_id: str, prompt: list[int], described: Mapping[str, Any
 
 
 def block_hasher(config: Mapping[str, Any]) -> Any:
-    """Return the function that hashes a request's blocks; after 0.32 a hash may cover tokens after its block."""
+    """Return the function that hashes a request's blocks; after 0.32, a block's hash may also cover tokens that follow
+    it."""
     spec = _with_newer_fields(config["spec"]) if config["spec"] else None
     lookahead = spec["prefill_lookahead"] if spec and spec["last_hit_block"] == "hashed" else 0
     return _block_hasher(config["block_size"], lookahead)
@@ -196,7 +199,8 @@ def _block_hasher(block_size: int, lookahead: int) -> Any:
 def _changed(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the newer settings of `SchedulerConfig` that differ from their defaults.
 
-    Raises `ValueError` for any newer setting that this release does not support, including those of windows and drafts.
+    Raises `ValueError` for any newer setting that this release does not support, including settings for windows and
+    drafts.
     """
     spec, window = config["spec"] or {}, config.get("window") or {}
     given = {name: config[name] for name in SETTINGS if name in config}

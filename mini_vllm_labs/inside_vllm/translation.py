@@ -23,9 +23,9 @@ DRAFTERS_WITHOUT_BLOCKS = ("ngram", "suffix", "medusa", "mlp_speculator")
 def engine_config(config: VllmConfig, kv_cache_config: KVCacheConfig, block_size: int, lineup: Lineup) -> EngineConfig:
     """Translate a vLLM engine's settings.
 
-    Raises `ValueError` naming a setting that phases 1 to 5, 7 and 8 do not support.
+    Raises `ValueError`, naming the setting, if phases 1 to 5, 7 and 8 do not support it.
 
-    With phase 14 in the lineup, a vLLM after 0.13.0 gets the decisions of 0.33.0.
+    If phase 14 is in the lineup, releases of vLLM after 0.13.0 get the decisions of 0.33.0.
     """
     for name in MUST_BE_NONE:
         if (value := getattr(config, name)) is not None:
@@ -78,7 +78,7 @@ def reason_to_refuse(request: VllmRequest) -> str | None:
 
 
 def twin_of(request: VllmRequest) -> Request:
-    """Return our twin of a request that `reason_to_refuse` has accepted."""
+    """Return our engine's counterpart of a request that `reason_to_refuse` has accepted."""
     params = request.sampling_params
     # Later releases moved this field to the sampling parameters.
     eos_token_id = request.eos_token_id if hasattr(request, "eos_token_id") else params.eos_token_id

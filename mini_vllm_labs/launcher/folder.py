@@ -82,7 +82,7 @@ def start(folder: Path, edition: Mapping[str, bytes]) -> Changes:
 def update(folder: Path, edition: Mapping[str, bytes]) -> Changes:
     """Update a folder's handouts, tests and helpers. Raises `FolderError` if it is not a course folder.
 
-    Starters and files that the learner changed stay as they are; a newer version of one is written next to it as
+    Starters and files that the learner changed are not touched; a newer version of such a file is written next to it as
     FILE.new.
     """
     if not is_course(folder):
@@ -125,7 +125,7 @@ def held(folder: Path) -> Iterator[None]:
 def bring(folder: Path, edition: Mapping[str, bytes], before: Ours) -> Changes:
     """Write missing files, and update the course's outdated files.
 
-    If a call is killed at any moment, calling it again finishes the work.
+    If a call is killed at any moment, the next call finishes the work.
     """
     now = {path: digest(content) for path, content in edition.items()}
     both = {path: [*before.get(path, []), *([now[path]] if path in now else [])] for path in {*before, *now}}
@@ -144,14 +144,14 @@ def bring(folder: Path, edition: Mapping[str, bytes], before: Ours) -> Changes:
 
 
 def remove_empty_folders(top: Path, folder: Path) -> None:
-    """Remove folders, up to `top`, that contain nothing except compiled files."""
+    """Remove folders that contain nothing except compiled files, up to but not including `top`."""
     while folder != top and not any(path.name != "__pycache__" for path in folder.iterdir()):
         shutil.rmtree(folder)
         folder = folder.parent
 
 
 def bring_file(folder: Path, path: str, content: bytes, before: list[str], changes: Changes) -> None:
-    """Write one file, or FILE.new next to the learner's if the course's version has changed since it was handed out."""
+    """Write one file, or FILE.new next to the learner's version if the course's has changed since it was handed out."""
     target = folder / path
     if not os.path.lexists(target):
         write_whole(target, content)
@@ -184,7 +184,7 @@ def write_whole(target: Path, content: bytes) -> None:
 
 
 def digest(content: bytes) -> str:
-    """Return the SHA-256 of a file, ignoring the line endings that Git on Windows may have changed."""
+    """Return the SHA-256 of a file, ignoring any line-ending changes made by Git on Windows."""
     return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
 
 

@@ -1,7 +1,7 @@
-"""The installed `mini-vllm`: creates a course folder, and runs the commands of the current folder.
+"""The installed `mini-vllm`: creates a course folder, and runs commands in the current course folder.
 
 A command runs in a separate Python process, because the folder contains a package with this package's name. The folder
-comes first in the path of that process and of every process it starts.
+comes first in the import path of that process and of every process that it starts.
 """
 
 import argparse
@@ -25,7 +25,7 @@ Then `mini-vllm demo` says what comes first, and `mini-vllm --help` lists the co
 
 
 def main() -> None:
-    """Run one command. Exits with 2 and a message outside a course folder, or if `start` fails."""
+    """Run one command. Outside a course folder, or if `start` fails, exits with status 2 and a message."""
     arguments = sys.argv[1:]
     try:
         if arguments[:1] == ["start"]:
@@ -91,7 +91,7 @@ def edition() -> dict[str, bytes]:
 
 
 def told(folder: Path, changes: Changes, *, is_update: bool) -> list[str]:
-    """Describe the changes in lines, with the next command to type."""
+    """Describe the changes line by line, with the next command to type."""
     lines = [f"{len(changes.written)} files written in {folder.resolve()}."]
     if changes.removed:
         lines.append(f"Removed, no longer part of the course: {', '.join(by_folder(changes.removed))}")

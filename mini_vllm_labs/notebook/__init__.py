@@ -1,4 +1,5 @@
-"""Provides functions for the notebooks' cells: `Lab` runs the learner's engine afresh and reports missing tasks."""
+"""Provides functions for notebook cells: `Lab` runs the learner's engine in a new process and reports unwritten
+tasks."""
 
 from mini_vllm_labs.notebook.bound import bound_bars as bound_bars
 from mini_vllm_labs.notebook.charts import figures as figures

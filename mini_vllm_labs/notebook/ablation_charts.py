@@ -37,7 +37,7 @@ MEASURES: list[Measure[LineupResult]] = [
 
 
 def ablation_charts(stages: Sequence[LineupResult], lineups: Sequence[Lineup], mark: str = "") -> Charts | Notice:
-    """Return charts of one workload's stages, with the last stage's sentence; each stage adds one phase.
+    """Return charts of one workload's stages, with a sentence about the last stage; each stage adds one phase.
 
     Lines across the bars show the reference's figures, unless the stages themselves are recorded.
     """

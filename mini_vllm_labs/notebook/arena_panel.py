@@ -30,7 +30,7 @@ KNOBS = (
 
 @dataclass(frozen=True, slots=True)
 class ArenaSetting:
-    """The values of the knobs. The load is a percentage of the rate that the engine can serve without cache hits."""
+    """The values of the knobs. The load is a percentage of the rate that the engine can sustain without cache hits."""
 
     workload: str = "burst"
     load: float = 300

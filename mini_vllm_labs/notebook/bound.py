@@ -1,4 +1,5 @@
-"""Charts what limited a simulated load: the share of time by reason, before and after one setting changes."""
+"""Charts what limited a simulated load: the fraction of time spent on each reason, before and after changing one
+setting."""
 
 from functools import partial
 from typing import NamedTuple
@@ -20,20 +21,20 @@ Found = tuple[str, Summary, dict[str, float]]
 
 
 class BoundRun(NamedTuple):
-    """A run of `num_requests`, and the seconds in which they got no tokens."""
+    """A run of `num_requests` requests, and the seconds in which they got no tokens, by reason."""
 
     summary: Summary
     waited: dict[str, float]
     num_requests: int
 
     def share(self, mark: str) -> float:
-        """Return the share of all requests' time that was spent waiting for a reason; for "", the share with tokens."""
+        """Return the fraction of all requests' time spent waiting for a reason; for "", the fraction with tokens."""
         total, waits = self.summary.e2e_latency.mean * self.num_requests, by_mark(self.waited)
         return (waits.get(mark, 0.0) if mark else total - sum(waits.values())) / total
 
 
 def run_twice(workload: str, rate: float, num_requests: int, settings: dict[str, str], lineup: Lineup) -> list[Found]:
-    """Run a load, and run it again after changing the setting that its longest waits suggest."""
+    """Run a load, then run it again after changing the setting that the longest waits point to."""
     experiment = Experiment(workload, num_requests, rate)
     for name, value in settings.items():
         experiment = experiment.with_setting(name, value)
@@ -48,7 +49,7 @@ def run(name: str, experiment: Experiment, lineup: Lineup) -> Found:
 
 
 def bound_bars(lab: Lab, workload: str, rate: float, num_requests: int = 400, **settings: object) -> Charts | Notice:
-    """Chart what limited a load at `rate` requests per second, and the gain from a second run."""
+    """Chart what limited a load at `rate` requests per second, and what a second run gains."""
     found = lab.run(run_twice, workload, rate, num_requests, {name: str(value) for name, value in settings.items()})
     if isinstance(found, Notice):
         return found

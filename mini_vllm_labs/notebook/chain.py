@@ -13,7 +13,7 @@ from mini_vllm_labs.pictures.picture import Picture
 
 @dataclass(frozen=True)
 class HashBlocks:
-    """Phase 4's results: the hash of each full block in order (None without phase 4), and each prompt's hit."""
+    """Phase 4's results: the hashes of full blocks in order (None without phase 4), and each prompt's hit."""
 
     hashes: list[bytes] | None
     hits: dict[str, list[int]]
@@ -22,9 +22,9 @@ class HashBlocks:
 def hash_blocks(
     prompts: Mapping[str, Sequence[int]], block_size: int, salts: Mapping[str, str], lineup: Lineup
 ) -> HashBlocks:
-    """Hash consecutive prompts with the lineup's phase 4, and look up their hits in its cache.
+    """Hash consecutive prompts with the lineup's phase 4, and look up the prompts' hits in its cache.
 
-    Raises `ValueError` for prompts that cannot be drawn and for hashes that are not bytes.
+    Raises `ValueError` if a prompt cannot be drawn or a hash is not bytes.
     """
     cache = prefix_cache_for(lineup.prefix_cache, EngineConfig(block_size=block_size))
     hits = hits_of(prompts, cache, block_size, salts)

@@ -1,4 +1,4 @@
-"""Shows small charts side by side in a cell: one per measure of several runs, or one per run."""
+"""Shows small charts side by side in a cell: one per measure across several runs, or one per run."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ class Charts:
 
 @dataclass(frozen=True)
 class Measure(Generic[T]):
-    """One chart: a heading, a function for a run's value (or None), and a format for it."""
+    """One chart: its heading, a function that returns a run's value (or None), and the value's format."""
 
     heading: str
     value: Callable[[T], float | None]
@@ -55,7 +55,7 @@ class Measure(Generic[T]):
 
 
 def count(value: float) -> str:
-    """Format a number without decimals, but with thousands separators."""
+    """Format a number with thousands separators and no decimals."""
     return f"{value:,.0f}"
 
 
@@ -72,8 +72,8 @@ def bar_charts(
 ) -> Charts | Notice:
     """Return a chart for each measure, or the first `Notice` among the results.
 
-    If some measures differ, a line of text names those that are the same in all results. Lines across the bars show the
-    `reference`.
+    If some measures differ, a line of text names those with the same value in all results. Lines across the bars show
+    the `reference`.
     """
     known: dict[str, T] = {}
     for name, result in results.items():
@@ -114,7 +114,7 @@ def waits(runs: Mapping[str, HasRecording | Notice]) -> Charts | Notice:
 
 
 def latencies(runs: Mapping[str, HasRecording | Notice]) -> Charts | Notice:
-    """Draw where each request's time went in each run, or return the first `Notice` among the runs."""
+    """Draw how each request's time was spent in each run, or return the first `Notice` among the runs."""
     key = (
         "Outlined: in the queue. In colour: the request's own tokens, hatched if of its prompt. Grey: tokens of others "
         "in its steps. Red: after a preemption. Time is counted in tokens that the engine computes."
@@ -164,7 +164,7 @@ MEASURES: list[Measure[RunFacts]] = [
 def figures(runs: Mapping[str, WorkloadRun | Notice], first_token: str = "") -> Charts | Notice:
     """Return charts of named runs' figures, or the first `Notice` among the runs.
 
-    `first_token` names a request; the step of its first token is also shown.
+    If `first_token` names a request, the step of its first token is also shown.
     """
     facts = {name: run if isinstance(run, Notice) else RunFacts(run) for name, run in runs.items()}
     stalled = [name for name, run in runs.items() if isinstance(run, WorkloadRun) and run.stalled]

@@ -1,4 +1,4 @@
-"""Runs phases 9 to 12 in the situations of their notebooks, and draws what each adds to the engine."""
+"""Runs phases 9 to 12 in the situations of their notebooks, and draws what each phase adds to the engine."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MaskedText:
-    """A text under a regex: the DFA, and a step for each token.
+    """A text generated under a regex: the DFA, and one step per token.
 
     A step contains the token, the state before it, and the allowed tokens.
     """
@@ -98,7 +98,7 @@ def watch_masks(text: MaskedText) -> "Player | Notice":
 def play_in_turn(
     workloads: Sequence[Sequence[TimedRequest]], config: EngineConfig, lineup: Lineup
 ) -> list[WorkloadRun]:
-    """Play each workload in a new engine; all of them share one folder of stored blocks."""
+    """Run each workload in a new engine; all the engines share one folder of stored blocks."""
     with TemporaryDirectory() as folder:
         disk = replace(config, kv_transfer_config=KVTransferConfig("disk", shared_storage_path=folder))
         return [play_workload(workload, disk, lineup) for workload in workloads]

@@ -35,9 +35,9 @@ PLUGIN = "mini_vllm_labs.grading.labtest.report_file"
 
 @dataclass(frozen=True)
 class GradedTests:
-    """The outcome of pytest for a phase or a task. Truthy if all tests passed.
+    """pytest's outcome for a phase or a task. It is truthy if all tests passed.
 
-    `results` are those of `mini_vllm_labs/grading/labtest/report_file.py`, and empty if the tests ended early.
+    `results` come from `mini_vllm_labs/grading/labtest/report_file.py`, and are empty if the tests ended early.
     """
 
     command: str
@@ -87,7 +87,8 @@ def pytest_there(arguments: Sequence[str], environment: Mapping[str, str]) -> tu
 
 
 def pytest_here(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[int | None, str]:
-    """Run pytest in this process, because a browser has no other processes. Each test has a separate time limit."""
+    """Run pytest in this process, because a browser cannot start other processes. Each test has a separate time
+    limit."""
     import pytest
 
     before, folder, printed = dict(os.environ), Path.cwd(), io.StringIO()
@@ -106,7 +107,7 @@ def pytest_here(arguments: Sequence[str], environment: Mapping[str, str]) -> tup
 
 
 def graded_page(results: Sequence[Result], phase: int, whose: str, console: str) -> str:
-    """Render the report. `console` is pytest's output, folded if there are results."""
+    """Render the report. `console` is pytest's output, which is collapsed if there are results."""
     if not results:
         return page(f'<p class="mvt-rule">The tests ended early.</p><pre tabindex="0">{escape(console)}</pre>')
     num_passed = sum(result["outcome"] == "passed" for result in results)
@@ -149,7 +150,7 @@ def dot(test: Result) -> str:
 
 def failure(test: Result, phase: int, *, is_open: bool) -> str:
     """Render a failure: the rule, the expected values next to yours, and the hint. Only the first failure is
-    unfolded."""
+    expanded."""
     parts = test["parts"]
     rule = str(parts["rule"] if parts else test["rule"])
     body = comparison(parts) if parts else f'<pre tabindex="0">{escape(test["text"])}</pre>'
@@ -214,7 +215,7 @@ def link(phase: int, line: int | None) -> str:
 
 
 def line_of(phase: int, about: str) -> int | None:
-    """Return the line of the function or class that a test file is named after, or None."""
+    """Return the line number of the function or class that a test file is named after, or None."""
     try:
         tree = ast.parse(starter_path(phase).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -232,7 +233,7 @@ MIN_PERCENT = 3.0
 
 
 def step_bars(expected: Mapping[str, int], yours: Mapping[str, int], budget: int) -> str:
-    """Render the expected plan above the learner's, to the same scale, with differing shares framed."""
+    """Render the expected plan above the learner's, to the same scale, with frames around the differing shares."""
     names = list(dict.fromkeys([*expected, *yours]))
     totals = [sum(max(0, amount) for amount in plan.values()) for plan in (expected, yours)]
     # If most of the budget is unused, every share would be too narrow to see.

@@ -1,4 +1,4 @@
-"""Runs the learner's engine in a notebook: afresh for each cell, with the phases that the cell needs."""
+"""Runs the learner's engine in a notebook, anew for each cell, with the phases that the cell needs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -38,13 +38,13 @@ TALK_POOL = EngineConfig(max_num_seqs=8, max_num_batched_tokens=64, block_size=8
 
 
 class Lab:
-    """The engine of a phase's notebook: phases 1 to `phase`, the learner's unless `LAB_IMPL` is set.
+    """The engine for a phase's notebook: phases 1 to `phase`, using the learner's code unless `LAB_IMPL` is set.
 
     An elective's notebook has phases 1 to 6 and, in each run, the electives that the run's config turns on. `lineup`
     has the form of `LAB_IMPL`, and overrides it. Without `model`, phase 6 is absent. Every call runs in a new process,
-    so an edited starter needs no new kernel. If a task is missing, the result is a recorded run of the reference,
-    marked as such. If a run fails or was not recorded, the result is a `Notice`.
-    Raises `ValueError` if `phase` is not 1 to 14 or the lineup is invalid.
+    so an edited starter needs no new kernel. If a task is unwritten, the result is a recorded run of the reference,
+    marked as recorded. If a run fails or was not recorded, the result is a `Notice`. Raises `ValueError` if `phase` is
+    not 1 to 14 or the lineup is invalid.
     """
 
     def __init__(self, phase: int, lineup: str | None = None, *, model: bool = True) -> None:
@@ -65,11 +65,11 @@ class Lab:
         return {"text/html": page, "text/plain": repr(self)}
 
     def lineup(self, phases: int | None = None, config: EngineConfig | None = None) -> Lineup:
-        """Return the lineup cut to phases 1 to `phases`; see `PhaseCode.lineup`."""
+        """Return the lineup, reduced to phases 1 to `phases`; see `PhaseCode.lineup`."""
         return self.code.lineup(phases, config)
 
     def kept_ready(self) -> "Lab":
-        """Return the same lab with a process always ready for the next run, for a panel."""
+        """Return the same lab, but with a process always ready for the next run, for use by a panel."""
         ready = copy(self)
         ready.code = self.code.kept_ready()
         return ready
@@ -90,7 +90,8 @@ class Lab:
         """Run a workload on the fake model with phases 1 to `phases`, optionally under a scheduling policy.
 
         A config that is passed is used unchanged. The default is a small pool, adapted to the phases. With `lines`, the
-        time machine shows the line of your code that decided the item you click, and the steps that ran a line.
+        time machine shows the line of your code that decided the item you click, and the steps in which a given line
+        ran.
         """
         lineup = self.lineup(min(5, self.code.phase if phases is None else phases), config or SMALL_POOL)
         chosen, remarks = make_possible(SMALL_POOL, lineup) if config is None else (config, [])
@@ -105,7 +106,7 @@ class Lab:
         return played
 
     def reference(self) -> "Lab | Notice":
-        """Return the same lab with the reference's code, or a notice about why no comparison is possible."""
+        """Return the same lab with the reference's code, or a notice saying why no comparison is possible."""
         if not solutions_exist():
             return Notice("No reference here", "This is a student edition: it has no solutions to compare with.")
         missing = first_missing(self.lineup())
@@ -122,7 +123,7 @@ class Lab:
         params: SamplingParams | Sequence[SamplingParams],
         phases: int | None = None,
     ) -> ChatRun | Notice:
-        """Answer all questions at once, with the embedded model if the phases include 6, else with the fake model.
+        """Answer all questions at once with the embedded model if phase 6 is included, otherwise with the fake model.
 
         `params` is one value for all questions, or one per question.
         """
@@ -133,7 +134,7 @@ class Lab:
     def talk(self, *questions: str, max_tokens: int = 64) -> "Player | Notice":
         """Answer all questions at once with the embedded model and phases 1 to 5; return the run's time machine.
 
-        A browser shows the answers as they grow. If a step fails, the text generated before it is kept.
+        A browser shows the answers as they are generated. If a step fails, the text generated before it is kept.
         """
         lineup = self.lineup(min(5, self.code.phase))
         config, remarks = make_possible(TALK_POOL, lineup)
@@ -148,7 +149,7 @@ class Lab:
     def hash_chain(
         self, prompts: Mapping[str, Sequence[int]], block_size: int, salts: Mapping[str, str] | None = None
     ) -> Picture | Notice:
-        """Draw the chained hashes of consecutive prompts, and the hits of phase 4's cache for each.
+        """Draw the chained hashes of consecutive prompts, and each prompt's hits in phase 4's cache.
 
         `salts` gives some prompts a `cache_salt`.
         """
@@ -167,7 +168,7 @@ class Lab:
         return replace(layout, recorded=mark_for(lineup)) if isinstance(layout, Layout) else layout
 
     def watch_batch(self, chats: ChatRun | Notice, step: int, row: int = 0) -> "Player | Notice":
-        """Play a step token by token from `row` on, with the numbers of phase 6's functions."""
+        """Play a step token by token, starting at `row`, with the numbers that phase 6's functions compute."""
         if isinstance(chats, Notice):
             return chats
         lineup = self.lineup()
@@ -177,7 +178,7 @@ class Lab:
         return player(marked_film(film_of_batch(chats, step, arrays), mark_for(lineup)), row)
 
     def ablation(self) -> Charts | Notice:
-        """Serve the workload of `mini-vllm stages` in simulated time with phase 1, then 1 to 2, and so on."""
+        """Serve the workload of `mini-vllm stages` in simulated time with phase 1, then phases 1 to 2, and so on."""
         lineups = ablation_lineups(self.lineup(), min(5, self.code.phase))
         stages = self.code.call(lineups[-1], run_ablation, lineups)
         return stages if isinstance(stages, Notice) else ablation_charts(stages, lineups, mark_for(lineups[-1]))
@@ -185,7 +186,7 @@ class Lab:
     def run(self, function: Callable[..., T], *arguments: object, phases: int = 5) -> T | Notice:
         """Return `function(*arguments, lineup)`; `phases` is as in `lineup`: 5 for a simulation, 6 for the model.
 
-        `function` must be importable by its name, such as `simulate`.
+        `function`, for example `simulate`, must be importable by its name.
         """
         lineup = self.lineup(phases)
         result = self.code.call(lineup, function, *arguments, lineup)

@@ -34,7 +34,7 @@ class Layout:
 
     @property
     def with_logits(self) -> list[int]:
-        """The rows that need logits."""
+        """The rows whose logits are needed."""
         return [int(row[0]) for row in self.rows if row[-1]]
 
     def rows_of(self, request: str) -> list[Sequence[str]]:
@@ -44,7 +44,7 @@ class Layout:
         return int(self.rows_of(request)[0][4])
 
     def num_read(self, request: str, place: int) -> int:
-        """Return the number of slots that a request's row reads: one per position up to its own."""
+        """Return how many slots a request's row reads: one for each position up to and including the row's own."""
         return int(self.rows_of(request)[place][3]) + 1
 
     def table_lines(self) -> list[str]:
@@ -83,13 +83,13 @@ def number_batch(chats: ChatRun, step: int, lineup: Lineup) -> FlatStep:
 
 
 def film_of_batch(chats: ChatRun, step: int, arrays: FlatStep) -> Film:
-    """Draw a step of a run token by token, with the numbers of `number_batch`."""
+    """Draw a step of a run token by token, with the numbers that `number_batch` computed."""
     return paged_batch(batch_of(chats, step), chats.recording.info.block_size, functions=ReplayedPhase6(arrays))
 
 
 @dataclass(frozen=True)
 class ReplayedPhase6:
-    """Phase 6's functions, which return the arrays from an earlier call."""
+    """Stand in for phase 6's functions and return the arrays from an earlier call."""
 
     arrays: FlatStep
 

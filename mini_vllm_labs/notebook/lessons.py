@@ -21,22 +21,22 @@ SPEED = 4
 
 
 def watch_race(runs: Mapping[str, WorkloadRun | Notice], step: int = 0) -> "Player | Notice":
-    """Show the same requests in several runs on one time axis, each run in a lane."""
+    """Show the same requests in several runs on a common time axis, with one lane per run."""
     return of_recordings(runs, lambda recordings, mark: player(marked_film(race(recordings), mark), step))
 
 
 def watch_stutter(runs: Mapping[str, WorkloadRun | Notice], request: str) -> "Player | Notice":
-    """Show a request's growing answer in several runs, in simulated time on an H100."""
+    """Show how a request's answer grows in several runs, in simulated time on an H100."""
     return of_recordings(
         runs, lambda recordings, mark: player(marked_film(stutter(recordings, request, step_ms), mark), speed=SPEED)
     )
 
 
 def watch_tree(run: WorkloadRun | Notice, step: int = 0) -> "Player | Notice":
-    """Show the prefix tree of a run, at one of its steps."""
+    """Show a run's prefix tree at one of its steps."""
     return show(lambda run: player(marked_film(prefix_tree(run.recording), first_mark([run])), step), run)
 
 
 def watch_gates(run: WorkloadRun | Notice) -> "Player | Notice":
-    """Show the gate (compute, seats or memory) that closes in each step of a run with many requests."""
+    """Show which gate (compute, request slots or memory) closes in each step of a run with many requests."""
     return show(lambda run: player(marked_film(gates(run.recording), first_mark([run]))), run)

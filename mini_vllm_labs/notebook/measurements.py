@@ -28,7 +28,7 @@ class Measurement:
 def measure(
     questions: Sequence[str], configs: Sequence[EngineConfig], params: SamplingParams, lineup: Lineup
 ) -> list[Measurement]:
-    """Answer all questions at once under each config. A first, untimed question warms up the model."""
+    """Under each config, answer all questions at once. A first, untimed question warms up the model."""
     measured = []
     for config in configs:
         llm = LLM(config=config, lineup=lineup, record=True)

@@ -1,4 +1,4 @@
-"""Builds notices about starters that are unwritten or that Python cannot read."""
+"""Builds notices about starters that are unwritten or that Python cannot parse."""
 
 import ast
 from dataclasses import astuple
@@ -35,7 +35,7 @@ def code_that_ran(lineup: Lineup) -> str:
 
 
 def broken_starter(lineup: Lineup) -> Notice | None:
-    """Return a `Notice` with the broken line of the first starter that Python cannot read, or None."""
+    """Return a `Notice` with the broken line of the first starter that Python cannot parse, or None."""
     for phase in starters_of(lineup):
         path = starter_path(phase)
         try:
@@ -48,7 +48,7 @@ def broken_starter(lineup: Lineup) -> Notice | None:
 
 
 def broken_line(error: SyntaxError) -> str:
-    """Return the line with a caret under the error's position, and Python's message."""
+    """Return the line, with a caret at the position of the error, and Python's message."""
     message = f"{type(error).__name__}: {error.msg}"
     if error.text is None or error.offset is None:
         return message

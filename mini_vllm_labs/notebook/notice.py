@@ -1,4 +1,4 @@
-"""Shows notices and wrapped text in a cell, because JupyterLab breaks lines of printed text anywhere."""
+"""Shows notices and wrapped text in a cell, because JupyterLab breaks printed lines at any character."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Builds panels of controls over runs of the lab's engine, each run in a new process."""
+"""Builds panels with controls for runs of the lab's engine; each run uses a new process."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ def engine_panel(
 ) -> "FilmPanel | Notice":
     """Return controls for all settings above a playable run of the workload on the fake model.
 
-    Tiles compare each run with the first run.
+    Tiles compare each later run with the first.
     """
     from mini_vllm_labs.pictures.panels import FilmPanel
 

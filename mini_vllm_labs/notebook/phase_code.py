@@ -45,9 +45,9 @@ class PhaseCode:
         self.models: ForkServer | ReadyProcess | None = None
 
     def lineup(self, phases: int | None = None, config: EngineConfig | None = None) -> Lineup:
-        """Return the lineup cut to phases 1 to `phases` (default: the notebook's phase); the others are absent.
+        """Return the lineup, reduced to phases 1 to `phases` (default: the notebook's phase); the others are absent.
 
-        It keeps the elective that `phases` names or, with a `config`, the electives that the config turns on.
+        The result keeps the elective that `phases` names or, with a `config`, the electives that the config turns on.
         """
         last = self.phase if phases is None else phases
         kept = {*range(1, min(last, len(PHASE_NAMES)) + 1), *({last} if config is None else electives_of(config))}
@@ -56,7 +56,7 @@ class PhaseCode:
         return Lineup(*(impl if phase in kept else absent for phase, impl in enumerate(impls, start=1)))
 
     def kept_ready(self) -> "PhaseCode":
-        """Return the same code with a process always ready for the next call, except in a browser."""
+        """Return the same code, but with a process always ready for the next call, except in a browser."""
         if IN_BROWSER:
             return self
         ready = PhaseCode(self.phase, self.whole)
@@ -64,14 +64,14 @@ class PhaseCode:
         return ready
 
     def notice(self) -> Notice | None:
-        """Return a notice about a line that Python cannot read or about the next unwritten task, or None."""
+        """Return a notice about a line that Python cannot parse or about the next unwritten task, or None."""
         broken, missing = broken_starter(self.lineup()), first_missing(self.lineup())
         if broken is None and missing:
             return notice_of(missing, self.phase, self.whole)
         return broken
 
     def call(self, lineup: Lineup, function: Callable[..., T], *arguments: object) -> T | Notice:
-        """Return the function's value, the recorded value if a task is missing, or a `Notice`."""
+        """Return the function's value, the recorded value if a task is unwritten, or a `Notice`."""
         broken = broken_starter(lineup)
         if broken is not None:
             return broken
@@ -90,7 +90,7 @@ class PhaseCode:
             return Notice(title, f"{error}\n\n{code_that_ran(lineup)}")
 
     def _take_model_process(self) -> WorkerProcess:
-        """Return a process for a call that needs torch; from the second call on, it has already loaded torch."""
+        """Return a process for a call that needs torch; from the second call on, torch is already loaded."""
         if self.models is None:
             self.models = ForkServer() if sys.platform == "linux" else ReadyProcess(start_model_process)
         return self.models.take()

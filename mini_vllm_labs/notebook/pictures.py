@@ -1,4 +1,5 @@
-"""Draws a lab's runs. A `Notice` instead of a run is returned unchanged, so that cells never fail."""
+"""Draws a lab's runs. If given a `Notice` instead of a run, each function returns it unchanged, so that cells never
+fail."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class HasRecording(Protocol):
-    """A run with a recording: `WorkloadRun`, `ChatRun`."""
+    """A run that has a recording, such as `WorkloadRun` or `ChatRun`."""
 
     @property
     def recording(self) -> Recording: ...
 
 
 def watch(run: HasRecording | Notice, step: int = 0, scale: str = "steps") -> "Player | Notice":
-    """Return a run's time machine at one of its steps; the scale `time` makes steps as wide as their tokens."""
+    """Return a run's time machine at one of its steps; on the scale `time`, widths are proportional to tokens."""
 
     def draw(run: HasRecording) -> "Player":
         return player(marked_film(time_machine(run.recording), first_mark([run])), step, scale=scale)
@@ -36,12 +37,12 @@ def watch(run: HasRecording | Notice, step: int = 0, scale: str = "steps") -> "P
 
 
 def watch_blocks(run: WorkloadRun | ChatRun | Notice, step: int = 0, blocks: Sequence[int] = ()) -> "Player | Notice":
-    """Show the free queue and the lives of `blocks` (default: the busiest), at one of the run's steps."""
+    """Show the free queue and the lifetimes of `blocks` (default: the busiest) at one of the run's steps."""
     return show(lambda run: player(marked_film(block_life(run.recording, blocks), first_mark([run])), step), run)
 
 
 def draw_transfers(run: WorkloadRun | Notice) -> Picture | Notice:
-    """Draw the blocks that each request holds at the end of each step, and those that are held until sent."""
+    """Draw the blocks that each request holds at the end of each step, including those held until they are sent."""
 
     def draw(run: WorkloadRun) -> Picture:
         steps, held = list[TransferStep](), dict[str, tuple[str, Sequence[int]]]()
@@ -77,7 +78,7 @@ def compare(
 
 
 def answers(*runs: ChatRun | Notice) -> Words | Notice:
-    """Return each question of the runs with its answer and the time between tokens."""
+    """Return each question in the runs with its answer and the time between tokens."""
     return show(_questions_and_answers, *runs)
 
 
@@ -93,7 +94,7 @@ def _answer_text(output: RequestOutput) -> str:
 
 
 def same_answers(first: WorkloadRun | ChatRun | Notice, second: WorkloadRun | ChatRun | Notice) -> Words | Notice:
-    """State whether two runs generated the same tokens for their common requests."""
+    """State whether two runs generated the same tokens for the requests they have in common."""
     return show(_comparison, first, second)
 
 

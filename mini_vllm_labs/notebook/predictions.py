@@ -1,4 +1,4 @@
-"""Manages a notebook's predictions: questions that lock before their run is shown, and the score."""
+"""Manages a notebook's predictions: questions that are locked before their run is shown, and the score."""
 
 import json
 import tomllib
@@ -29,9 +29,9 @@ QUESTIONS = Path(__file__).parent / "questions"
 
 
 def question_of(text: str, asked: Mapping[str, Any]) -> tuple[Question, str]:
-    """Return a question and the line that finds its true answer (see `truths.fact`).
+    """Return a question and the expression that finds its true answer (see `truths.fact`).
 
-    `asked` contains one of `SUBJECTS` with that line, and optionally `of` (options), `unit` and `factor`.
+    `asked` maps one of `SUBJECTS` to that expression, and optionally contains `of` (options), `unit` and `factor`.
     """
     (kind,) = asked.keys() & SUBJECTS.keys()
     options = tuple(asked.get("of", ("true", "false") if kind == "claim" else ()))
@@ -41,8 +41,8 @@ def question_of(text: str, asked: Mapping[str, Any]) -> tuple[Question, str]:
 
 
 class Prediction:
-    """A group of questions. A cell shows them if they are its last expression; `reveal` shows the run that answers
-    them."""
+    """A group of questions. A cell shows the questions if the group is its last expression; `reveal` shows the run that
+    answers them."""
 
     def __init__(self, title: str, asked: Mapping[str, Mapping[str, Any]], kept: "Kept") -> None:
         self.title, self.kept, self.recall = title, kept, Recall(kept.path.parent)
@@ -52,7 +52,7 @@ class Prediction:
 
     @property
     def answers(self) -> list[Answer]:
-        """The given answers; empty while a question is open."""
+        """The given answers, or an empty list if any question is unanswered."""
         found = [self.kept.get(self.title, question) for question in self.questions]
         return [] if None in found else found  # type: ignore[return-value]
 
@@ -67,9 +67,9 @@ class Prediction:
         self.ask()._ipython_display_()
 
     def reveal(self, shown: Any, *runs: Any) -> "Revealed | Notice":
-        """Return `shown`, which is veiled until the questions are locked, and then has the verdicts next to it.
+        """Return `shown`, veiled until the questions are locked and then displayed next to the verdicts.
 
-        The questions are about the `runs`. If `shown` or a run is a `Notice`, that notice is returned.
+        The questions are about the `runs`. If `shown` or a run is a `Notice`, the notice is returned instead.
         """
         for each in (shown, *runs):
             if isinstance(each, Notice):
@@ -80,7 +80,7 @@ class Prediction:
         return Revealed(self, shown, self.truths)
 
     def also(self, shown: Any) -> "Revealed | Notice":
-        """Return a further veiled output, without verdicts."""
+        """Return another veiled output, without verdicts."""
         return shown if isinstance(shown, Notice) else Revealed(self, shown)
 
     def _keep(self, answers: Sequence[Answer]) -> None:
@@ -99,7 +99,7 @@ class Prediction:
         )
 
     def _before(self, question: Question) -> list[str]:
-        """Return the questions that precede a question, because "And its third?" makes no sense alone."""
+        """Return the questions that precede a question, because one like "And its third?" makes no sense alone."""
         texts = [each.text for each in self.questions[: self.questions.index(question)]]
         return ["Asked before it:", *texts] if texts else []
 
@@ -111,7 +111,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Revealed:
-    """A cell's output under the veil of a prediction, with the verdicts if there are `truths`."""
+    """A cell's output, veiled until a prediction is made, with the verdicts if there are `truths`."""
 
     prediction: Prediction
     shown: Any
@@ -132,8 +132,8 @@ class Revealed:
 class Predictions:
     """The predictions of one notebook. Answers are saved in `NAME.predictions.json` next to it.
 
-    `questions` maps titles to groups, which map texts to questions (see `question_of`); the default is the notebook's
-    file in `questions/`.
+    `questions` maps titles to groups, which map texts to questions (see `question_of`); by default, it is the
+    notebook's file in `questions/`.
     """
 
     def __init__(
@@ -156,15 +156,15 @@ class Predictions:
         return self.groups[title]
 
     def reveal(self, title: str, shown: Any, *runs: Any) -> "Revealed | Notice":
-        """Return `shown`, veiled by a group of questions about the `runs`, with their verdicts."""
+        """Return `shown`, veiled by a group of questions about the `runs`, with the verdicts on them."""
         return self.ask(title).reveal(shown, *runs)
 
     def also(self, title: str, shown: Any) -> "Revealed | Notice":
-        """Return a further output veiled by a group."""
+        """Return another output that is veiled by a group."""
         return self.ask(title).also(shown)
 
     def recall(self) -> "Deck | Notice | Words":
-        """Return at most three wrongly answered questions from other notebooks that are due again."""
+        """Return at most three questions from other notebooks that were answered wrongly and are due again."""
         return self.missed.start(self.notebook)
 
     def score(self) -> "Score":
@@ -175,7 +175,7 @@ class Predictions:
 
 
 class Kept:
-    """Stores answers in a small file, keyed by title and question text; a changed question has no answer."""
+    """Stores answers in a small file, keyed by title and question text, so a changed question has no answer."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -188,7 +188,7 @@ class Kept:
             return None
 
     def put(self, title: str, answers: Mapping[Question, Answer]) -> None:
-        """Replace the answers under a title; without answers, delete the title."""
+        """Replace the answers stored under a title; if there are none, delete the title."""
         kept = self.read() | {title: {question.text: answer for question, answer in answers.items()}}
         kept = {title: said for title, said in kept.items() if said}
         self.path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -204,7 +204,7 @@ class Kept:
 
 
 def as_json(prediction: Prediction) -> dict[str, Any]:
-    """Encode a group for the score's front end."""
+    """Encode a group for the front end that shows the score."""
     return {
         "group": prediction.group,
         "questions": [question.as_json() for question in prediction.questions],

@@ -1,4 +1,4 @@
-"""Runs a notebook's prompts in a whole vLLM, once with the stock scheduler and once with the learner's."""
+"""Runs a notebook's prompts in a complete vLLM, once with the stock scheduler and once with the learner's."""
 
 import json
 import subprocess
@@ -46,9 +46,10 @@ class Pair:
 
 
 def in_vllm(lab: Lab, num_blocks: int) -> tuple[VllmRun | Notice, VllmRun | Notice]:
-    """Run the prompts with stock vLLM's scheduler and with the lab's; return both runs.
+    """Run the prompts with vLLM's stock scheduler and with the lab's; return both runs.
 
-    If a phase or the environment is missing, both are recorded runs of the reference, marked as such.
+    If a task is unwritten or the environment is missing, both runs are recorded runs of the reference, marked as
+    recorded.
     """
     lineup = replace(lab.lineup(), runner="absent")
     if broken := broken_starter(lineup):

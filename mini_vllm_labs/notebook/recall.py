@@ -24,10 +24,10 @@ INTERVALS = (1, 2, 4)
 
 @dataclass(frozen=True)
 class Missed:
-    """A question with a wrong answer and the true one; `claim`, `setup` and `why` are as on a `Card`.
+    """A question with the learner's wrong answer and the true one; `claim`, `setup` and `why` are as on a `Card`.
 
-    It is due when `due` notebooks have been started. `num_right` is how often in a row the learner has recalled it
-    correctly.
+    The question is due once `due` notebooks have been started. `num_right` is how many times in a row the learner has
+    recalled the answer correctly.
     """
 
     notebook: str
@@ -68,23 +68,23 @@ class Memory:
     missed: Sequence[Missed] = field(default_factory=list)
 
     def started(self, notebook: str) -> "Memory":
-        """Count a notebook, unless it is the last one being run again."""
+        """Count a notebook as started, unless it is the last one started."""
         return self if notebook == self.last else replace(self, num_started=self.num_started + 1, last=notebook)
 
     def due(self) -> list[Missed]:
-        """Return at most three due questions from other notebooks, longest due first, at most one per title."""
+        """Return at most three due questions from other notebooks, longest overdue first and at most one per title."""
         waiting = [one for one in self.missed if one.due <= self.num_started and one.num_right < len(INTERVALS)]
         first = {one.key[:2]: one for one in sorted(waiting, key=lambda one: -one.due) if one.notebook != self.last}
         return sorted(first.values(), key=lambda one: one.due)[:AT_ONCE]
 
     def noted(self, one: Missed) -> "Memory":
-        """Add a wrong answer, replacing an earlier answer to the question; the same answer changes nothing."""
+        """Add a wrong answer, replacing any earlier answer to the question; an identical answer changes nothing."""
         if any(one.key == kept.key and one.said == kept.said for kept in self.missed):
             return self
         return self._with(replace(one, due=self.num_started + INTERVALS[0]))
 
     def recalled(self, one: Missed, answer: Answer) -> "Memory":
-        """Postpone a correctly recalled question; a wrongly recalled one returns in the next notebook."""
+        """Postpone a question that was recalled correctly; one recalled wrongly returns in the next notebook."""
         num_right = one.num_right + 1 if is_right(one.question, answer, one.truth) else 0
         later = (*INTERVALS, 0)[num_right]
         return self._with(replace(one, num_right=num_right, due=self.num_started + later))
@@ -129,7 +129,7 @@ class Recall:
                     note(("missed", {"question": f"{one.notebook}, {one.title}"}))
 
     def start(self, notebook: str) -> "Deck | Notice | Words":
-        """Return the questions due at a notebook's start as a deck; answering shows when each returns."""
+        """Return a deck of the questions due at a notebook's start; answering one shows when it returns."""
         try:
             before = self.read()
         except ValueError as error:
@@ -155,7 +155,7 @@ class Recall:
 
 
 def words_before(notebook: Path, title: str) -> str:
-    """Return the text above the cell with a group of questions, from its heading on, or ""."""
+    """Return the text above the cell that shows a group of questions, starting at its heading, or ""."""
     try:
         cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     except (OSError, ValueError, KeyError):

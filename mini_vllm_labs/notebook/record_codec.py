@@ -1,4 +1,5 @@
-"""Encodes the results of a notebook's runs as JSON: decisions, tokens and simulated times, but no machine data."""
+"""Encodes results of a notebook's runs as JSON: decisions, tokens and simulated times, but nothing specific to the
+machine."""
 
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -62,7 +63,7 @@ def chosen_fields(value: Any) -> dict[str, Any]:
 
 
 def lean(value: object) -> object:
-    """Remove data that pictures do not need: prompts of simulated requests, all of a stage's decisions, and times."""
+    """Remove data that pictures do not need: simulated requests' prompts, all of a stage's decisions, and times."""
     match value:
         case TimedRequest():
             return replace(value, prompt_token_ids=range(value.num_prompt_tokens))

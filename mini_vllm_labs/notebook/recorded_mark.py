@@ -17,7 +17,7 @@ PALE = "filter:saturate(.3);opacity:.9"
 
 
 def mark_of(phase: int) -> str:
-    """Return the line above a recorded run when the learner's `phase` is the first unwritten one."""
+    """Return the line shown above a recorded run when `phase` is the learner's first unwritten phase."""
     place = "in a local installation" if IN_BROWSER and phase in NEED_TORCH else "here"
     return f"Recorded with the reference. Yours appears {place} when phase {phase} is written."
 

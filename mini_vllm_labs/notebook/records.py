@@ -1,4 +1,4 @@
-"""Finds recorded runs of the reference, which a notebook shows while the learner's engine is unwritten.
+"""Finds recorded runs of the reference, which a notebook shows while the learner's engine has unwritten tasks.
 
 `python -m mini_vllm_labs.upkeep.recorded_runs` creates them. A run is found by its function and arguments, so a changed
 cell has a record only if the changed run was also recorded.
@@ -63,7 +63,7 @@ def find_record(key: str) -> Any:
 
 
 def result_in(encoded: Any) -> Any:
-    """Decode the result in one line of a file of records."""
+    """Decode the result on one line of a records file."""
     if isinstance(encoded, dict) and REFUSED in encoded:
         return Refusal(encoded[REFUSED])
     return from_json(encoded)

@@ -13,10 +13,10 @@ SEED = 0
 
 
 def draw_tokens(draft: Sequence[float], target: Sequence[float], num_draws: int, lineup: Lineup) -> list[list[float]]:
-    """Draw and judge a draft `num_draws` times; return the shares of each token and of the kept drafts.
+    """Draw and verify a draft `num_draws` times; return the fraction of each token and of kept drafts.
 
-    `draft` and `target` are the distributions of the drafter and of the model over a vocabulary. Raises `ValueError`
-    if the lineup has no phase 7.
+    `draft` and `target` are the drafter's and the model's distributions over a vocabulary. Raises `ValueError` if the
+    lineup has no phase 7.
     """
     import torch
 
@@ -39,7 +39,7 @@ def in_hundred(result: Sequence[Sequence[float]]) -> list[int]:
 
 
 def token_bars(result: Sequence[Sequence[float]], names: Sequence[str], target: Sequence[float]) -> Picture:
-    """Draw the result of `draw_tokens`: a bar for each token, with a line across it at the target's share."""
+    """Draw the result of `draw_tokens` with one bar per token, crossed by a line at the target's probability."""
     shares, (kept,) = result
     texts = {name: f"{share:.1%}" for name, share in zip(names, shares, strict=True)}
     return bars(

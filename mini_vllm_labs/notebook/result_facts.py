@@ -34,11 +34,11 @@ class PolicyFacts:
     results: Sequence[PolicyResult]
 
     def best_at(self, percent: float) -> str:
-        """Return the policy with the smallest percentile of the time to first token."""
+        """Return the policy with the smallest value of a percentile of the time to first token."""
         return min(self.results, key=lambda result: result.time_to_first_token(percent)).policy
 
     def worst_at(self, percent: float) -> str:
-        """Return the policy with the largest percentile of the time to first token."""
+        """Return the policy with the largest value of a percentile of the time to first token."""
         return max(self.results, key=lambda result: result.time_to_first_token(percent)).policy
 
     def goodput(self, policy: str) -> float:
@@ -63,12 +63,12 @@ class ByUser:
         return served if isinstance(served, Notice) else cls(served, users)
 
     def wait_of(self, user: int, percent: float = 95) -> float:
-        """Return a percentile of a user's times to first token, in seconds."""
+        """Return a percentile of a user's time to first token, in seconds."""
         times = zip(self.served.times_to_first_token, self.users, strict=True)
         return percentiles([time for time, owner in times if owner == user], [percent])[0]
 
     def compared(self, user: int, other: int) -> str:
-        """Describe a user's wait compared with a different user's."""
+        """Describe a user's wait in comparison with another user's."""
         ratio = self.wait_of(user) / self.wait_of(other)
         near = f"about as long as user {other}" if ratio < 2 else "at least twice as long"
         return f"at most half as long as user {other}" if ratio <= 0.5 else near

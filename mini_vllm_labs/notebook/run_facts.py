@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class RunFacts:
-    """The facts of a run; requests have the names that its pictures show.
+    """The facts of a run; requests have the names shown in its pictures.
 
     Raises `LookupError` for an event that did not happen in the run.
     """
@@ -69,12 +69,12 @@ class RunFacts:
 
     @property
     def tokens_per_step(self) -> float:
-        """The mean number of tokens that a request gets in a step."""
+        """The mean number of tokens that a request gets per step."""
         return self.drafts.tokens_per_step
 
     @property
     def num_in_vain(self) -> int:
-        """The number of tokens that steps in flight computed for requests that had ended."""
+        """The number of tokens that in-flight steps computed for requests that had already ended."""
         verdicts = (verdict for step in verdicts_of(self.recording.steps) for verdict in step)
         return sum(verdict.num_scheduled for verdict in verdicts if verdict.in_vain)
 
@@ -108,11 +108,11 @@ class RunFacts:
         return self._names(victim for victim, *_ in self.recording.steps[step]["preempted"])
 
     def preempted_for(self, step: int) -> list[str]:
-        """Return the requests for which a step preempted victims."""
+        """Return the requests for which victims were preempted in a step."""
         return self._names(needy for _, needy, *_ in self.recording.steps[step]["preempted"])
 
     def waits(self, request: str, step: int) -> str:
-        """Return the reason why a request waits in a step. Raises `LookupError` if it gets tokens."""
+        """Return the reason why a request waits in a step. Raises `LookupError` if the request gets tokens."""
         found = self.recording.steps[step].get("reasons", {})[self.ids[request]]
         return WAITS[REASONS[found["reason"]].mark]
 
@@ -160,11 +160,11 @@ class RunFacts:
         return first(share["blocks"] for share in shares if share["id"] == self.ids[request])
 
     def held_together(self, step: int) -> int:
-        """Return the number of blocks that a step's requests hold, counting a shared block once."""
+        """Return the number of blocks that the requests in a step hold, counting each shared block once."""
         return len({block for share in self.recording.steps[step]["scheduled"] for block in share["blocks"]})
 
     def left_of(self, owner: str, taker: str) -> int:
-        """Return the number of blocks in `owner`'s first step that `taker` does not hold in its first step."""
+        """Return the number of blocks held by `owner` in its first step but not by `taker` in its own."""
         before, after = (self.blocks_of(name, self.admitted(name)) for name in (owner, taker))
         return len(set(before) - set(after))
 

@@ -78,7 +78,7 @@ def workload_bars() -> Charts | Notice:
 
 
 def seat_bars(measured: Sequence[Measurement] | Notice, seats: Sequence[int]) -> Charts | Notice:
-    """Chart the speed with each number of seats, and state whether the texts are the same."""
+    """Chart the speed for each number of request slots, and state whether the texts are the same."""
     if isinstance(measured, Notice):
         return measured
     same = len({tuple(each.texts) for each in measured}) == 1
@@ -111,7 +111,7 @@ def goodput_bars(contests: Mapping[str, list[PolicyResult] | Notice]) -> Charts 
 
 
 def slo_bars(contests: Mapping[str, list[PolicyResult] | Notice], limits: Sequence[float]) -> Charts | Notice:
-    """Chart the share of requests that meet the SLO under each policy, for some first-token limits in seconds."""
+    """Chart the fraction of requests that meet the SLO under each policy, for several first-token limits in seconds."""
 
     def kept(policy: str, limit: float, results: Sequence[PolicyResult]) -> float:
         good = Slo(time_to_first_token=limit)
@@ -141,13 +141,13 @@ def user_bars(served: Mapping[str, Served | Notice], users: Sequence[int]) -> Ch
 
 
 def step_ms(num_tokens: int) -> float:
-    """Return how many ms a step of `num_tokens` takes: reading the weights or computing, whichever takes longer."""
+    """Return how many ms a step of `num_tokens` takes: the longer of reading the weights and computing."""
     bound = roofline(find_gpu(GPU), find_model_shape(MODEL))
     return 1e3 * bound.step_seconds(num_tokens, num_tokens, 0, 0, num_tokens)
 
 
 def draft_costs(batch_sizes: Sequence[int], num_drafts: int) -> Charts | Notice:
-    """Chart each batch's step time without and with drafts, and the tokens per step needed to break even."""
+    """Chart each batch's step time with and without drafts, and the tokens per step needed to break even."""
 
     def with_drafts(size: int) -> float:
         return step_ms(size * (1 + num_drafts))

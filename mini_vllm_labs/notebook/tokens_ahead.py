@@ -1,4 +1,4 @@
-"""Draws drafts and steps in flight. A `Notice` instead of a run is returned unchanged."""
+"""Draws drafts and steps in flight. If given a `Notice` instead of a run, a function returns it unchanged."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
@@ -34,7 +34,7 @@ MEASURES: list[Measure[RunFacts]] = [
 
 
 def watch_drafts(run: ChatRun | WorkloadRun | Notice, step: int | None = None) -> "Player | Notice":
-    """Show a run's drafts step by step, by default from a step with both right and wrong drafts."""
+    """Show a run's drafts step by step; by default, begin at a step with both right and wrong drafts."""
 
     def draw(run: ChatRun | WorkloadRun) -> "Player":
         texts = run.texts if isinstance(run, ChatRun) else None
@@ -44,7 +44,7 @@ def watch_drafts(run: ChatRun | WorkloadRun | Notice, step: int | None = None) -
 
 
 def watch_lanes(runs: Mapping[str, ChatRun | WorkloadRun | Notice]) -> "Panel | Notice":
-    """Show the engine and the runner of several runs in simulated time, with knobs for a step's two times."""
+    """Show when engine and runner work in several runs, in simulated time, with knobs for their times per step."""
     return of_recordings(
         runs, lambda recordings, mark: lanes_panel(recordings, lambda picture: marked_picture(picture, mark))
     )
@@ -53,7 +53,7 @@ def watch_lanes(runs: Mapping[str, ChatRun | WorkloadRun | Notice]) -> "Panel | 
 def draw_lanes(
     runs: Mapping[str, ChatRun | WorkloadRun | Notice], plan_ms: float, compute_ms: float
 ) -> Picture | Notice:
-    """Draw the engine and the runner of several runs, given the times in ms that each needs for a step."""
+    """Draw when engine and runner work in several runs, given the time in ms that each needs for a step."""
     return of_recordings(runs, lambda recordings, mark: marked_picture(lanes(recordings, plan_ms, compute_ms), mark))
 
 
@@ -70,6 +70,6 @@ def of_recordings(
 
 
 def draft_figures(runs: Mapping[str, ChatRun | WorkloadRun | Notice]) -> Charts | Notice:
-    """Chart each run's gain and cost from drafts, or return the first `Notice` among the runs."""
+    """Chart what each run gains and loses from drafts, or return the first `Notice` among the runs."""
     facts = {name: run if isinstance(run, Notice) else RunFacts(run) for name, run in runs.items()}
     return bar_charts(facts, MEASURES, [LEGEND])

@@ -1,4 +1,4 @@
-"""Computes a question's true answer from a line such as `1:tokens_of B 0 - 0:tokens_of B 0` and a cell's runs."""
+"""Computes a question's true answer from an expression like `1:tokens_of B 0 - 0:tokens_of B 0` and a cell's runs."""
 
 import operator
 import re
@@ -33,12 +33,12 @@ OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def fact(line: str, runs: Sequence[Any]) -> Any:
-    """Evaluate a line on the runs.
+    """Evaluate an expression on the runs.
 
-    `tokens 0` is that fact of the first run, `1:tokens 0` is that of the second run, and `1:` is the second run itself.
-    A vertical bar takes a part of the value before it, as in `verdicts 5 | 0 | kept`. `most ...` is the index of the
-    run in which the fact is largest, and `any ...` is whether the runs differ in it. A list counts as its length.
-    Raises `LookupError` for an event that did not happen.
+    `tokens 0` is a fact of the first run, `1:tokens 0` is the same fact of the second run, and `1:` is the second run
+    itself. A vertical bar selects a part of the value before it, as in `verdicts 5 | 0 | kept`. `most ...` is the index
+    of the run in which the fact is largest, and `any ...` is whether the fact differs between runs. A list counts as
+    its length. Raises `LookupError` for an event that did not happen.
     """
     for sign, operate in OPERATORS.items():
         left, found, right = line.rpartition(f" {sign} ")
@@ -72,9 +72,9 @@ def counted(value: Any) -> Any:
 
 
 def true_answer(question: Question, line: str, runs: Sequence[Any]) -> Answer | None:
-    """Return the true answer that the line gives, or None if the runs do not show it.
+    """Return the true answer that the expression gives, or None if the runs do not show it.
 
-    If the answer is an index, it stands for the option at that position.
+    If the answer is an index, it stands for the option with that index.
     """
     try:
         answer = fact(line, runs)
@@ -92,7 +92,7 @@ def true_answer(question: Question, line: str, runs: Sequence[Any]) -> Answer | 
 
 
 def facts_of(run: Any) -> list[Any]:
-    """Return the facts of a run; a list counts as several runs, but the results of policies count as one."""
+    """Return the facts of a run; a list counts as several runs, except that policy results count as one."""
     if isinstance(run, WorkloadRun | ChatRun):
         return [RunFacts(run)]
     if isinstance(run, Picture):

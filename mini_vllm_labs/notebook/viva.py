@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def viva_deck(guess: Predictions, seed: int = 0) -> "Deck | Notice":
-    """Return a seed's eight questions about the learner's saved files as cards; save the answers."""
+    """Return a seed's eight questions about the learner's saved files as cards that save the answers."""
     try:
         sheet = make_sheet(read_files(CHECKOUT), seed)
     except ValueError as error:
@@ -25,7 +25,7 @@ def viva_deck(guess: Predictions, seed: int = 0) -> "Deck | Notice":
 
 
 def card_of(sheet: Sheet, number: int, question: VivaQuestion) -> Card:
-    """Build a question's card; its answer shows the run that proves it."""
+    """Build a question's card, whose answer shows the run that proves it."""
     numbers = tuple(str(place) for place in range(1, len(question.options) + 1))
     # Answers are stored under the question's text, and a different seed gives different answers.
     asked = Question(

@@ -1,4 +1,5 @@
-"""Builds the report of `mini-vllm arena`: its tables, and a picture of the policies' latency against their fairness."""
+"""Builds the report of `mini-vllm arena`: its tables, and a picture that plots the policies' latency against their
+fairness."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +48,7 @@ def estimate(runs: Sequence[Figures], read: Read) -> Estimate:
 
 
 def digits(value: float) -> str:
-    """Format a number with three significant digits, or as a whole number from 100 up."""
+    """Format a number with three significant digits, or as a whole number if it is 100 or more."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
@@ -71,7 +72,7 @@ def figures_table(results: Mapping[str, Sequence[Figures]], columns: Sequence[tu
 
 
 def goodput_table(results: Mapping[str, Sequence[Figures]]) -> Table:
-    """Return a table of each policy's goodput, in total and by class: share, requests/s and output tokens/s."""
+    """Return a table of each policy's goodput, in total and by class: percentage, requests/s and output tokens/s."""
     table = plain_table("policy", "class", "good %", "requests/s", "output tokens/s")
     for name, runs in results.items():
         for number, each in enumerate(["all", *runs[0].classes]):
@@ -142,7 +143,7 @@ def pareto_picture(places: Mapping[str, Place], conditions: str, width: float = 
 def labels(
     points: Mapping[str, tuple[float, float]], best: Sequence[str], width: float, bottom: float
 ) -> list[svg.Markup]:
-    """Draw the names next to their points, moved where they would overlap; names at the same position share lines."""
+    """Draw the names next to their points, moving any that would overlap; names at the same position share lines."""
     # A line of text extends from 8 above its y to 7 below it; a point extends RADIUS in both directions.
     dots = [(x - RADIUS, x + RADIUS, y + 8 - RADIUS, y + 8 + RADIUS) for x, y in points.values()]
     taken: list[tuple[float, float, float, float]] = []

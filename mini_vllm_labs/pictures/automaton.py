@@ -53,7 +53,7 @@ def automaton(
 
 
 def read_by(row: dict[int, int], state: int) -> str:
-    """Return the bytes that lead to a state: `a`, `0-9`, `a-f x`."""
+    """Return the bytes that lead to a state, as in `a`, `0-9` or `a-f x`."""
     runs = [run.split("-") for run in ranges(sorted(byte for byte, to in row.items() if to == state)).split()]
     return " ".join("-".join(repr(chr(int(end)))[1:-1] for end in run) for run in runs)
 

@@ -1,4 +1,4 @@
-"""Draws a small bar chart: one measure of several runs. Three charts fit side by side on a wide page."""
+"""Draws a small bar chart of one measure across several runs. Three charts fit side by side on a wide page."""
 
 import math
 import re
@@ -33,8 +33,8 @@ def bars(
     """Draw a bar with its text for each value; a name without a value gets only the text.
 
     `marks` are the reference's values, drawn as lines across the bars and formatted by `as_text`. The axis also covers
-    `others`. It begins at 0, or is logarithmic if the largest value is over `MAX_RATIO` times the smallest and `others`
-    does not contain 0. `indices` are the requests that determine the bars' colours.
+    `others`. The axis begins at 0, or is logarithmic if the largest value is over `MAX_RATIO` times the smallest and
+    `others` does not contain 0. `indices` are the requests that determine the bars' colours.
     """
     known = marks or {}
     names = [shorten(name, MAX_NAME, LABEL) for name in texts]
@@ -77,7 +77,7 @@ def log_scale(values: Collection[float], start: float, room: float) -> LogScale 
 
 
 def without_decimals(text: str) -> str:
-    """Shorten the text of a round number: 10 ms for 10.0 ms."""
+    """Drop a zero decimal from a text: 10.0 ms becomes 10 ms."""
     return re.sub(r"\.0+(?!\d)", "", text)
 
 

@@ -1,4 +1,5 @@
-"""Draws static batching above continuous batching on one step axis, with a row per seat and the idle share."""
+"""Draws static batching above continuous batching on a common step axis, with one row per slot and the idle
+fraction."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ HIGH, ROW, HEAD = 24, 28, 30
 
 @dataclass(frozen=True)
 class Stay:
-    """A request in a seat, from step `start` up to but excluding step `end`."""
+    """A request in a slot, from step `start` up to but excluding step `end`."""
 
     request: int
     seat: int
@@ -33,7 +34,7 @@ class Stay:
 
 @dataclass(frozen=True)
 class Plan:
-    """An assignment of requests to seats. `num_idle` counts the idle steps of all seats."""
+    """An assignment of requests to slots. `num_idle` counts the idle steps of all slots."""
 
     stays: Sequence[Stay]
     num_seats: int
@@ -51,14 +52,14 @@ class Plan:
         return self.num_idle / (self.num_seats * self.num_steps)
 
     def idle(self, seat: int) -> list[tuple[int, int]]:
-        """Return the times during which a seat is empty, as (start, end)."""
+        """Return the periods during which a slot is empty, as (start, end)."""
         mine = sorted((stay.start, stay.end) for stay in self.stays if stay.seat == seat)
         edges = zip([0, *(end for _, end in mine)], [*(start for start, _ in mine), self.num_steps], strict=True)
         return [(start, end) for start, end in edges if start < end]
 
 
 def static(lengths: Sequence[int], num_seats: int) -> Plan:
-    """Plan static batches: the next batch starts when the longest answer of the current batch is complete."""
+    """Plan static batches, each starting when the longest answer of the previous batch is complete."""
     stays, start = list[Stay](), 0
     for first in range(0, len(lengths), num_seats):
         batch = lengths[first : first + num_seats]
@@ -68,7 +69,7 @@ def static(lengths: Sequence[int], num_seats: int) -> Plan:
 
 
 def continuous(lengths: Sequence[int], num_seats: int) -> Plan:
-    """Plan each request in the first free seat, as the engine does with `max_num_seqs`."""
+    """Assign each request to the first free slot, as the engine does with `max_num_seqs`."""
     free, stays = [0] * num_seats, list[Stay]()
     for request, length in enumerate(lengths):
         seat = free.index(min(free))
@@ -83,10 +84,10 @@ KINDS: tuple[tuple[str, Callable[[Sequence[int], int], Plan]], ...] = (("static"
 def batching(
     lengths: Sequence[int] = LENGTHS, num_seats: int = SEATS, width: float = WIDTH, horizon: int = 0
 ) -> Picture:
-    """Draw requests that arrive together and take `lengths` steps each, in both kinds of batches.
+    """Draw both kinds of batches for requests that arrive together and take `lengths` steps each.
 
     The axis covers at least `horizon` steps, so that a bar does not shrink under the mouse. Raises `ValueError` if
-    there are no requests or no seats, or for a length below 1.
+    there are no requests or slots, or if a length is below 1.
     """
     if not lengths or min(lengths) < 1 or num_seats < 1:
         raise ValueError(f"lengths and num_seats must be at least 1, got {list(lengths)} and {num_seats}")
@@ -113,7 +114,7 @@ def figures(plan: Plan) -> str:
 
 
 def plan_part(name: str, plan: Plan, axis: StepAxis, width: float) -> Part:
-    """Draw the seats' rows under a headline with the idle share; the end of the long answer is draggable."""
+    """Draw the slots' rows below a headline with the idle fraction; the end of the long answer is draggable."""
     rows, empty = list[svg.Markup](), list[svg.Markup]()
     for stay in plan.stays:
         x, wide = axis.x(stay.start), axis.x(stay.end) - axis.x(stay.start)
@@ -145,7 +146,7 @@ def plan_part(name: str, plan: Plan, axis: StepAxis, width: float) -> Part:
 
 
 def batching_panel() -> "Panel":
-    """Return knobs for the longest answer and the seats; the end of that answer's bar is also draggable."""
+    """Return knobs for the longest answer and the number of slots; the end of that answer's bar is also draggable."""
     from mini_vllm_labs.pictures.panels import Panel
 
     def draw(longest: float, seats: float, width: float = WIDTH, before: Any = None) -> Picture:

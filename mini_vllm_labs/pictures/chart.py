@@ -17,14 +17,14 @@ MARGIN, LINE_HEIGHT, MAX_LINES = 10, 16, 6
 
 
 def round_values(direction: int, near: float) -> list[float]:
-    """Return 1, 2 and 5 times the power of ten near `near`, and the same for an adjacent power."""
+    """Return 1, 2 and 5 times the power of ten at or below `near`, and likewise for an adjacent power."""
     power = math.floor(math.log10(near))
     return [step * 10.0**k for k in (power, power + direction) for step in (1, 2, 5)]
 
 
 @dataclass(frozen=True)
 class LogScale:
-    """Values from `low` to `high` on a logarithmic scale from `start` to `end` (px)."""
+    """Maps values from `low` to `high` to positions from `start` to `end` (px) on a logarithmic scale."""
 
     low: float
     high: float
@@ -40,12 +40,12 @@ class LogScale:
         return cls(low, min(value for value in round_values(1, max(known)) if value > max(known)), start, end)
 
     def __call__(self, value: float) -> float:
-        """Return the position of a value; a value outside the scale gets the nearest end."""
+        """Return the position of a value; a value outside the scale is placed at the nearer end."""
         share = math.log10(min(max(value, self.low), self.high) / self.low) / math.log10(self.high / self.low)
         return self.start + share * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        """Return the powers of ten on the scale; on a short scale, also return 2 and 5 times each."""
+        """Return the powers of ten on the scale; on a short scale, also return their multiples by 2 and 5."""
         steps = (1, 2, 5) if self.high <= SHORT * self.low else (1,)
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         ticks = [step * 10.0**k for k in range(first, last + 1) for step in steps]
@@ -54,7 +54,8 @@ class LogScale:
 
 @dataclass(frozen=True)
 class PercentScale:
-    """A scale for percentiles from `start` to `end` px: 90 to 99 is as long as 0 to 90. It ends at `most`."""
+    """A scale for percentiles from `start` to `end` px, where 90 to 99 is as long as 0 to 90. The scale ends at
+    `most`."""
 
     start: float
     end: float
@@ -117,10 +118,10 @@ def dot(point: Point, color: str, radius: float = 4) -> svg.Markup:
 
 
 def beside(point: Point, other: float, content: str, left: float, right: float) -> svg.Markup:
-    """Draw text at a rising curve's point, clear of this curve and a second curve at x = `other`.
+    """Draw text at a point on a rising curve, clear of it and a second curve at x = `other`.
 
-    The area below and to the right of both curves is free, and so is the area above and to the left. The text goes to
-    the side nearer to the point if it fits between `left` and `right`.
+    The areas to the lower right and to the upper left of both curves are free. The text goes to the side nearer to the
+    point if it fits between `left` and `right`.
     """
     x, y = point
     width = text_width(content, LABEL, bold=True)
@@ -137,7 +138,7 @@ def paragraph(x: float, y: float, lines: Sequence[str], **attributes: svg.Value)
 
 
 def head(title: str, lines: Iterable[str], width: float) -> tuple[svg.Markup, float]:
-    """Draw a title and faint lines, wrapped to the width; also return the y below them."""
+    """Draw a title and faint lines, wrapped to the width; also return the y position below them."""
     titles = wrap(title, width - 2 * MARGIN, TITLE, MAX_LINES, bold=True)
     faint = [part for line in lines for part in wrap(line, width - 2 * MARGIN, LABEL, MAX_LINES)]
     below = 22 + LINE_HEIGHT * len(titles)

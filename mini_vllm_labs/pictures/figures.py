@@ -11,7 +11,7 @@ def digits(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """Format a time in the largest of µs, ms and s that gives a value of at least 1."""
+    """Format a time in the largest unit of µs, ms and s for which the value is at least 1."""
     if value < 0.9995e-3:  # 999.6 µs would be shown as 1,000 µs
         return f"{digits(value * 1e6)} µs"
     return f"{digits(value)} s" if value >= 0.9995 else f"{digits(value * 1e3)} ms"
@@ -23,7 +23,7 @@ def round_seconds(value: float) -> str:
 
 
 def memory(num_bytes: float) -> str:
-    """Format bytes in the largest of B, KiB, MiB and GiB that gives a value of at least 1."""
+    """Format bytes in the largest unit of B, KiB, MiB and GiB for which the value is at least 1."""
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if num_bytes >= size:
             return f"{digits(num_bytes / size)} {unit}"

@@ -1,4 +1,4 @@
-"""Encodes a sequence of pictures of the same shape so that unchanged layers are stored once."""
+"""Encodes a sequence of pictures with the same shape, storing unchanged layers only once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,12 +13,12 @@ from mini_vllm_labs.runs.traces.run_state import RunInfo
 class Film:
     """Pictures with the same layers in the same positions, one per step; `also` contains those for other page widths.
 
-    `follow` lists what a reader can follow, as (key, name): the key is `request:0` for the elements with
-    `data-request="0"`, `block:17` for `data-block="17"`. `events` names the events in each picture at which playing can
-    stop, such as `("preemption",)`. With `has_time`, the scale `time` is also available. `word` names the unit of a
-    picture: a step, or a row of a batch. A player opens at picture `first`. `lines` contains the lines of code that
-    decided each step, as `Lines.encode` returns them. Raises `ValueError` if the pictures differ in shape, or if the
-    number of `events` differs from the number of pictures.
+    `follow` lists what a reader can follow, as (key, name): the key `request:0` stands for elements with
+    `data-request="0"`, and `block:17` for `data-block="17"`. `events` names, for each picture, the events at which
+    playback can stop, such as `("preemption",)`. With `has_time`, the scale `time` is also available. `word` names what
+    a picture shows: a step, or a row of a batch. A player opens at picture `first`. `lines` contains the lines of code
+    that decided each step, as `Lines.encode` returns them. Raises `ValueError` if the pictures differ in shape, or if
+    the numbers of `events` and pictures differ.
     """
 
     pictures: Sequence[Picture]
@@ -72,8 +72,8 @@ class Film:
         """Encode the film for the player.
 
         `fragments` contains the distinct contents of layers and text alternatives. A frame's `stop` names the events at
-        which playing can stop. Each width has a view: `svg` contains its empty layers, and `changes` contains, for each
-        step, a flat list with the layer number and fragment number of each changed layer.
+        which playback can stop. Each width has a view: `svg` contains its layers, still empty, and `changes` lists for
+        each step the layer and fragment numbers of each changed layer.
         """
         events = self.events or [()] * len(self.pictures)
         numbers: dict[str, int] = {}

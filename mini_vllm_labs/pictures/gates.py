@@ -1,4 +1,4 @@
-"""Draws which gate (compute, seats or memory) closes in each step of a large run, with a strip per gate."""
+"""Draws which gate (compute, request slots or memory) closes in each step of a large run, one strip per gate."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,8 @@ PREEMPTED = (svg.rect(2, 3, 10, MARK, class_="mv-alert"), "preempted")
 
 @dataclass(frozen=True)
 class TokenCounts:
-    """The counts of one step. `decode` tokens follow computed prompts; `cut` tokens belong to a final partial chunk."""
+    """The counts of one step. `decode` counts tokens that follow computed prompts; `cut` counts the tokens of a final
+    partial chunk."""
 
     total: int
     decode: int
@@ -60,7 +61,7 @@ class TokenCounts:
 
 
 def gate_of(total: int, seated: int, waiting: int, preempted: int, info: RunInfo) -> str:
-    """Return the gate that admitted no more tokens to a step of chunked prefill, or an empty string."""
+    """Return the gate that kept further tokens out of a step of chunked prefill, or an empty string."""
     if total >= info.token_budget:
         return "compute"
     if waiting and seated == info.max_num_seqs:
@@ -138,7 +139,7 @@ def unchanging(info: RunInfo, counts: Sequence[TokenCounts], axis: StepAxis) -> 
 
 
 def strip(shares: Sequence[tuple[float, float]], axis: StepAxis, y: float) -> svg.Markup:
-    """Draw one column per step, solid up to the first share of the height and hatched up to the second."""
+    """Draw one column per step, solid up to the first fraction of the height and hatched up to the second."""
     drawn, roof = [svg.rect(0, y, axis.x(len(shares)), HIGH, class_="mv-panel")], f"M0 {y + HIGH}"
     for step, (solid, hatched) in enumerate(shares):
         x, wide, low, top = axis.x(step), axis.width(step), y + HIGH * (1 - solid), y + HIGH * (1 - hatched)

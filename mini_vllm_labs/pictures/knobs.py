@@ -41,7 +41,7 @@ class Slider(Knob):
 
 @dataclass(frozen=True)
 class Menu(Knob):
-    """A choice from a few values, such as powers of two."""
+    """A choice among a few values, such as powers of two."""
 
     options: Sequence[Any]
     kind = "choice"

@@ -1,4 +1,4 @@
-"""Builds panels: knobs over a picture drawn by Python or by the page, or over a film."""
+"""Builds panels: knobs above a picture drawn by Python or by the page, or above a film."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ Comparison = Sequence[tuple[str, str, str]]  # a setting's effects, as (name, fi
 
 
 class Filmed(Protocol):
-    """A run that a `FilmPanel` shows. `comparison` and `sentence` describe the run, not a step."""
+    """A run to be shown in a `FilmPanel`. `comparison` and `sentence` describe the run rather than a step."""
 
     @property
     def num_steps(self) -> int: ...
@@ -36,10 +36,10 @@ BrowserDrawing = tuple[str, Mapping[str, Any]]
 
 
 class Panel(PictureWidget):
-    """Knobs over a picture that Python draws: `draw` receives the knobs' values by name and returns a `Picture`.
+    """Knobs above a picture drawn by Python: `draw` receives the knobs' values by name and returns a `Picture`.
 
-    `draw` is called while a knob moves. While it runs, newer calls replace older ones, so that the next answer is for
-    the latest call. If `draw` raises `ValueError`, the message is shown and the picture does not change. With
+    `draw` is called while a knob moves. While `draw` runs, newer calls replace older ones, so that the next answer is
+    for the latest call. If `draw` raises `ValueError`, the message is shown and the picture does not change. With
     `reflows`, `draw` also receives the picture's `width` in px in the page, and the values `before` the knob was
     turned. With `in_browser`, the page draws, and Python receives a value only when its knob is released.
     """
@@ -111,9 +111,9 @@ class Panel(PictureWidget):
 
 
 class FilmPanel(Panel, Player):
-    """Knobs over a player: `run` receives the knobs' values by name and returns a `Filmed` run.
+    """Knobs above a player: `run` receives the knobs' values by name and returns a `Filmed` run.
 
-    While a knob moves, only the shown step is drawn; the film follows when the knob stops.
+    While a knob moves, only the shown step is redrawn; the film is updated when the knob stops.
     """
 
     player = traitlets.Unicode(PLAYER).tag(sync=True)
@@ -125,7 +125,7 @@ class FilmPanel(Panel, Player):
         self.answer = self.answer | about(first)  # a new dict, because traitlets does not notice changes inside a dict
 
     def picture(self) -> Picture:
-        """Return the picture of the shown step; its text states the effects of the settings."""
+        """Return the picture of the shown step, whose text states the effects of the settings."""
         step = min(self.step, self.shown.num_steps - 1)
         picture = replace(self.shown.picture(step), narrow=self.shown.picture(step, WIDTHS[0]))
         words = ", ".join(f"{name} {now} (first {was})" for name, was, now in self.shown.comparison)

@@ -23,7 +23,7 @@ def span_of(width: float) -> float:
 
 @dataclass(frozen=True)
 class Part:
-    """Layers positioned as if the part were alone at the top, with their height and the legend of their signs."""
+    """Layers positioned as if the part were alone at the top, with their height and a legend of their symbols."""
 
     layers: Sequence[Layer]
     height: float

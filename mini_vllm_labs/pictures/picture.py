@@ -21,7 +21,7 @@ SIZE, ROW, INDENT, MARGIN = 12, 18, 112, 12
 
 
 def drawn(legend: Legend, width: float) -> tuple[Markup, float]:
-    """Draw a legend in lines as wide as a picture, and return its height."""
+    """Draw a legend in lines as wide as a picture, and also return the legend's height."""
     parts, y = list[Markup](), 6.0
     for title, samples in legend.items():
         parts.append(svg.text(MARGIN, y + 10, title, class_="mv-faint"))
@@ -76,7 +76,7 @@ def read_asset(name: str) -> str:
 class Layer:
     """A part of a picture that can change independently: `content` drawn at (x, y).
 
-    `data` become `data-...` attributes, for example `{"block": "17"}`.
+    `data` becomes `data-...` attributes, for example `{"block": "17"}`.
     """
 
     name: str
@@ -93,10 +93,10 @@ class Layer:
 
 @dataclass(frozen=True)
 class Picture:
-    """A view's result, at most 1,100 px wide; `text_alternative` states every fact in it as plain text.
+    """A finished picture, at most 1,100 px wide; `text_alternative` states every fact in it as plain text.
 
-    `title` names the picture, and `sentence` is its most interesting fact. The scale `time` shows parts with the class
-    `mv-in-time` instead of those with `mv-in-steps`. `narrow` is the same picture for a narrower page.
+    `title` names the picture, and `sentence` states its most interesting fact. The scale `time` shows parts with the
+    class `mv-in-time` instead of those with `mv-in-steps`. `narrow` is the same picture for a narrower page.
     """
 
     title: str
@@ -140,8 +140,8 @@ class Picture:
     def image(self) -> str:
         """Return the picture as an HTML `<img>` with its data, which works even if scripts and SVG are not trusted.
 
-        If the page declares no colour scheme, the background is white, even on a dark system. JupyterLab drops the
-        style of untrusted output, so there the picture follows JupyterLab's theme.
+        If the page declares no colour scheme, the background is white, even if the system is in dark mode. JupyterLab
+        drops the style of untrusted output, so there the picture follows JupyterLab's theme.
         """
         alt = escape(f"{self.title}. {self.sentence}")
         image = f'<img src="{self.data_url()}" alt="{alt}" data-width="{number(self.width)}"{LIGHT}>'

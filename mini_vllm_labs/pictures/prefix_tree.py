@@ -1,4 +1,4 @@
-"""Draws the growing prefix tree: a run's blocks with kept content, each after the block that it continues."""
+"""Draws the growing prefix tree: a run's blocks that hold content, each after the block that it continues."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ class Tree:
 def prefix_tree(recording: Recording) -> Film:
     """Return a film of the tree: each block's holders, blocks kept without holders, and blocks hit.
 
-    The layout is for the whole run, so a block stays where it first appeared. Raises `ValueError` if the run has no
+    The layout covers the whole run, so a block stays where it first appeared. Raises `ValueError` if the run has no
     steps.
     """
     whole, told = Tree(), list[str]()
@@ -101,7 +101,7 @@ def draw_node(
     is_inner: bool,
     is_new: bool,
 ) -> svg.Markup:
-    """Draw a block and the line from its parent, striped in its holders' colours, or dashed without holders."""
+    """Draw a block and the line from its parent; stripes show its holders' colours, and dashes mean no holders."""
     (x, y), (left, above), info = places[node], places[whole.parents[node]], state.info
     holders = [info.index(i) for i in state.holders().get(node[0], [])]
     ends = [info.label(i) for i, table in state.tables.items() if table[-1:] == [node[0]]]

@@ -1,4 +1,4 @@
-"""Draws a race: the same requests under several policies, each in a lane from waiting to answered."""
+"""Draws a race: the same requests under several policies, each policy in a lane from waiting to answered."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,8 +34,8 @@ LEGEND = {"race": [(svg.text(7, 10, OVERTAKES, class_="mv-middle mv-strong"), "s
 class Lane:
     """One run in one step: each zone's requests, their generated tokens, and the mean wait in steps.
 
-    `rows` is the timeline of the whole run for each width, and `computed` is the same as text. `keys` contains the
-    values that the policy compares, and `starts` contains the arrival steps.
+    `rows` maps each width to the timeline of the whole run, and `computed` is the same timeline as text. `keys`
+    contains the values that the policy compares, and `starts` contains the arrival steps.
     """
 
     name: str
@@ -126,7 +126,7 @@ def pictures(steps: Sequence[Sequence[Lane]], width: float) -> list[Picture]:
 
 
 def track(lane: Lane, lengths: Mapping[str, int], leads: bool, width: float) -> Part:
-    """Draw a lane: the requests of each zone, as wide as their answers and filled by their generated share."""
+    """Draw a lane with the requests of each zone, as wide as their answers and filled as far as generated."""
     info, room = lane.info, span_of(width) / len(ZONES)
     scale = max(0.0, room - 20 - MORE - LEAST * len(lengths)) / (sum(lengths.values()) or 1)
     drawn, grounds = list[svg.Markup](), list[svg.Markup]()
@@ -166,13 +166,13 @@ def track(lane: Lane, lengths: Mapping[str, int], leads: bool, width: float) -> 
 
 
 def key_text(lane: Lane, request_id: str) -> str:
-    """Return a request's key, after an arrow if it overtakes."""
+    """Return a request's key, preceded by an arrow if the request overtakes another."""
     key = lane.keys.get(request_id)
     return "" if key is None else f"{OVERTAKES * lane.overtakes(request_id)}{key}"
 
 
 def sentence(step: int, lanes: Sequence[Lane]) -> str:
-    """Describe each run's number of answered requests, and name the runs with the shortest mean wait."""
+    """Describe how many requests each run has answered, and name the runs with the shortest mean wait."""
     least = min(lane.mean for lane in lanes)
     best = [lane.name for lane in lanes if lane.mean == least]
     answered = ", ".join(f"{lane.name} {len(lane.zones['answered'])}" for lane in lanes)

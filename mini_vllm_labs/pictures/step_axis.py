@@ -1,4 +1,5 @@
-"""Positions a run's steps from left to right, with equal or token-based widths: numbers, cursor, columns."""
+"""Positions a run's steps from left to right with equal or token-based widths, and draws their numbers, cursor and
+columns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ class TimeScale:
 
     @classmethod
     def fitting(cls, runs: Sequence[Sequence[int]], room: float) -> Self:
-        """Return the largest scale at which every run fits; a run is given as its steps' numbers of tokens."""
+        """Return the largest scale at which every run fits; a run is given as the token count of each step."""
         least = min(MIN_STEP_WIDTH, room / max(1, *map(len, runs)))
         return cls(min(cls._per_token(sorted(num_tokens), least, room) for num_tokens in runs), least)
 
@@ -82,7 +83,7 @@ class StepAxis:
         return 0 <= step - self.first < self.num_steps
 
     def numbers(self) -> svg.Markup:
-        """Draw the step numbers that fit; if all steps are equally wide, use the multiples of a round number."""
+        """Draw as many step numbers as fit; if all steps are equally wide, use the multiples of a round number."""
         every, drawn, end = 1, list[svg.Markup](), 0.0
         if self.is_even and self.num_steps:
             widest = text_width(str(self.first + self.num_steps), NUMBER) + 4

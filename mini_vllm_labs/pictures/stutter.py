@@ -47,13 +47,13 @@ class Typing:
         return max((after - before for before, after in pairwise([*known, *open_end])), default=0.0)
 
     def pause(self, now: float) -> float:
-        """Return the number of ms since the last word, or 0 before the first word and after the last."""
+        """Return the ms since the last word, or 0 before the first word and after the final one."""
         typed = bisect_right(self.tokens, now)
         return now - self.tokens[typed - 1] if 0 < typed < len(self.tokens) else 0.0
 
 
 def stutter(runs: Mapping[str, Recording], request: str, step_ms: Callable[[int], float]) -> Film:
-    """Return a film of equally spaced moments that shows a request's growing answer in each run.
+    """Return a film of equally spaced moments that shows how a request's answer grows in each run.
 
     A step of n tokens takes `step_ms(n)`. The film opens in the longest pause. Raises `ValueError` if there is no run.
     """
@@ -109,7 +109,7 @@ def windows(typings: Sequence[Typing], now: float, width: float) -> Part:
 
 
 def strip(one: Typing, now: float, total: float, width: float) -> Part:
-    """Draw a run's steps on a time axis, covered after `now`, and its longest pause so far."""
+    """Draw a run's steps on a time axis that is covered after `now`, and the run's longest pause so far."""
     room, info = width - 2 * MARGIN, one.recording.info
     scale, start, drawn = room / total, 0.0, list[svg.Markup]()
     for record, end in zip(one.recording.steps, one.ends, strict=True):

@@ -1,7 +1,7 @@
 """Builds SVG text from typed parts.
 
-A part is a `Markup`; all other text is escaped. Hatch patterns and arrowheads are drawn as paths instead of being
-referenced by ids, so that any number of pictures can share a page.
+A part is a `Markup`; all other text is escaped. Hatch patterns and arrowheads are drawn as paths rather than referenced
+by id, so that any number of pictures can share a page.
 """
 
 import re

@@ -71,7 +71,7 @@ class Served:
         return sum(request.num_output_tokens for request in self.requests) / self.seconds
 
     def time_to_first_token(self, percents: Sequence[float]) -> list[float]:
-        """Return percentiles over the requests, in seconds."""
+        """Return percentiles of the time to first token, in seconds."""
         return percentiles(self.times_to_first_token, percents)
 
     @property

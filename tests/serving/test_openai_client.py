@@ -23,7 +23,7 @@ def expected_answer(messages: list[dict[str, str]], num_tokens: int) -> str:
 
 
 def complete(client: OpenAI, stream: bool, **fields: Any) -> tuple[list[str], list[Any]]:
-    """Return the texts of all choices, and the last piece of each."""
+    """Return the text of every choice, and the last piece received for it."""
     answer: Any = client.completions.create(model=MODEL, stream=stream, **fields)
     texts, last = dict[int, str](), dict[int, Any]()
     for choice in (choice for piece in (answer if stream else [answer]) for choice in piece.choices):

@@ -1,4 +1,5 @@
-"""A server that is killed leaves no process, whatever it and its engines were doing, and whichever process it was."""
+"""Killing a server leaves no process running, whatever it and its engines were doing, and whichever process was
+killed."""
 
 import os
 import subprocess

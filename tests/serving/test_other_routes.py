@@ -1,4 +1,4 @@
-"""Tokens as text and back, the key, a client's own name for its request, and the settings."""
+"""Tests the routes for tokens and text, API keys, a client's own request names, and the settings."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The server rejects requests with the right status, and names the field. No field is ignored."""
+"""The server rejects invalid requests with the right status, and names the field. No field is ignored."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Several engines as processes behind one address: routing, identical texts, a replica that dies, and the shutdown."""
+"""Several engine processes behind one address: routing, identical texts, a replica that dies, and the shutdown."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Tests which replica gets a request: round robin, by load, by known prefix; and what a prefix is."""
+"""Tests which replica gets a request (round robin, by load or by known prefix), and what counts as a prefix."""
 
 import asyncio
 import os

@@ -1,4 +1,5 @@
-"""The shutdown of a server: no new requests, running ones may finish, the rest get an error, nothing hangs."""
+"""Shutting down a server: new requests are refused, running ones may finish, the rest get an error, and nothing
+hangs."""
 
 import os
 import signal

@@ -36,7 +36,7 @@ Process = subprocess.Popen[str]
 
 @pytest.fixture
 def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
-    """While this file exists, the scheduler of every started server never finishes its step, like an endless loop."""
+    """While this file exists, every started server's scheduler hangs in its step, as in an endless loop."""
     gate = tmp_path / "gate"
     program = LOOPS_WHILE_THERE_IS_A_FILE.format(
         gate=str(gate), starter=starter.__file__, limit=getattr(request, "param", 60.0)

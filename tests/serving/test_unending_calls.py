@@ -1,4 +1,4 @@
-"""An engine in its own process, as in `mini-vllm serve`, whose code never returns, or which dies."""
+"""An engine in its own process, as in `mini-vllm serve`, when its code never returns or its process dies."""
 
 import linecache
 import os
@@ -58,14 +58,14 @@ FORKS = "import os\n    os.fork() or os._exit(0)"
 
 
 def learners(body: str, name: str = "schedule_step") -> Callable[..., Any]:
-    """Return a function that a learner could have written in phase 1."""
+    """Return a function like one that a learner could have written in phase 1."""
     namespace: dict[str, Any] = {"gate": GATE, "reference": phase1_scheduler_step.schedule_step}
     exec(compile(f"def {name}(*args, **kwargs):\n    {body}", starter.__file__, "exec"), namespace)
     return namespace[name]  # type: ignore[no-any-return]
 
 
 def open_with(body: str, is_in_call: bool = False) -> LLMEngine:
-    """Open an engine in its own process, whose steps or new requests run a learner's code."""
+    """Open an engine in its own process, which runs a learner's code in each step or for each new request."""
     call_watch.LIMIT, call_watch.PAUSE = 1.0, 0.05
     engine = SPEC.open()
     source = f"def what_a_learner_wrote():\n    {body}\n"
@@ -90,7 +90,7 @@ def put_in(engine: LLMEngine, body: str, is_in_call: bool) -> None:
 
 
 def told(server: ServerUnderTest) -> list[str]:
-    """Request a text; return what its client, a later client, `/health` and an open page are told."""
+    """Request a text; return what its client, a later client, `/health` and an open page receive."""
     with httpx.Client(base_url=server.address, timeout=PATIENCE) as http, watching(http) as stream:
         with RawConnection(server) as connection:
             connection.ask(COMPLETION)

@@ -54,7 +54,7 @@ def random_steps(cost: CostModel, noise: float, seed: int = 0) -> list[MeasuredS
 
 
 def test_a_fit_finds_the_machine_of_the_steps() -> None:
-    """The order changes the last digits of every sum, as a different CPU would."""
+    """Reordering the steps changes the last digits of every sum, as a different CPU would."""
     cost = machine(overlaps=False)
     steps = random_steps(cost, noise=0.0)
     for order in (steps, steps[::-1], sorted(steps)):
@@ -160,7 +160,7 @@ def test_a_rig_on_such_a_machine_predicts_every_figure() -> None:
 
 
 def test_the_steps_to_fit_are_measured_before_and_after_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the computer slows down in the meantime, the fitted model then becomes slower too."""
+    """If the computer slows down during the checks, the fitted model becomes slower too."""
     rig = rig_on(VirtualClock(), machine(overlaps=False))
     measure_one, num_steps = rig.measure, list[int]()
 

@@ -1,4 +1,4 @@
-"""The policies on one arrival trace: which requests each favours, and which it delays."""
+"""The policies on one arrival trace: which requests each policy favours, and which it delays."""
 
 from dataclasses import replace
 from statistics import fmean

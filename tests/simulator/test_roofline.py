@@ -76,14 +76,14 @@ def test_concurrency_counts_whole_blocks_and_not_the_null_block() -> None:
 
 
 def test_saturation_is_peak_over_bandwidth_and_half_of_it_for_one_byte() -> None:
-    """Fact 16 of the design: about 295 tokens on an H100, not bandwidth over intensity."""
+    """Fact 16 of the design: the result is about 295 tokens on an H100, not bandwidth divided by intensity."""
     assert saturation_batch(H100) == pytest.approx(989e12 / 3.35e12)
     assert saturation_batch(H100, bytes_per_number=1) == pytest.approx(saturation_batch(H100) / 2)
     assert 100 < min(map(saturation_batch, GPUS)) < max(map(saturation_batch, GPUS)) < 500
 
 
 def test_a_token_costs_two_operations_per_parameter_and_its_attention() -> None:
-    """The embedding is a lookup; of the other parameters only norms are not multiplied."""
+    """The embedding is a lookup; all other parameters except the norms' are multiplied."""
     multiplied = LLAMA_8B.num_parameters_read
     assert flops_per_token(LLAMA_8B, 0) == pytest.approx(2 * multiplied, rel=1e-4)
     per_pair = (flops_per_token(LLAMA_8B, 1000) - flops_per_token(LLAMA_8B, 0)) / 1000

@@ -1,4 +1,4 @@
-"""The seconds per reason add up to the time without a token, and the most limiting setting is changed."""
+"""The seconds per reason add up to the time without a token, and the remedy changes the most limiting setting."""
 
 from collections import Counter
 from dataclasses import replace
@@ -31,7 +31,8 @@ REQUESTS = [TimedRequest(0.0, str(n), [n + 1] * 12, max_tokens=NUM_TOKENS) for n
 
 @pytest.mark.parametrize("mark", TIGHT)
 def test_seconds_by_reason_are_those_without_a_token(mark: str) -> None:
-    """In steps of one second each: all requests that have arrived and are unfinished, minus those in the plan."""
+    """Counts in steps of one second each: all requests that have arrived and are unfinished, minus those in the
+    plan."""
     waits, tokens, num_without = WaitingTimes(), Counter[str](), 0
 
     def count(plan: SchedulerOutput, sampling: dict[str, Request]) -> None:

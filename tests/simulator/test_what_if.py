@@ -52,7 +52,8 @@ def configs(draw: st.DrawFn) -> EngineConfig:
 
 
 def result(served: Served) -> dict[str, object]:
-    """Return all figures except the hit rate, which `what_if` does not model. Gaps are counted, not ordered."""
+    """Return all figures except the hit rate, which `what_if` does not model. Gaps are counted by length, regardless of
+    their order."""
     gaps: Counter[float] = Counter()
     for seconds, count in served.gaps:
         gaps[seconds] += count
@@ -73,7 +74,7 @@ def test_what_if_equals_the_simulation(requests: list[TimedRequest], config: Eng
 def engine_times(
     requests: list[TimedRequest], config: EngineConfig, cost: CostModel
 ) -> tuple[list[float], list[float]]:
-    """Serve the requests with a whole `LLMEngine`; return the times of the first and last tokens."""
+    """Serve the requests with a complete `LLMEngine`; return the times of the first and last tokens."""
     clock = VirtualClock()
     engine = build_engine(config, LINEUP)
     engine.runner, engine.clock = TimedRunner(engine.runner, clock, cost), clock

@@ -18,7 +18,7 @@ def listed(site: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def unpacked(name: str, content: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield a file, or all files in an archive."""
+    """Yield a file, or every file in an archive."""
     yield name, content
     if name.endswith((".whl", ".zip")):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:

@@ -1,4 +1,4 @@
-"""A learner's way through the lab in a browser: edit, test, slide, reload, export, judge, import."""
+"""A learner's way through the lab in a browser: edit, test, move a slider, reload, export, judge, import."""
 
 import contextlib
 import json
@@ -45,7 +45,7 @@ def command(page: Any, name: str, **arguments: str) -> None:
 
 
 def num_tests_of_phase_1() -> int:
-    """Return how many graded tests pytest finds in the checkout, because all of them run in the tab."""
+    """Return how many graded tests pytest finds in the checkout, because the tab runs all of them."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "labs/phase1_scheduler_step"]
     done = subprocess.run(command, cwd=CHECKOUT, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout.count("::")

@@ -23,8 +23,7 @@ CONFIG = EngineConfig(
 
 
 def params_of(number: int) -> SamplingParams:
-    """Return greedy settings, but random ones for every fourth chat: all tokens, the likeliest 20, a probability share,
-    or both."""
+    """Return greedy settings, or random ones for every fourth chat, with top-k (20), top-p, both or neither."""
     if number % 4:
         return SamplingParams(max_tokens=60)
     top_k, top_p = (20 if number % 12 == 0 else 0), (0.9 if number % 8 == 0 else 1.0)

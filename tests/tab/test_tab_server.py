@@ -65,7 +65,7 @@ async def serve() -> None:
 
 
 async def a_step_that_raises(page: Page) -> None:
-    """The requests in the step end with its error; while paused, nothing moves; the next request is answered."""
+    """A failing step ends its requests with an error; while paused, nothing moves; the next request is answered."""
     await page.ended(page.ask("live/pace", {"steps_per_second": 0}))
     failing = page.chat("Hello", "failing", 40)
     await asyncio.sleep(0.05)

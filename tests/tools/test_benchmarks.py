@@ -1,4 +1,4 @@
-"""The page of results shows the contents of the records, and what was not measured."""
+"""The results page shows the contents of the records, and lists what was not measured."""
 
 import json
 import subprocess
@@ -38,7 +38,7 @@ def record(*cases: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def throughput_record(tokens: float = 3.0, first_token: float = 3.0) -> dict[str, Any]:
-    """Return a record whose stream has these ratios of tokens per second and of the time to the first token."""
+    """Return a record whose stream case has these ratios of tokens per second and of time to first token."""
     cases = []
     for title, ratio in ((ALL_AT_ONCE, 3.0), (STREAM, tokens), (SHARED_PREFIX, 3.0)):
         sides = {OURS: [100.0 * ratio, 110.0 * ratio], "transformers-static": [100.0, 110.0]}

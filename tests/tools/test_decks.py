@@ -1,4 +1,5 @@
-"""The decks: one idea and question per slide, checked numbers, nothing from the network, and no clipped text."""
+"""The decks: each slide has one idea and question, numbers are checked, nothing is downloaded, and no text is
+clipped."""
 
 import os
 import re
@@ -93,7 +94,7 @@ def test_as_slides_one_is_seen_at_a_time_and_nothing_is_cut_off(deck: Path, page
 
 
 def opened(deck: Path, reveal: dict[str, str], pages: Pages, folder: Path) -> Any:
-    """Open a deck from a file. Any request to the network is a failure."""
+    """Open a deck from a file. Any network request is a failure."""
     path = folder / "deck.html"
     path.write_text(deck_page(deck, reveal), encoding="utf-8")
     page = pages.new_page(viewport={"width": 1280, "height": 720})

@@ -78,7 +78,7 @@ def test_an_unknown_picture_is_refused_by_name() -> None:
 
 @pytest.fixture
 def decoder(pages: Pages) -> Any:
-    """A page that may decode images: the browser allows this only for secure addresses. Nothing is fetched."""
+    """A page that may decode images, which the browser allows only for secure addresses. Nothing is fetched."""
     page = pages.new_page()
     page.route("**/*", lambda route: route.fulfill(body="", content_type="text/html"))
     page.goto("https://decoder.invalid/")
@@ -103,7 +103,7 @@ def test_every_frame_is_the_screenshot(browser: Any, pages: Pages, decoder: Any)
 
 
 def decoded(stream: list[tuple[int, int]]) -> bytes:
-    """Return the pixels of LZW codes, and check that each code has the bits that a reader expects."""
+    """Return the pixels of LZW codes, and check that each code has as many bits as a reader expects."""
     table, before, pixels = dict[int, bytes](), b"", bytearray()
     for code, num_bits in stream:
         assert num_bits == min(12, max(9, (END + 1 + len(table)).bit_length())) or code == CLEAR

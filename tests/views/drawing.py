@@ -1,4 +1,4 @@
-"""Reads a picture as a reader of the SVG sees it."""
+"""Reads a picture the way an SVG reader sees it."""
 
 import hashlib
 import re
@@ -60,10 +60,10 @@ def count(picture: Picture, name: str) -> int:
 
 
 def outline(picture: Picture) -> str:
-    """Return all texts of a picture, and what it draws in each layer, as lines of text.
+    """Return all texts in a picture, and what each layer draws, as lines of text.
 
-    A layer's texts come first, then its tooltips, then how often it has each class and colour. The last line changes
-    with every change of the drawing, however small.
+    A layer's texts come first, then its tooltips, then how often each class and colour occurs in it. Any change to the
+    drawing, however small, changes the last line.
     """
     drawn, markup = layers(picture), "".join(layer.markup() for layer in picture.layers)
     return "\n".join(

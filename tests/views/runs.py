@@ -1,4 +1,4 @@
-"""Runs to draw: small and tight, many requests in a large pool, and what the course recorded."""
+"""Runs to draw: small runs with little memory, many requests in a large pool, and the course's own recordings."""
 
 import random
 from dataclasses import replace
@@ -35,7 +35,7 @@ def played(arrivals: list[TimedRequest], config: EngineConfig, lineup: str = "so
 
 
 def in_blocks_of_4(requests: list[TimedRequest], num_blocks: int, phases: int, **settings: Any) -> Recording:
-    """Play requests with only the first phases, even if the run stalls."""
+    """Run the requests with only the first `phases` phases, even if the run stalls."""
     fixed = {"max_num_batched_tokens": 40, "max_model_len": 40, "block_size": 4, "num_gpu_blocks": num_blocks + 1}
     config = EngineConfig(**(fixed | settings))
     lineup = parse_lineup(",".join(f"solution:{phase}" for phase in range(1, phases + 1)))
@@ -50,7 +50,7 @@ def small(seed: int = 0, num_requests: int = 4, caching: bool = True) -> Recordi
 
 @cache
 def explained(seed: int = 1, num_requests: int = 8) -> Recording:
-    """Requests that wait for seats, tokens and blocks, with their reasons."""
+    """Requests that wait for slots, tokens and blocks, with their reasons."""
     return play_workload(make_workload(seed, num_requests), SMALL_POOL, parse_lineup("solution:1-5")).recording
 
 

@@ -32,7 +32,7 @@ NASTY = "a<b>&\"'\x00 ]]> </script><script>alert(1)</script>"
 
 
 def counter(step: int, title: str = "counter") -> Picture:
-    """A view of a few lines: a number that grows, on a background that never changes."""
+    """A minimal view: a number that grows, on a background that never changes."""
     ground = svg.rect(0, 0, 100, 40, class_="mv-panel")
     digit = svg.group(
         svg.tooltip(f"it is {step}"),

@@ -1,4 +1,4 @@
-"""Every view as it was reviewed, with its texts and drawings stored in `snapshots/`; and its extremes."""
+"""Every view as it was reviewed, including extreme cases, with its texts and drawings stored in `snapshots/`."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise, product
@@ -116,7 +116,8 @@ def dials() -> Iterator[Picture]:
 
 
 def crowds() -> Iterator[Picture]:
-    """Every workload, crowded and alone, with objectives that every request meets and objectives that none meets."""
+    """Every workload, both under contention and on its own, with objectives that every request meets and objectives
+    that none does."""
     lineup = parse_lineup("solution:1-5")
     for workload, (load, blocks, sigma) in product(
         ("chat", "documents", "shared-prefix", "mixed", "burst"), ((50, 4000, 0.0), (200, 800, 2.0))
@@ -171,7 +172,8 @@ def ended_early() -> Film:
 
 
 def policies(*waits: list[float]) -> Picture:
-    """Nine requests with outputs of 10, 20, ... tokens, every third urgent, and their waits under each policy."""
+    """Nine requests with outputs of 10, 20, ... tokens, every third one urgent, and their waiting times under each
+    policy."""
     requests = [TimedRequest(0.0, str(n), [1] * 9, 10 * (n + 1), int(n % 3 != 0)) for n in range(9)]
     results = [
         PolicyResult(

@@ -1,4 +1,4 @@
-"""Gates as recorded in each step, and seats of static and continuous batches that add up."""
+"""Gates as recorded in each step, and slots of static and continuous batches that add up."""
 
 from collections.abc import Callable
 

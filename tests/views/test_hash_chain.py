@@ -1,4 +1,4 @@
-"""Blocks: chains of hashes with hits and wrong hashes, the free queue and the lives of blocks as recorded."""
+"""Blocks: hash chains with hits and wrong hashes, the free queue, and each block's life as recorded."""
 
 import random
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def many(num_prompts: int = 12, longest: int = 330) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize(("num_tokens", "num_blocks"), [(47, 2), (48, 2), (50, 3)])
 def test_hits_are_those_of_the_handout(num_tokens: int, num_blocks: int) -> None:
-    """Question 1 of phase 4: the same prompt again hits whole blocks, at most all tokens except one."""
+    """Question 1 of phase 4: repeating a prompt hits only whole blocks, and never the last token."""
     prompts = dict.fromkeys(("A", "again"), range(num_tokens))
     hits = hits_of(prompts, HashPrefixCache(16), 16)
     assert hits == {"A": [], "again": list(range(1, num_blocks + 1))}

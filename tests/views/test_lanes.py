@@ -176,7 +176,7 @@ def test_every_draft_is_drawn_as_what_became_of_it(asynchronous: bool) -> None:
 
 
 def in_vain() -> tuple[Recording, int]:
-    """A run planned ahead with a step whose request had already ended, and the number of that step."""
+    """A run planned ahead in which a step serves a request that had already ended, and that step's number."""
     recording = ahead(0, asynchronous=True)
     steps = copy.deepcopy(list(recording.steps))
     late = next(k for k, record in enumerate(steps) if record["scheduled"] and steps[k + 1]["scheduled"])

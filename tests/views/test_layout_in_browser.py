@@ -22,7 +22,7 @@ FILMS = ("of a shipped trace", "compare", "block life of a shipped trace", "page
 
 
 def readable(page: Any, about: str = "") -> list[str]:
-    """Check that no text on the page is cut off or covers other text, and return the texts."""
+    """Check that no text on the page is cut off or covers any other text, and return the texts."""
     boxes = measure(page, "boxes")
     covered = [
         (one[0], two[0])

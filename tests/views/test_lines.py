@@ -1,4 +1,5 @@
-"""Tests which line decided what: against tracebacks taken in the functions, against the trace, and in a browser."""
+"""Tests which line made each decision: against tracebacks taken in the functions, against the trace, and in a
+browser."""
 
 import json
 import random

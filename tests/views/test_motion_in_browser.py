@@ -1,4 +1,4 @@
-"""Motion and play in a real browser: which elements move, how fast play is and where it stops."""
+"""Motion and playback in a real browser: which elements move, how fast playback runs and where it stops."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def machine(pages: Pages) -> Any:
 
 
 def step_to(page: Any, step: int) -> int:
-    """Go to a step, hold the motion at its first moment, and return how many elements move."""
+    """Go to a step, freeze its motion at the first moment, and return how many elements would move."""
     page.evaluate("(step) => model.set('step', step)", step)
     return int(page.evaluate(HOLD))
 

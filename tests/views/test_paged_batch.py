@@ -1,4 +1,5 @@
-"""A step token by token: the handout's numbers, what each query reads, and wrong functions that look wrong."""
+"""A step token by token: the handout's numbers, what each query reads, and wrong functions whose pictures show the
+error."""
 
 import random
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Calculator, chunking dial and policy comparison show the simulator's figures and follow their knobs; also tests their
-scales."""
+"""The calculator, chunking dial and policy comparison show the simulator's figures and follow their knobs; also tests
+their scales."""
 
 from dataclasses import replace
 from functools import cache

@@ -1,4 +1,5 @@
-"""Panels in a real browser: knobs send questions, the newest answer is drawn, and the page matches the simulator."""
+"""Panels in a real browser: knobs send questions, only the newest answer is drawn, and the page matches the
+simulator."""
 
 import json
 from collections.abc import Iterator
@@ -42,13 +43,13 @@ def asked(panel: Any) -> list[Any]:
 
 
 def answer(page: Any, made: Panel) -> None:
-    """Let Python answer the newest question of the page."""
+    """Have Python answer the page's newest question."""
     made.question = page.evaluate("model.state.question")
     page.evaluate(NEWS, {name: getattr(made, name) for name in ("film", "step", "answer") if made.has_trait(name)})
 
 
 def grip(page: Any, slider: Any) -> Any:
-    """Press the mouse in a slider's middle; return a function that drags it to a share of its length."""
+    """Press the mouse in a slider's middle; return a function that drags it to a fraction of its length."""
     box = slider.bounding_box()
     middle, radius = box["y"] + box["height"] / 2, 8
     page.mouse.move(box["x"] + box["width"] / 2, middle)
@@ -109,7 +110,7 @@ def test_knobs_set_from_python_move_on_the_page(panel: Any) -> None:
 
 
 def count(num_steps: int) -> Any:
-    """Return a run with the number of steps that its knob gives."""
+    """Return a run with as many steps as its knob is set to."""
     film = counting(num_steps)
     comparison = [("steps", "9", str(num_steps)), ("errors", "0", "0")]
     drawn = {"film": lambda: film, "picture": lambda step, width=WIDTH: film[step]}

@@ -110,7 +110,7 @@ def test_python_can_set_the_step_and_removal_detaches_the_model_listeners(page: 
 
 
 def test_every_step_in_the_browser_is_pythons_picture(pages: Pages, machine: Any) -> None:
-    """Forwards, backwards and in leaps, the player shows what Python drew."""
+    """Playing forwards, backwards or in leaps, the player shows what Python drew."""
     film, plain = time_machine(observed()), pages.new_page()
     for step in (0, 1, 2, 27, 6, 5, 17, 16, 3):
         machine.evaluate("(step) => model.set('step', step)", step)

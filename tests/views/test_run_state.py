@@ -114,7 +114,8 @@ def test_the_state_from_the_trace_is_the_engines(seed: int, name: str) -> None:
 
 
 def test_the_block_of_rejected_drafts_does_not_make_blocks_look_smaller() -> None:
-    """With blocks of 4, two drafts need a third block. Both are rejected, and the next share ends at 8."""
+    """With blocks of 4, two drafts need a third block. Both are rejected, and the request's next step ends at 8
+    tokens."""
     steps = copy.deepcopy(list(play(0)[0].recorder.steps[:2]))
     drafting, after = ({"id": "r0", "kind": "running", "new_blocks": [], "blocks": [1, 2, 3]} for _ in range(2))
     steps[0]["scheduled"] = [{**drafting, "computed": 6, "n": 3, "drafts": [7, 8]}]  # type: ignore[typeddict-item]

@@ -128,7 +128,7 @@ def test_a_huge_pool_shows_the_blocks_that_are_used_and_counts_the_others() -> N
 
 
 def test_slots_and_blocks_show_the_same_memory_equally_large() -> None:
-    """Notebook 02: 24 slots above have the same positions as 6 blocks of 4 slots below."""
+    """Notebook 02: 24 slots drawn above have the same positions as 6 blocks of 4 slots drawn below."""
     drawn = layers(compare(in_blocks_of_4(THREE, 6, 1), in_blocks_of_4(THREE, 6, 2), ("reserved", "blocks"))[1])
     places = [str(drawn[f"first-block-{slot}"].get("transform")).split(",")[0] for slot in (5, 21)]
     assert places == [str(drawn[f"second-block-{block}"].get("transform")).split(",")[0] for block in (2, 6)]

@@ -45,10 +45,9 @@ def facts_of(files: Files, seed: int) -> Facts:
 
 
 def best_guesses(questions: Sequence[VivaQuestion]) -> dict[str, tuple[int, int, float]]:
-    """Return, for each kind, the numbers of questions and of different right answers, and the best guess's share of
-    hits.
+    """For each kind, return how many questions and different right answers there are, and the best guess's hit rate.
 
-    Guesses are the most frequent answer and, in a choice, the option that stands out most or least.
+    The best guess is the most frequent answer or, in a choice, the option that stands out most or least.
     """
     kinds: dict[str, list[VivaQuestion]] = defaultdict(list)
     for question in questions:
@@ -76,8 +75,8 @@ def num_guessable(questions: Sequence[VivaQuestion]) -> int:
 def hits_from_other_runs(runs: Mapping[int, Facts]) -> dict[str, float]:
     """Return how often guessing from other runs of the same code is right, keyed by kind and "all".
 
-    The guess is the most frequent answer to the same question about the same lines, otherwise to any question of this
-    kind.
+    The guess is the most frequent answer to the same question about the same lines or, if there was no such question,
+    to any question of this kind.
     """
     candidates = {seed: all_candidates(facts, Random(seed)) for seed, facts in runs.items()}
     asked, hits = Counter[str](), Counter[str]()

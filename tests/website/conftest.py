@@ -18,7 +18,7 @@ VOID = "area base br col embed hr img input link meta source track wbr".split()
 
 
 class Page(HTMLParser):
-    """The parts of a page that tests read: its tags with their attributes, its text, and its folded parts."""
+    """The parts of a page that tests read: its tags with their attributes, its text, and its collapsed parts."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Page(HTMLParser):
             self.folded += data if "details" in self._open else ""
 
     def all(self, tag: str, name: str) -> list[str]:
-        """Return the values of an attribute of all tags of a kind."""
+        """Return an attribute's values in all tags of the given kind."""
         return [
             value for found, attributes in self.tags if found == tag and (value := attributes.get(name)) is not None
         ]

@@ -1,4 +1,4 @@
-"""Every page in a browser: axe-core finds no fault, all fit on a phone, and no other machine is contacted."""
+"""Every page in a browser: axe-core finds no violations, all pages fit a phone, and no other machine is contacted."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ CUT = """() => [...document.querySelectorAll("article *")].filter(one => one.scr
 
 @pytest.fixture
 def strangers(pages: Pages, address: str) -> Iterator[list[str]]:
-    """Requests of the test's pages to other machines, which are refused; and no file of this site may be missing."""
+    """Requests from the test's pages to other machines, which are refused; also fails if a site file is missing."""
     asked: list[str] = []
     open_one = pages.new_page
 

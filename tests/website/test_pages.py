@@ -116,7 +116,7 @@ def test_hints_and_answers_are_folded_and_unknown_to_the_search(
 
 
 def words(text: str) -> str:
-    """Return a text without its marks, spaces and list numbers, which a page stores as attributes."""
+    """Return a text without its markup, spaces and list numbers, which a page stores as attributes."""
     return "".join(WORDS.findall(re.sub(r"^\s*\d+\. ", "", text, flags=re.MULTILINE)))
 
 

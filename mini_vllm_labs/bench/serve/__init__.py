@@ -1,1 +1,1 @@
-"""HTTP load on a server: an open-loop client, its figures, and the servers to compare."""
+"""Puts an HTTP load on servers: an open-loop client, its figures, and the servers to compare."""

@@ -63,7 +63,7 @@ class EventStream:
         self._parts: list[str] = []
 
     def feed(self, data: bytes) -> None:
-        """Process the next bytes of the body."""
+        """Process the next bytes of the response body."""
         now = time.perf_counter() - self.start
         *events, self._rest = (self._rest + data).replace(b"\r\n", b"\n").split(b"\n\n")
         for event in events:

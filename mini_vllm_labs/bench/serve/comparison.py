@@ -35,7 +35,7 @@ class ServingPlan:
 
 
 def server_cases(plan: ServingPlan, facts: dict[str, Any], on_progress: progress.ProgressReport) -> Iterator[Case]:
-    """Start every server, yield the results, and stop the servers.
+    """Start every server, yield the results, and finally stop the servers.
 
     Raises `PeerError` if our own server cannot be measured.
 

@@ -1,4 +1,4 @@
-"""The client: one request and its answer, and the open loop, which sends requests at their planned times.
+"""The client: sends one request and reads its answer, or sends all requests at their planned times (open loop).
 
 Whatever a server does, the answer is a `ClientAnswer`, and the next request is sent on time.
 """
@@ -23,7 +23,7 @@ TIMEOUT = 600.0
 class HttpExchange(asyncio.Protocol):
     """One HTTP/1.1 request with as little Python per chunk as possible, because the server shares the cores.
 
-    It sends `request` once it is connected; if the answer's status is 200, it calls `on_body` with each part of the
+    It sends `request` once it is connected; if the status is 200, it calls `on_body` with each part of the response
     body.
 
     The body of any other answer is stored in `refusal`. `finished` is set when the answer is complete; it raises
@@ -82,7 +82,7 @@ class HttpExchange(asyncio.Protocol):
         self._end(None)
 
     def close(self) -> None:
-        """Close the connection immediately; data that has not arrived is lost."""
+        """Close the connection immediately; data that has not yet arrived is lost."""
         if self.transport is not None:
             self.transport.abort()
 
@@ -97,11 +97,11 @@ class HttpExchange(asyncio.Protocol):
 
 
 async def complete(endpoint: Endpoint, request: TextRequest, start: float, timeout: float = TIMEOUT) -> ClientAnswer:
-    """Send a request now and read its answer to the end. `start` is the `time.perf_counter()` reading when the round
+    """Send a request now and read its answer to the end. `start` is the value of `time.perf_counter()` when the round
     began.
 
-    It never raises because of a server's answer: `ClientAnswer.error` contains the reason, such as `HTTP 429: the queue
-    is full`.
+    The server's answer never makes it raise: `ClientAnswer.error` contains the reason for a failure, such as `HTTP 429:
+    the queue is full`.
     """
     answer = ClientAnswer(planned=request.arrival_time, sent=time.perf_counter() - start)
     events = EventStream(answer, start)
@@ -133,7 +133,7 @@ async def complete(endpoint: Endpoint, request: TextRequest, start: float, timeo
 
 
 def refused(http: HttpExchange) -> str:
-    """Return the status and the message of an answer that is not a completion."""
+    """Return the status and error message of an answer that is not a completion."""
     try:
         message = error_message(json.loads(http.refusal))
     except ValueError:
@@ -143,7 +143,7 @@ def refused(http: HttpExchange) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The answers in the order of their requests, and the client's own costs.
+    """The answers in the order of their requests, and the client's own delays and CPU time.
 
     `lags` are the client's delays in sending, in seconds; `cpu_seconds` is its CPU time.
     """
@@ -169,7 +169,7 @@ def run_round(
     """Send every request at its planned time, and read all answers. `on_progress` receives the number of requests that
     have finished.
 
-    If `max_concurrency` is set, at most that many requests are in progress at once. Then the loop is no longer open,
+    If `max_concurrency` is set, at most that many requests are in progress at once. The loop is then no longer open,
     and latencies are measured from the moment a request may be sent.
     """
     return asyncio.run(_send_all(endpoint, requests, max_concurrency or len(requests), timeout, on_progress))

@@ -80,7 +80,7 @@ def hostile_requests() -> dict[str, Sent]:
 class Neighbour:
     """A client that streams one text after another and records the largest gap, in seconds, between two of its events.
 
-    The time to a text's first event does not count, because a new request may have to wait.
+    The time to a text's first event is not counted, because a new request may have to wait.
     """
 
     endpoint: Endpoint
@@ -108,7 +108,7 @@ class Neighbour:
 
 @dataclass(slots=True)
 class Tried:
-    """A neighbour's gap during one request, the delay of this client's own timer, and the outcome of the request."""
+    """A neighbour's largest gap during one request, the delay of this client's own timer, and the request's outcome."""
 
     gap: float
     lateness: float
@@ -149,7 +149,7 @@ def hostile_case(endpoint: Endpoint, report: ProgressReport) -> Iterator[Case]:
 
 
 async def tried(endpoint: Endpoint, sent: Sent | None) -> Tried:
-    """Send a request, or wait for a second, while a neighbour streams."""
+    """Send a request (or just wait for a second) while a neighbour streams."""
     neighbour, lateness = Neighbour(endpoint), 0.0
     # done before the stream, because doing it during the stream would delay it
     data = None if sent is None else encoded(endpoint, sent)

@@ -17,7 +17,7 @@ NUM_WARM_UPS = 8
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """The outcome at one rate: the 99th percentile of the time to first token, in seconds, and the failed requests.
+    """The outcome at one rate: the 99th percentile of time to first token, in seconds, and how many requests failed.
 
     `left_over` is the share of the requests that piled up, as in a `RoundReport`.
     """
@@ -52,7 +52,7 @@ class RateSearch:
     def next_rate(self) -> float:
         """Return the next rate: double or halve until one has passed and one has failed, then try their midpoint.
 
-        So no rate is tried above a failed one, or below a sustained one.
+        This way, no rate is tried above a failed one or below a sustained one.
         """
         held, failed = self.highest, self.lowest_failed
         if held is None and failed is None:
@@ -74,7 +74,7 @@ class RateSearch:
 
 @dataclass(frozen=True, slots=True)
 class ServeLoad:
-    """The requests to send, as in `text_requests`; `max_concurrency` and `timeout` (seconds) are the client's."""
+    """The requests to send, as in `text_requests`; `max_concurrency` and `timeout` (seconds) apply to the client."""
 
     workload: str = SHAREGPT
     num_requests: int = 100
@@ -87,7 +87,7 @@ class ServeLoad:
     objective: Objective | None = None
 
     def as_record(self) -> dict[str, Any]:
-        """Return the load as a JSON object, which cannot express infinity."""
+        """Return the load as a JSON object; infinity becomes a string, because JSON cannot express it."""
         return {**asdict(self), "request_rate": "inf" if self.request_rate == math.inf else self.request_rate}
 
     def requests(self, round_number: int) -> list[TextRequest]:
@@ -111,7 +111,7 @@ class ServeLoad:
         return figures
 
     def warm_up(self, name: str, endpoint: Endpoint, on_progress: progress.ProgressReport) -> None:
-        """Send a few requests whose figures do not count, because a server may load its model on the first request.
+        """Send a few requests that are excluded from the figures, because the first request may load a server's model.
 
         Raises `ValueError` if none of them is answered, because then there is nothing to measure.
         """
@@ -156,7 +156,7 @@ def measure(
     """Send the load to every server, then search for the highest rate of each, starting from its throughput.
 
     Servers take turns, round by round, so that the machine's temperature and other work on it affect all of them
-    equally. They are warmed up first. Returns the reports, and the searches of the servers that answered.
+    equally. They are warmed up first. Returns the reports, and the searches for those servers that answered.
     """
     reports, searches = dict[str, RoundReport](), dict[str, RateSearch]()
     for name, endpoint in endpoints.items():

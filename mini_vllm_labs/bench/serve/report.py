@@ -21,7 +21,7 @@ class Objective:
     e2el: float | None = None
 
     def is_good(self, answer: ClientAnswer) -> bool:
-        """Return whether a completed answer met every limit."""
+        """Return whether a completed answer was within every limit."""
         measured = (answer.ttft, answer.tpot, answer.e2el)
         limits = (self.ttft, self.tpot, self.e2el)
         return all(limit is None or 1e3 * value <= limit for value, limit in zip(measured, limits, strict=True))
@@ -46,7 +46,7 @@ def parse_objective(texts: Sequence[str]) -> Objective | None:
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:
-    """Figures of the completed requests; times are seconds. `failed` counts the other requests by reason.
+    """Figures of the completed requests; times are in seconds. `failed` counts the other requests by reason.
 
     `request_goodput` is None without an objective. `left_over` is the share of the arriving requests that pile up (see
     `left_over`). `cpu_share` is the share of one core that the client used, and `lag` is how late it sent requests.
@@ -116,7 +116,7 @@ def peak_concurrent(answers: Sequence[ClientAnswer]) -> int:
 def left_over(answers: Sequence[ClientAnswer]) -> float:
     """Return the share of the arriving requests that pile up because the server cannot keep up.
 
-    It compares the second quarter of the arrivals with the last. It is the growth of the mean number in progress,
+    It compares the last quarter of the arrivals with the second. It is the increase in the mean number in progress,
     divided by the number of requests that arrive between the middles of these quarters. It is about 0 at a sustainable
     rate, and 0 for requests that are all sent at once.
     """
@@ -128,6 +128,6 @@ def left_over(answers: Sequence[ClientAnswer]) -> float:
 
 
 def mean_under_way(answers: Sequence[ClientAnswer], begin: float, end: float) -> float:
-    """Return the average number of requests in progress between two moments."""
+    """Return the average number of requests in progress between two points in time."""
     shares = (min(answer.ended, end) - max(answer.sent, begin) for answer in answers)
     return sum(max(0.0, seconds) for seconds in shares) / (end - begin)

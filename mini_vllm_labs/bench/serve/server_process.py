@@ -119,7 +119,8 @@ def openvino_arguments(settings: BackendSettings, port: int) -> list[str]:
 class MeasuredServer:
     """A running server.
 
-    The server's output is kept, for the error message if the server fails. Raises `PeerError` if it never answers.
+    The server's output is kept, and goes into the error message if the server fails. Raises `PeerError` if it never
+    answers.
     """
 
     def __init__(self, command: ServerCommand, start_timeout: float = START_TIMEOUT) -> None:
@@ -142,7 +143,7 @@ class MeasuredServer:
     def get(self, path: str, timeout: float = 30.0) -> str:
         """Return the body of the answer to a GET request.
 
-        Raises `OSError` if there is no answer, or one with an error status.
+        Raises `OSError` if there is no answer, or if the answer has an error status.
         """
         from urllib.request import urlopen  # imported here, because the import takes longer than printing `--help`
 

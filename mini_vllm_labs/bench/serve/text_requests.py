@@ -30,7 +30,7 @@ WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class TextRequest:
-    """A prompt, the time to send it (seconds from the start), and the number of tokens in its answer."""
+    """A prompt, its send time (in seconds from the start), and the number of tokens in its answer."""
 
     arrival_time: float
     prompt: str
@@ -40,10 +40,10 @@ class TextRequest:
 def arrival_times(count: int, rate: float, burstiness: float = 1.0, seed: int = 0) -> list[float]:
     """Return `count` arrival times in seconds, in order, at `rate` per second.
 
-    The gaps are drawn from a gamma distribution with shape `burstiness`: 1 is a Poisson process, lower values give
-    bursts, higher values are steadier. The times are scaled so that the last one is at `count / rate`, whatever the
-    seed; at an infinite rate all are 0. Raises `ValueError` for a count below 1, or a rate or burstiness that is not
-    above 0.
+    The gaps are drawn from a gamma distribution with shape `burstiness`: 1 gives a Poisson process, lower values give
+    bursts, and higher values steadier arrivals. The times are scaled so that the last one is at `count / rate`,
+    whatever the seed; at an infinite rate all are 0. Raises `ValueError` if the count is below 1, or if the rate or
+    burstiness is not above 0.
     """
     if count < 1:
         raise ValueError(f"the number of requests must be at least 1, got {count}")
@@ -71,7 +71,7 @@ def text_requests(
 
     A word is about one token. `scale` multiplies all lengths. A higher rate sends the same requests at shorter
     intervals; a different round has the same lengths but different words. Raises `ValueError` for an unknown workload,
-    and whenever `arrival_times` does.
+    and in every case where `arrival_times` does.
     """
     times = arrival_times(count, rate, burstiness, seed)
     text_seed = f"{seed} {round_number}"
@@ -97,7 +97,7 @@ def sharegpt_requests(times: Sequence[float], scale: float, seed: int, text_seed
 
 
 def prompt_text(request: TimedRequest, text_seed: str) -> str:
-    """Return a synthetic prompt as text; two of these texts share a prefix as long as their prompts' shared prefix."""
+    """Return a synthetic prompt as text; any two of these texts share as long a prefix as their prompts."""
     prompt = prompt_of(request)
     num_shared = min(prompt.num_shared_tokens, prompt.num_tokens)
     shared = words(num_shared, f"{text_seed} shared {prompt.shared_prefix}")

@@ -42,7 +42,7 @@ def line(label: str, value: float) -> str:
 
 
 def client_line(report: RoundReport) -> str:
-    """Return how late the client sent its requests, and how much CPU it used."""
+    """Return how late the client sent its requests, and how much CPU time it used."""
     own = f"Client: sent {1e3 * report.lag.p50:.1f} ms late (median; p99 {1e3 * report.lag.p99:.1f} ms)"
     is_late = 1e3 * report.lag.p99 >= LATE_MS
     verdict = ": it fell behind, the loop was not quite open" if is_late else ""

@@ -20,7 +20,7 @@ PAUSE = 20 * 60
 
 @dataclass
 class TaskHistory:
-    """A learner's tries until the first pass, minutes and hints, and the first rules that the tries broke."""
+    """A learner's tries, minutes and hints until the first pass, and the first rule that each try broke."""
 
     tries: int = 0
     minutes: float = 0.0
@@ -40,7 +40,7 @@ class Learner:
 
 
 def read_class(folder: Path) -> list[Learner]:
-    """Return the learners with a history. Raises `ValueError` if there are no such learners."""
+    """Return the learners who have a history. Raises `ValueError` if there are no such learners."""
     tasks = {f"{phase.number}.{task.number}" for phase in load_whole_plan() for task in phase.tasks}
     entries = sorted(folder.iterdir()) if folder.is_dir() else []
     found = [learner_of(file_name(path.stem), events) for path in entries if (events := list(events_in(path, tasks)))]
@@ -65,7 +65,7 @@ def events_in(entry: Path, tasks: set[str]) -> Iterator[dict[str, Any]]:
 
 
 def text_of(entry: Path) -> str:
-    """Return the history in a folder, a zip or a file, or an empty list if none can be read."""
+    """Return the history in a folder, a zip or a file, or an empty text if none can be read."""
     try:
         if entry.is_dir():
             paths = [path for path in sorted(entry.rglob(NAME)) if path.is_file() and not path.is_symlink()]

@@ -1,4 +1,4 @@
-"""Draws the report on a class as one page of pictures, each with its text. Names are left out by default."""
+"""Draws the report on a class as one page of pictures, each accompanied by text. Names are left out by default."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ def by_task(learners: Iterable[Learner]) -> dict[str, list[TaskHistory]]:
 
 
 def pictures(learners: Sequence[Learner]) -> list[Picture]:
-    """Return one picture each for tries, time, stops, broken rules and missed predictions."""
+    """Return five pictures: tries, time, stops, broken rules and missed predictions."""
     tasks = by_task(learners)
     tries = {task: median(one.tries for one in found) for task, found in tasks.items()}
     minutes = {task: round(median(one.minutes for one in found), 1) for task, found in tasks.items()}
@@ -61,7 +61,7 @@ def stops(learners: Iterable[Learner]) -> Counter[str]:
 
 
 def to_improve(learners: Sequence[Learner]) -> list[str]:
-    """Return a sentence on each of the three tasks where most learners stopped; more tries break ties."""
+    """Return a sentence on each of the three tasks where the most learners stopped; more tries break ties."""
     stopped, tasks = stops(learners), by_task(learners)
     tries = {task: median(one.tries for one in found) for task, found in tasks.items()}
     first = sorted(tasks, key=lambda task: (-stopped[task], -tries[task]))[:3]

@@ -2,9 +2,8 @@
 
 Canvas puts all files in one folder: `lovelaceada_LATE_123_4567_phase1.py`, or `LATE_anon_kX3fa_4567_phase1.py` if
 graders do not see names. (Its source, `lib/content_zipper.rb`, removes `_digits_` from display names.) Moodle writes
-`Ada Lovelace_123_assignsubmission_file/...`, or appends the file's name if folders are switched off. Learners choose
-display names and file names. So an ambiguous name never takes the place of a clear one, and no name can stop the
-sorting.
+`Ada Lovelace_123_assignsubmission_file/...`, or appends the file's name if folders are turned off. Learners choose
+display names and file names. So an ambiguous name never displaces a clear one, and no name can stop the sorting.
 """
 
 import csv
@@ -55,7 +54,7 @@ MAX_DEPTH = 12
 
 
 class Reading(NamedTuple):
-    """One way to read a path: the learner's display name and id, and the file."""
+    """One way to interpret a path: the learner's display name and id, and the file."""
 
     name: str
     id: str
@@ -79,7 +78,7 @@ class Collected:
     _phases: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def name_of(self, learner: str, number: str) -> str:
-        """Return the name of a learner's submission, with the id if a different name looks the same."""
+        """Return the name of a learner's submission, with the id appended if it looks the same as another name."""
         if (learner, number) not in self._names:
             name, taken = file_name(learner).strip().rstrip(". ") or "_", set(map(folded, self.ids))
             name = f"_{name}" if NO_FOLDERS.fullmatch(name) else name
@@ -89,12 +88,12 @@ class Collected:
         return self._names[learner, number]
 
     def is_handed_in(self, reading: Reading) -> bool:
-        """Return whether a learner already has a file for the same phase, or whether either file may contain any
-        phase."""
+        """Return whether the learner already has a file for this phase, or a file that may contain any phase."""
         return phase_or_archive(reading.file) & self._phases[reading.id] != set()
 
     def place(self, reading: Reading) -> str:
-        """Return a file's path in the target folder. Raises `SubmissionError` if the path is taken or too long."""
+        """Return a file's path in the target folder. Raises `SubmissionError` if the path is already in use or too
+        long."""
         if any(number == reading.id and name != reading.name for name, number in self._names):
             raise SubmissionError(f"the id {reading.id} belongs to a different name")
         parts = [self.name_of(reading.name, reading.id), *map(part_name, reading.file.parts)]
@@ -115,7 +114,7 @@ class Collected:
 
 
 def collect(download: Path, folder: Path) -> Collected:
-    """Sort a bulk download into an existing folder; a learner's only file stays packed if it is an archive.
+    """Sort a bulk download into an existing folder; if a learner's only file is an archive, it stays packed.
 
     Raises `SubmissionError` if the file is not such a download or is too large.
     """
@@ -191,10 +190,10 @@ def num_learners(name: str, platform: str) -> int:
 
 
 def first_reading(name: str, collected: Collected) -> Reading:
-    """Return the first possible reading of a path, because a file's name may contain a platform's separators.
+    """Return the first possible interpretation of a path, because a file's name may contain a platform's separators.
 
-    Raises `SubmissionError` if there is no reading, or if the path is ambiguous and that learner has already handed in
-    this file. A display name can imitate that of a different learner.
+    Raises `SubmissionError` if there is no interpretation, or if the path is ambiguous and that learner has already
+    handed in this file. A display name can imitate that of another learner.
     """
     require_inside(name)
     found = [reading for reading in readings(name, collected.platform) if reading.file.name]
@@ -206,7 +205,7 @@ def first_reading(name: str, collected: Collected) -> Reading:
 
 
 def doubt(name: str, reading: Reading, platform: str) -> str:
-    """Return how an ambiguous name was read, or an empty text if the name was clear."""
+    """Return how an ambiguous name was interpreted, or an empty text if the name was clear."""
     if num_learners(name, platform) < 2:
         return ""
     shown = one_line(f"{reading.file} of {reading.name}, {ID_NAMES[platform]} {reading.id}")
@@ -220,7 +219,7 @@ def phase_or_archive(file: PurePosixPath) -> set[int]:
 
 
 def files_in(archive: zipfile.ZipFile) -> Iterator[zipfile.ZipInfo]:
-    """Return the files of a zip, except those that macOS adds."""
+    """Return the files in a zip, except those that macOS adds."""
     return (one for one in entries_of(archive) if not one.is_dir() and "__MACOSX" not in one.filename)
 
 

@@ -1,7 +1,7 @@
 """Writes CSV files for the gradebooks of Canvas and Moodle, with one line per student and one column per phase.
 
-They contain no names from submissions. If Canvas does not find an id, it searches for a student by name. It reads a
-line with the name "Points Possible" as the maximum points. A teacher's CSV file, the roster, maps submissions to ids.
+They contain no names from submissions. If Canvas cannot find an id, it searches for a student by name. It treats a line
+named "Points Possible" as the maximum points. The roster, a CSV file from the teacher, maps submissions to ids.
 """
 
 import csv
@@ -118,14 +118,14 @@ def as_moodle(results: ClassResults, roster: Roster) -> str:
 
 
 def assignments(results: ClassResults) -> list[str]:
-    """Return the headings of the phases, the viva and the tests, which are the assignments' names."""
+    """Return the headings for the phases, the viva and the tests; they are also the assignments' names."""
     phases = results.submissions[0]["phases"] if results.submissions else []
     names = [f"mini-vLLM phase {phase['phase']}: {ALL_NAMES[phase['phase'] - 1]}" for phase in phases]
     return [*names, *(f"mini-vLLM {name}" for name, *_ in results.extras)]
 
 
 def graded(results: ClassResults, roster: Roster) -> list[tuple[str, list[str]]]:
-    """Return the id, and the points by phase, of each readable submission in the roster."""
+    """Return the id, and the points by phase, of each readable submission that is in the roster."""
     return [
         (
             roster.ids[one["name"]],

@@ -62,9 +62,10 @@ def write_zip(files: dict[str, bytes], target: Path) -> None:
 def as_gradescope(
     result: RecordedResult, visibility: Visibility = "visible", vivas: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    """Return the results for Gradescope: a test per group, and the judge's feedback as a final test without points.
+    """Return the results for Gradescope: one test per group, and a final test, worth no points, with the judge's
+    feedback.
 
-    If there is a viva about exactly these files, it is also a test.
+    If there is a viva about exactly these files, it becomes a test too.
     """
     summary = result["summary"]
     tests = [test for phase in summary["phases"] for test in tests_of(phase)]
@@ -86,7 +87,7 @@ def as_gradescope(
 
 
 def tests_of(phase: PhaseResult) -> list[dict[str, Any]]:
-    """Return a test per group, or one test with the reason if the phase could not be played."""
+    """Return one test per group, or a single test with the reason if the phase could not be run."""
     number = phase["phase"]
     if phase["error"]:
         return [one_test(f"{number}", f"Phase {number}", phase["points"], phase["max"], printable(phase["error"]))]

@@ -49,11 +49,11 @@ class Vivas:
         return replace(results, vivas=points), notes
 
     def by_digests(self) -> list[dict[str, Any]]:
-        """Return the points of each answered sheet with the digests of its files, for a system that has no names."""
+        """Return the points of each answered sheet with its files' digests, for a system that has no names."""
         return [{"digests": one.digests, "points": one.points} for one in self.sheets.values() if one.given]
 
 
 def points_for(digests: Mapping[str, str], vivas: Sequence[dict[str, Any]]) -> int | None:
-    """Return the points of the viva about these files, or None if there is no viva."""
+    """Return the points from the viva about these files, or None if there is no viva."""
     found = [one["points"] for one in vivas if one["digests"].items() <= digests.items()]
     return found[0] if found else None

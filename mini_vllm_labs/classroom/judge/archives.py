@@ -39,7 +39,7 @@ Starter = tuple[int, PurePosixPath, bytes | None]
 
 
 class SubmissionError(ValueError):
-    """The submission cannot be read safely."""
+    """The submission cannot be safely read."""
 
 
 def phase_of(path: PurePosixPath) -> int | None:
@@ -59,7 +59,7 @@ def phase_of(path: PurePosixPath) -> int | None:
 
 
 def told_by_name(path: PurePosixPath) -> Starter | None:
-    """Return a file without its content if its name suggests that a learner wanted it to be graded."""
+    """Return a file without its content if its name suggests that a learner wanted it graded."""
     is_ignored = IGNORED & set(path.parts) or path.name.startswith(("test_", "optional_", "._", "conftest"))
     return (0, path, None) if LOOKS_LIKE_ONE.search(path.name) and not is_ignored else None
 
@@ -84,7 +84,7 @@ def phase_of_content(content: bytes) -> int:
 def one_per_phase(found: Iterable[Starter]) -> tuple[dict[int, bytes], list[str]]:
     """Return each phase's content, and notes on file names; stop at a second file for the same phase.
 
-    Raises `SubmissionError` if there is no starter, or a phase has two.
+    Raises `SubmissionError` if there is no starter, or if a phase has two.
     """
     paths: dict[int, PurePosixPath] = {}
     starters: dict[int, bytes] = {}
@@ -142,7 +142,8 @@ def files_of_archive(path: Path) -> Iterator[Starter]:
 
 
 def files_of_zip(path: Path) -> Iterator[Starter]:
-    """Yield the starters in a zip. Raises `SubmissionError`, and `zipfile`'s own errors if the file is damaged."""
+    """Yield the starters in a zip. Raises `SubmissionError`, and one of `zipfile`'s own errors if the file is
+    damaged."""
     require_short_directory(path)
     with zipfile.ZipFile(path) as archive:
         for entry in entries_of(archive):
@@ -198,7 +199,7 @@ def is_zip_begun(path: Path) -> bool:
 def entries_of(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     """Return all entries of a zip.
 
-    Raises `SubmissionError` if there are too many, whatever number the zip itself states.
+    Raises `SubmissionError` if there are too many, whatever number the zip itself claims to have.
     """
     if len(archive.infolist()) > MAX_ENTRIES:
         raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in the zip")

@@ -39,7 +39,7 @@ class RecordedResult(TypedDict):
 
 
 class RecordError(ValueError):
-    """The file is not a run's record."""
+    """The file is not the record of a run."""
 
 
 class Record:
@@ -203,7 +203,7 @@ class ClassRun:
             self._idle.put(grader)
 
     def results(self, handed_in: Iterable[HandedIn]) -> Iterator[tuple[str, RecordedResult]]:
-        """Yield (name, result) in order of completion. Stop all graders when the caller stops."""
+        """Yield (name, result) in order of completion. Stops all graders when the caller stops."""
         pool = ThreadPoolExecutor(len(self._graders))
         try:
             pending = {pool.submit(self._result, one): one.name for one in handed_in}

@@ -1,4 +1,4 @@
-"""Grades a class on a Dask cluster: this process reads the files, and workers with a working jail grade them."""
+"""Grades a class on a Dask cluster: this process reads the files; workers with a working jail do the grading."""
 
 import os
 import threading
@@ -25,8 +25,8 @@ class ClusterError(ValueError):
 class ClusterGrader:
     """Grades submissions on the cluster whose scheduler is at `address`; safe to call from several threads.
 
-    Dask sends a submission to another worker if its worker dies. A worker that refuses work gets no more work in this
-    run; `on_refusal` receives its address and reason. Raises `ValueError` like `dask_client`.
+    Dask sends a submission to a different worker if its worker dies. A worker that refuses work gets no more work in
+    this run; `on_refusal` receives its address and reason. Raises `ValueError` like `dask_client`.
     """
 
     def __init__(self, address: str, settings: JudgeSettings, on_refusal: Callable[[str], None]) -> None:
@@ -52,7 +52,7 @@ class ClusterGrader:
     def grade(self, handed_in: HandedIn, known: RecordedResult | None = None) -> RecordedResult:
         """Read a submission here and send it for grading; return the known result if the files are unchanged.
 
-        Raises `GraderError` if several workers die while they grade it, and `ClusterError` if no worker can grade.
+        Raises `GraderError` if several workers die while grading it, and `ClusterError` if no worker can grade.
         """
         reader = self._idle.get()
         try:
@@ -71,13 +71,14 @@ class ClusterGrader:
         return result
 
     def end(self) -> None:
-        """Forget all submissions that are not graded yet. Workers finish the submissions that they have started."""
+        """Forget all submissions that have not been graded yet. Workers finish the submissions that they have already
+        started."""
         for reader in self._readers:
             reader.end()
         self._client.close()
 
     def _graded(self, task: Message) -> dict[str, Any] | None:
-        """Return a worker's answer, or None if it refused or if all named workers are gone."""
+        """Return a worker's answer, or None if it refused or if all named workers have disappeared."""
         from distributed import CancelledError, KilledWorker
 
         able = self._able()
@@ -122,8 +123,8 @@ def call_on_worker() -> Callable[[dict[str, Any], str, Message], dict[str, Any]]
 
     Because it is local, it is pickled by value; its arguments are plain.
 
-    So even a worker without the course can receive it, and refuse. Dask would close a worker that cannot unpickle what
-    it receives.
+    So even a worker without the course can receive it, and then refuse the work. Dask would close a worker that cannot
+    unpickle what it receives.
     """
 
     def grade(settings: dict[str, Any], course: str, task: Message) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class Desk:
         self._idle: dict[GradingProcess, threading.Timer] = {}
 
     def refusal(self) -> str:
-        """Return why this worker must not grade, or an empty string; checked only once."""
+        """Return why this worker must not grade, or an empty string; the check runs only once."""
         with self._lock:
             if self._is_checked:
                 return ""

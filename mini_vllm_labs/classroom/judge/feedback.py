@@ -57,7 +57,7 @@ def show_phase(page: Console, phase: PhaseResult, failures: Mapping[tuple[int, s
 
 
 def show_together(page: Console, grade: SubmissionGrade) -> None:
-    """Print whether the phases work together in one engine; this gives no points, because mistakes have already cost
+    """Print whether the phases work together in one engine, which gives no points, because mistakes have already cost
     points."""
     if not grade.together:
         return
@@ -72,7 +72,7 @@ def show_together(page: Console, grade: SubmissionGrade) -> None:
 
 
 def show_outcome(page: Console, outcome: Outcome) -> None:
-    """Print the failure, the situation, and the steps of both sides."""
+    """Print the failure, the situation, and both sides' steps."""
     show_text(page, outcome.message)
     if outcome.scenario is not None:
         page.print(settings_line(outcome.scenario))

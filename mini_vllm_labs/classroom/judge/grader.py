@@ -45,10 +45,10 @@ def main() -> None:
 
 
 def result_of(judge: Judge, task: dict[str, Any]) -> dict[str, Any] | None:
-    """Read and grade the submission of a task; return None if its digests are unchanged.
+    """Read and grade a task's submission; return None if its digests are unchanged.
 
     A task either names a path or contains a submission that was read on another machine. With `only_read`, return the
-    task for that other machine.
+    task for the machine that will grade it.
     """
     submission = read_in_time(lambda: submission_of(task), task["name"])
     digests = digests_of(submission)
@@ -74,7 +74,7 @@ def as_json(submission: Submission) -> dict[str, Any]:
 
 
 def read_in_time(read: Callable[[], Submission], name: str) -> Submission:
-    """Read a submission and check its imports, in two tries with different limits, because a few files are slow."""
+    """Read a submission and check its imports, allowing more time on a second try, because a few files are slow."""
     for seconds in READ_SECONDS:
         with suppress(TimeoutError), interrupted_after(seconds):
             submission = read()

@@ -22,7 +22,7 @@ class TestGroup:
 
 
 def tensors(name: str, module: str = "tensors") -> Draw:
-    """Return a function that draws a question with tensors, and imports its module and torch only when called."""
+    """Return a function that draws a question with tensors; it imports its module and torch only when called."""
     return lambda rng: getattr(importlib.import_module(f"mini_vllm_labs.classroom.judge.questions.{module}"), name)(rng)
 
 

@@ -1,4 +1,5 @@
-"""The jail: bubblewrap around a worker, without network or other processes, and with only the files that it needs.
+"""The jail: bubblewrap around a worker, without network or other processes, and with only the files that the worker
+needs.
 
 It has no writable files, because no limit counts the memory of an in-memory file system.
 """
@@ -45,7 +46,7 @@ class JailError(ValueError):
 
 @dataclass(frozen=True)
 class Jail:
-    """Starts workers inside bubblewrap and a system call filter, or without a jail if `program` is None.
+    """Starts workers inside bubblewrap with a system call filter, or without a jail if `program` is None.
 
     `no_processes` is the filter that a worker itself installs before it loads a learner's file.
     """
@@ -115,7 +116,7 @@ def find_jail() -> Jail:
 
 
 def compile_course() -> None:
-    """Compile the modules that workers see, because workers cannot write and would each compile them again.
+    """Compile the modules that workers see, because workers cannot write, so each would compile them again.
 
     A read-only checkout is left unchanged.
     """

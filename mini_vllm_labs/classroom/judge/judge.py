@@ -37,7 +37,7 @@ NO_TIME = Outcome("not played", "Not played: earlier situations used up the time
 
 
 class Judge:
-    """Grades submissions. `on_progress` receives the current activity, and the number of situations played so far."""
+    """Grades submissions. `on_progress` receives the current activity, and the number of situations run so far."""
 
     def __init__(
         self, settings: JudgeSettings, jail: Jail, on_progress: Callable[[str, int], None] = lambda what, done: None
@@ -50,7 +50,7 @@ class Judge:
         self._drawn: dict[tuple[int, str, int], JudgeQuestion] = {}
 
     def grade(self, submission: Submission) -> SubmissionGrade:
-        """Grade one submission: each phase alone, then all written phases together."""
+        """Grade one submission: each phase on its own, then all written phases together."""
         self.on_progress("drawing situations", 0)
         self.draw(submission.starters)  # done before the clock starts, so that drawing situations is not timed
         start = monotonic()
@@ -82,7 +82,7 @@ class Judge:
         grade.phases.append(phase_result(number, groups, digest, session.error))
 
     def grade_group(self, group: TestGroup, session: "PhaseSession", grade: SubmissionGrade) -> GroupResult:
-        """Play a group's situations, unless the file cannot be loaded or time is up."""
+        """Run a group's situations, unless the file cannot be loaded or time is up."""
         outcomes = list[Outcome]()
         for number in range(self.settings.situations):
             done = self.groups.index(group) * self.settings.situations + number
@@ -100,7 +100,7 @@ class Judge:
         return group_result(group, outcomes)
 
     def play_together(self, number: int, up_to: int, workers: Workers) -> Outcome:
-        """Play a situation with phases 1 to `up_to` in one engine, and retry once if it times out."""
+        """Run a situation with phases 1 to `up_to` in one engine, and retry once if it times out."""
         if monotonic() > self._deadline:
             return NO_TIME
         asked = self._draw((0, f"together up to {up_to}", number), together(TOGETHER[number], up_to))
@@ -115,13 +115,13 @@ class Judge:
         return with_second_chance(play_in, workers, self.settings.seconds, self._deadline)
 
     def draw(self, phases: Container[int]) -> None:
-        """Draw the situations for some phases, unless they already exist."""
+        """Draw the situations for some phases, unless that has already been done."""
         for group in (group for group in self.groups if group.phase in phases):
             for number in range(self.settings.situations):
                 self.situation(group, number)
 
     def situation(self, group: TestGroup, number: int) -> JudgeQuestion:
-        """Return a group's situation, which is the same for every submission."""
+        """Return one of a group's situations, which are the same for every submission."""
         return self._draw((group.phase, group.title, number), group.draw)
 
     def _draw(self, key: tuple[int, str, int], draw: Draw) -> JudgeQuestion:
@@ -141,7 +141,7 @@ class PhaseSession:
         self.deadline = deadline
 
     def play(self, situation: JudgeQuestion) -> Outcome:
-        """Play one situation; set `error` if the file cannot be loaded."""
+        """Run one situation; set `error` if the file cannot be loaded."""
         usual = self.judge.settings.seconds
         return with_second_chance(lambda seconds: self._play_in(situation, seconds), self.workers, usual, self.deadline)
 
@@ -158,10 +158,10 @@ class PhaseSession:
 def with_second_chance(
     play_in: Callable[[float], Outcome], workers: Workers, seconds: float, deadline: float
 ) -> Outcome:
-    """Return the outcome of `play_in` under a time limit; if it is late, call it again with more time.
+    """Return the outcome of `play_in` under a time limit; if the limit is exceeded, call it again with more time.
 
-    A worker that had a processor for nearly all of its time gets no second try: more time helps only if the machine was
-    busy. If the overall deadline ends the first try, the outcome is `NO_TIME`.
+    A worker that had a processor for nearly the whole time gets no second try, because more time helps only if the
+    machine was busy. If the overall deadline cuts off the first try, the outcome is `NO_TIME`.
     """
     outcome = play_in(seconds)
     is_late = outcome.status == "late" and workers.last_cpu_seconds < NEARLY_ALL * seconds
@@ -183,6 +183,6 @@ def load(worker: JailedWorker, phase: int) -> Outcome | None:
 
 
 def last_in_a_row(written: list[int]) -> int:
-    """Return the last phase before the first unwritten one, but at most 5, because phase 6 needs a model."""
+    """Return the last phase before the first unwritten one, but 5 at most, because phase 6 needs a model."""
     row = range(1, LAST_WITHOUT_MODEL + 1)
     return next((number - 1 for number in row if number not in written), LAST_WITHOUT_MODEL)

@@ -1,4 +1,5 @@
-"""Measures the CPU time of a worker's processes, and the memory that they really use, including page tables."""
+"""Measures the CPU time that a worker's processes use, and the memory that they actually hold, including page
+tables."""
 
 import os
 import threading
@@ -11,9 +12,9 @@ COUNTED = ("VmRSS:", "VmPTE:")
 
 
 class MemoryWatch:
-    """Calls `end`, once only, when a process and its descendants use more than `MAX_HELD_BYTES`.
+    """Calls `end` once when a process and its descendants use more than `MAX_HELD_BYTES`.
 
-    The limits inside a worker count mapped memory, but not page tables or the pages of files.
+    The limits inside a worker count mapped memory, but not page tables or file pages.
     """
 
     def __init__(self, pid: int, end: Callable[[], None]) -> None:
@@ -40,13 +41,13 @@ def family(pid: int) -> Iterator[int]:
 
 
 def held_bytes(pid: int) -> int:
-    """Return the bytes of memory that a process uses, or 0 if it has ended."""
+    """Return how many bytes of memory a process uses, or 0 if it has ended."""
     lines = [line.split() for line in read(f"/proc/{pid}/status").splitlines()]
     return sum(1024 * int(line[1]) for line in lines if line and line[0] in COUNTED)
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU seconds of a process and its running descendants, or 0 on systems without `/proc`."""
+    """Return how many CPU seconds a process and its running descendants have used, or 0 on systems without `/proc`."""
     stats = [read(f"/proc/{one}/stat").rpartition(") ")[2].split() for one in family(pid)]
     return sum(int(fields[11]) + int(fields[12]) for fields in stats if fields) / os.sysconf("SC_CLK_TCK")
 

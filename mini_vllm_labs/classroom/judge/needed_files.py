@@ -31,7 +31,7 @@ ALWAYS = (  # everything that learners may use or that the worker imports by nam
 
 
 def copy_course(phase: int, target: Path) -> None:
-    """Copy the files that a phase's workers need, with their compiled forms."""
+    """Copy the files that a phase's workers need, including their compiled versions."""
     for name in needed_files(phase):
         for source in (CHECKOUT / name, Path(cache_from_source(str(CHECKOUT / name)))):
             if source.exists():
@@ -45,8 +45,9 @@ def copy_course(phase: int, target: Path) -> None:
 def needed_files(phase: int) -> frozenset[str]:
     """Return the files, relative to the checkout, that a phase's plays, the worker and every starter import.
 
-    A submission may import its author's other starters, so all of them must run in each jail. The reference imports the
-    same modules as the starters, which a teacher may have changed. For `WHOLE_ENGINE`, the result is all of `SEEN`.
+    A submission may import its author's other starters, so all of them must run in each jail. The reference's imports
+    are used instead of the starters' (they are the same), because a teacher may have changed the starters. For
+    `WHOLE_ENGINE`, the result is all of `SEEN`.
     """
     if phase == WHOLE_ENGINE:
         paths = [path for name in SEEN for path in (CHECKOUT / name, *(CHECKOUT / name).rglob("*.py"))]

@@ -1,4 +1,4 @@
-"""Puts one question to a learner's file in a worker, and compares the answers with the reference's."""
+"""Sends one question to a learner's file in a worker, and compares the answers with the reference's."""
 
 from itertools import islice
 from typing import Any
@@ -18,7 +18,7 @@ NOT_WRITTEN = "Not written yet"
 
 
 def play(asked: JudgeQuestion, worker: JailedWorker, seconds: float) -> Outcome:
-    """Put a question to a worker that has loaded the file. Errors in the learner's code become outcomes."""
+    """Send a question to a worker that has loaded the file. An error in the learner's code becomes an outcome."""
     worker.set_deadline(seconds)
     try:
         found = answers_of(asked, worker)
@@ -78,7 +78,7 @@ def compare_traces(asked: JudgeQuestion, found: list[Json]) -> Outcome:
 
 
 def text_of_error(answer: Json) -> str:
-    """Return the explanation if an answer is an exception; otherwise return an empty string."""
+    """Return the explanation if an answer is an exception; otherwise, return an empty string."""
     return str(answer.get("text", "")) if isinstance(answer, dict) and "raises" in answer else ""
 
 

@@ -1,4 +1,5 @@
-"""Makes questions for a learner's file: a call for the worker, and the reference's answer for the judge alone."""
+"""Makes questions for a learner's file: a call for the worker, and the reference's answer, which only the judge
+sees."""
 
 import base64
 import importlib
@@ -54,7 +55,8 @@ def packed(arguments: tuple[Any, ...]) -> str:
 
 
 def same(expected: Json, found: Json) -> bool:
-    """Return whether an answer is right: floats up to rounding, entries in order, and any truthy value for True.
+    """Return whether an answer is right: floats may differ by rounding, order matters, and any truthy value matches
+    True.
 
     A string does not count as a truth value, because it describes how two answers to the same question differ.
     """

@@ -52,7 +52,8 @@ def phase_cell(phase: PhaseResult) -> Text:
 
 
 def missed_table(report: ClassResults) -> Table | None:
-    """Return the groups that a class missed most, without names; None if there is only one learner or no misses."""
+    """Return the groups that the class missed most, without names; None for a single learner or if nothing was
+    missed."""
     groups: defaultdict[tuple[int, str], list[GroupResult]] = defaultdict(list)
     for phase in (phase for summary in report.submissions for phase in summary["phases"] if is_written(phase)):
         for group in phase["groups"]:
@@ -104,7 +105,7 @@ def safe_cell(text: str) -> str:
 
 
 def require_writable(files: Iterable[Path | None], folder: Path | None = None) -> None:
-    """Raise `ValueError` if a file cannot be written, so that the error comes before hours of work instead of after."""
+    """Raise `ValueError` if a file cannot be written, so that the error comes before hours of work, not after."""
     named = list(filter(None, files))
     if len({file.resolve() for file in named}) < len(named):
         raise ValueError("several results need several files: name one file for each")
@@ -153,7 +154,7 @@ def file_name(name: str) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file atomically: under a temporary name first, then renamed.
+    """Write a file atomically: write it under a temporary name, then rename it.
 
     Raises `ValueError` if that is impossible.
     """

@@ -39,7 +39,7 @@ class GroupResult(TypedDict):
 
 class PhaseResult(TypedDict):
     """The result of one phase on its own. `sha256` is None if there is no file; `error` states why no situation was
-    played."""
+    run."""
 
     phase: int
     sha256: str | None
@@ -69,9 +69,9 @@ class SubmissionResult(TypedDict):
 
 @dataclass(frozen=True)
 class ClassResults:
-    """The results of a run. `jailed` is true if submissions were isolated from the machine.
+    """The results of a run. `jailed` is true if submissions were isolated from the rest of the machine.
 
-    `vivas` and `tests` contain points by name, out of `MAX_VIVA` and `max_tests`; each is None if the run has none.
+    `vivas` and `tests` map names to points, out of `MAX_VIVA` and `max_tests`; each is None if the run has none.
     """
 
     seed: str
@@ -103,8 +103,8 @@ class ClassResults:
 class SubmissionGrade:
     """One submission during grading, with the data for its feedback.
 
-    `failures` contains each group's first outcome that is not right, keyed by phase and title. `together` contains the
-    outcomes of all written phases up to `together_up_to` in one engine.
+    `failures` contains the first outcome in each group that is not right, keyed by phase and title. `together` contains
+    the outcomes of all written phases up to `together_up_to` in one engine.
     """
 
     name: str
@@ -161,7 +161,7 @@ def rounded(points: float) -> float:
 
 
 def is_played(phase: PhaseResult) -> bool:
-    """Return whether any situation of a phase was played."""
+    """Return whether any of a phase's situations was run."""
     return any(status != "not played" for group in phase["groups"] for status in group["situations"])
 
 

@@ -1,6 +1,6 @@
 """Random scenarios for a whole engine, drawn from a secret seed, and filters on the reference's trace.
 
-A filter ensures that each scenario of a group shows the event in the group's title.
+A filter ensures that the event in a group's title happens in each of its scenarios.
 """
 
 from collections.abc import Iterator, Sequence

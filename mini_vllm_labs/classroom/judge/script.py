@@ -1,4 +1,4 @@
-"""Records a script of calls to a phase's reference, which a worker repeats with the learner's file."""
+"""Records a script of calls to a phase's reference, which a worker repeats on the learner's file."""
 
 import io
 import pickle
@@ -16,7 +16,7 @@ SHARED = ("FlatBatch",)  # all layers in a step are passed the same object
 
 
 class Script:
-    """Records calls to a phase's functions, each with the current state of its arguments."""
+    """Records calls to a phase's functions, and the state of the arguments at each call."""
 
     def __init__(self, phase: int) -> None:
         self.phase = phase
@@ -29,7 +29,7 @@ class Script:
 
     @property
     def functions(self) -> Any:
-        """The reference's functions; calls to them are recorded."""
+        """The reference's functions; all calls to them are recorded."""
         return RecordedFunctions(self)
 
     def call(self, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -76,7 +76,7 @@ class RecordedFunctions:
 
 
 class TensorWriter(pickle.Pickler):
-    """Pickles only the visible part of a tensor, because the rest of its storage may contain answers."""
+    """Pickles only the visible part of a tensor, because the rest of its storage may contain the answers."""
 
     def reducer_override(self, thing: Any) -> Any:
         if not hasattr(thing, "untyped_storage") or thing.untyped_storage().nbytes() == thing.nbytes:

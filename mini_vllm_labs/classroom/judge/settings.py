@@ -12,7 +12,8 @@ MAX_MESSAGE_BYTES = 32 * 2**20  # sent one way, from the command to a grading pr
 class JudgeSettings:
     """The settings that determine points: a seed, situations per group, and time limits.
 
-    `seconds` limits a situation, `minutes` a submission. `jailed` is true if submissions are isolated from the machine.
+    `seconds` limits a situation, `minutes` a submission. `jailed` is true if submissions are isolated from the rest of
+    the machine.
     """
 
     seed: str

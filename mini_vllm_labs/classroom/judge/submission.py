@@ -44,7 +44,7 @@ class HandedIn:
 
 
 def name_submissions(paths: Iterable[Path]) -> list[HandedIn]:
-    """Name submissions after their files or folders; where names clash, prefix them with the names of their folders.
+    """Name submissions after their files or folders; where names clash, prefix them with their folders' names.
 
     Raises `SubmissionError` if two names still clash.
     """

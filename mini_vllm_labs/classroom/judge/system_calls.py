@@ -1,7 +1,7 @@
 """System call filters: they allow one process with threads, but no sockets and no uncounted memory.
 
-libseccomp makes the filters. Bubblewrap installs the first just before Python starts, and a worker installs the second
-before it loads a learner's file. A denied call fails with EPERM.
+The filters are made by libseccomp. Bubblewrap installs the first just before Python starts, and a worker installs the
+second before it loads a learner's file. A denied call fails with EPERM.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""The judge's side of a worker process: a jailed sandbox worker that answers one question at a time."""
+"""The judge's end of a worker process: a sandboxed worker in a jail that answers one question at a time."""
 
 import itertools
 import os
@@ -44,7 +44,7 @@ class SubmissionDir:
             (folder / "starter.py").write_bytes(loadable(content))
 
     def course(self, phase: int) -> Path:
-        """Return a folder with the starters and the modules that the workers of a phase need."""
+        """Return a folder with the starters and the modules that a phase's workers need."""
         folder = self.path / f"course{phase}"
         if not folder.exists():
             shutil.copytree(self.path / "labs", folder / "labs")
@@ -59,7 +59,7 @@ class SubmissionDir:
 
 
 def loadable(content: bytes) -> bytes:
-    """Return a learner's file, or code that raises an error stating why the file must not be loaded."""
+    """Return a learner's file or, if it must not be loaded, code that raises an error stating why."""
     if complaint := complaint_about_content(content):
         sentence = complaint[0].upper() + complaint[1:]
         return (
@@ -74,7 +74,7 @@ class StarterRaisedError(Exception):
 
 
 class JailedWorker:
-    """A worker that loads starters of a submission and answers each question before a deadline.
+    """A worker that loads a submission's starters and answers each question before a deadline.
 
     No deadline is later than `until` (on `time.monotonic`).
 
@@ -104,10 +104,10 @@ class JailedWorker:
         self.ask({"load": phase, "folder": lab_folder(phase)})
 
     def start_afresh(self) -> bool:
-        """Replace the process with a fresh process that has loaded no files; return whether that worked.
+        """Replace the process with a fresh one that has loaded no files; return whether that worked.
 
-        Otherwise a file could answer in place of its successor. In a jail, therefore, the process must be a different
-        one from the last.
+        Otherwise, one file's process could answer in place of the next one's. In a jail, therefore, the new process
+        must not be the previous one.
         """
         self.set_deadline(FRESH_SECONDS)
         word = secrets.token_hex(8)  # rules out an answer that the old process left in the pipe
@@ -144,15 +144,14 @@ class JailedWorker:
         self._cpu_at_start = cpu_seconds(self.process.pid)
 
     def close(self) -> None:
-        """Kill the worker, and record in `cpu_seconds` how much CPU time it has used since its last deadline was
-        set."""
+        """Kill the worker, and store in `cpu_seconds` how much CPU time it has used since its last deadline was set."""
         self.cpu_seconds = max(self.cpu_seconds, cpu_seconds(self.process.pid) - self._cpu_at_start)
         self._watch.stop()
         self.process.close()
 
 
 class Workers:
-    """The workers of one submission: each situation gets a fresh process, but Python starts once per phase."""
+    """The workers of one submission: each situation gets a fresh process, but Python starts only once per phase."""
 
     def __init__(self, submission: SubmissionDir, jail: Jail) -> None:
         self._submission = submission
@@ -173,7 +172,8 @@ class Workers:
         return 0.0 if self._kept is None else self._kept.cpu_seconds
 
     def fresh(self, phase: int, *, with_torch: bool = False, until: float) -> JailedWorker:
-        """Return a phase's worker that has not loaded any files. None of its deadlines is later than `until`."""
+        """Return a worker for a phase that has not loaded any files. No deadline of this worker is later than
+        `until`."""
         worker = self._kept
         if worker is not None:
             worker.until = until

@@ -1,7 +1,7 @@
-"""Writes the reference engine as one Python file: `mini_vllm.py.in` with the solutions' code at its marks.
+"""Writes the reference engine as one Python file: `mini_vllm.py.in`, with its marks replaced by the solutions' code.
 
-A line `#> PATH` inserts the text of that file after its imports. `#> PATH without NAME ...` leaves out these functions
-or methods (`Class.method`).
+A line `#> PATH` inserts the part of that file that follows its imports. `#> PATH without NAME ...` leaves out the named
+functions or methods (`Class.method`).
 """
 
 import ast
@@ -48,7 +48,7 @@ def compose(template: str) -> str:
 
 
 def definitions(path: Path, without: list[str]) -> str:
-    """Return a module's text after its imports, `without` some functions and methods.
+    """Return the part of a module that follows its imports, `without` some functions and methods.
 
     Raises `ValueError` for a name that the module does not define.
     """

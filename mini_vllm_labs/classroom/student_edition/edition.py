@@ -1,4 +1,4 @@
-"""Composes the student edition (the files a learner needs, without solutions) and searches it for leaks."""
+"""Composes the student edition (the files that a learner needs, without solutions) and searches it for leaks."""
 
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ MAX_IN_A_FILE = 5
 
 
 def secret_lines(checkout: Path) -> set[str]:
-    """Return the long lines of solutions, mutants and alternatives that occur neither in starters nor in seams."""
+    """Return those long lines of solutions, mutants and alternatives that appear neither in starters nor in seams."""
     public = set[str]()
     for path in (*checkout.glob("labs/*/starter*.*"), *(checkout / "mini_vllm" / name for name in SEAMS)):
         public |= set(long_lines(path.read_text(encoding="utf-8")))
@@ -32,7 +32,7 @@ def secret_lines(checkout: Path) -> set[str]:
 def leaks(edition: Mapping[str, bytes], secret: Iterable[str]) -> list[str]:
     """Return the files with more than two secret lines in a row, or more than five in total.
 
-    One or two can be a coincidence, because the engine and the tests use the same names.
+    One or two may be a coincidence, because the engine and the tests use the same names.
     """
     secret, found = set(secret), []
     for path, content in edition.items():
@@ -97,7 +97,7 @@ def is_shared(path: str) -> bool:
 
 
 def write(edition: Mapping[str, bytes], folder: Path) -> None:
-    """Write the edition into a new or empty folder. Raises `ReleaseError` if the folder is neither."""
+    """Write the edition to a new or empty folder. Raises `ReleaseError` if the folder is neither."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ReleaseError(f"{folder} exists and is not empty, so nothing was written: name a new or empty folder")
     if folder.resolve().is_relative_to(CHECKOUT):
@@ -138,7 +138,7 @@ def require_tracked_code(checkout: Path = CHECKOUT) -> None:
 
 
 def files_of(checkout: Path) -> list[str]:
-    """Return tracked files and new ones that are not ignored; without git, return all files except caches."""
+    """Return tracked files, and new files that are not ignored; without git, return all files except caches."""
     paths = _git(checkout, "-co")
     if paths is None:
         paths = [path.relative_to(checkout).as_posix() for path in checkout.rglob("*")]

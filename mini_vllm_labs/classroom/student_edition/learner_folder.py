@@ -1,6 +1,6 @@
-"""Arranges the student edition as `mini-vllm start` writes it: few visible entries, including a README to start with.
+"""Arranges the student edition as `mini-vllm start` writes it: few visible entries, one of them a README to start with.
 
-Everybody who has such a folder has installed the course with pip. The files for installing it elsewhere, such as in the
+Everyone who has such a folder has installed the course with pip. The files for installing it elsewhere, such as in the
 workflow that grades every push, are in `.setup/`.
 """
 
@@ -19,7 +19,7 @@ def arranged(edition: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def adapted(path: str, content: bytes) -> bytes:
-    """Return a text without the parts meant for a repository, and with files' new locations."""
+    """Return a text without the parts meant only for a repository, and with the files' new locations."""
     if not path.endswith((".md", ".yml")):
         return content
     text = IN_A_REPOSITORY.sub("", content.decode())

@@ -1,4 +1,5 @@
-"""Builds the wheel `mini-vllm-labs`: the engine, the learner's folder as an archive, and its launcher."""
+"""Builds the wheel `mini-vllm-labs`, which contains the engine, the learner's folder as an archive, and its
+launcher."""
 
 import shutil
 import subprocess
@@ -67,7 +68,7 @@ def lay_out(edition: Mapping[str, bytes], tree: Path) -> None:
 
 
 def needed_by_learners(project: Mapping[str, Any]) -> list[str]:
-    """Return the wheel's requirements: those of the project, and those of its tests that grading needs."""
+    """Return the wheel's requirements: the project's own, and those of its tests that grading needs."""
     graded_with = tuple(f"{name}>" for name in GRADES)
     tools = (need for need in project["optional-dependencies"]["test"] if need.startswith(graded_with))
     return [*tools, *project["dependencies"]]

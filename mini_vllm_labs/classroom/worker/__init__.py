@@ -1,1 +1,1 @@
-"""Runs in a worker together with the learner's code; the only part of the judge visible in a jail."""
+"""Runs in a worker together with the learner's code; no other part of the judge is visible in a jail."""

@@ -1,4 +1,4 @@
-"""Runs a learner's function as if on a GPU, to detect without a GPU that the code ignores the device."""
+"""Runs a learner's function as if on a GPU, to detect (without a GPU) code that ignores the device."""
 
 import importlib
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Defines the drivers that run questions on a learner's files in a worker, and on the reference in the judge."""
+"""Defines the drivers, which run questions on a learner's files in a worker and on the reference in the judge."""
 
 import importlib
 import operator
@@ -23,7 +23,7 @@ NUM_IN_BETWEEN = 4
 def rejection_sample(
     files: Mapping[int, Any], cases: list[tuple[Sequence[int], list[Any], list[Any], list[float], int, int]]
 ) -> list[Json]:
-    """Count how often each case returns each list of tokens, over a grid of numbers for the last token.
+    """Count how often each case returns each list of tokens, as the last token's random number moves over a grid.
 
     A grid is needed because tokens may divide the interval from 0 to 1 in any order. Only the row of the last token
     receives the grid's numbers. For the smallest and the largest number, any result that the grid produces is allowed.
@@ -56,7 +56,7 @@ def rejection_sample(
 def table(files: Mapping[int, Any], phase: int, cases: list[tuple[str, Sequence[Any]]]) -> list[Json]:
     """Return the observations of each case (a play and its arguments), as in a phase's graded tests.
 
-    Some cases are then played again, each with a different case run between two of its calls.
+    Some cases are then run again, with a different case run between two of their calls.
     """
     # Imported here, because phase 9's plays load numpy, which takes a third of a worker's start-up time, and few
     # workers need it.
@@ -73,7 +73,7 @@ def table(files: Mapping[int, Any], phase: int, cases: list[tuple[str, Sequence[
 
 
 def play_together(files: Mapping[int, Any], *arguments: Any) -> list[Json]:
-    """Run a scenario on a whole engine, which only one jail contains (`judge/needed_files.py`)."""
+    """Run a scenario on a whole engine, which is present in only one jail (`judge/needed_files.py`)."""
     from mini_vllm_labs.classroom.worker.scenario import play_together
 
     return play_together(files, *arguments)
@@ -88,7 +88,7 @@ def described(played: Json | Iterator[str | dict[str, Json]]) -> Json:
 
 
 def watching(driver: Callable[..., list[Json]]) -> Callable[..., list[Json]]:
-    """Wrap a driver to append one item: the first answer that does not belong to its caller, or None."""
+    """Wrap a driver to append one item: the first answer that does not belong to its caller, or else None."""
 
     @wraps(driver)
     def watched(files: Mapping[int, Any], *arguments: Any) -> list[Json]:

@@ -1,8 +1,8 @@
 """The worker's program, which loads the learner's files and answers the judge's questions.
 
-Everything here runs in the same process as the learner's code, which may change it, so the judge does not trust it.
-A worker only sends answers, which the judge compares with its own. The worker does not know the right answers,
-except that a call should cost little and leave nothing behind (`grading/plays/work.py`).
+Everything here runs in the same process as the learner's code, which could modify it, so the judge does not trust it. A
+worker only sends answers, which the judge compares with its own. The worker does not know the right answers, except
+that a call must be cheap and leave nothing behind (`grading/plays/work.py`).
 """
 
 import base64
@@ -36,9 +36,9 @@ PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 def main() -> None:
     """Answer the judge's questions on stdin and stdout, in a fresh process whenever the judge requests one.
 
-    The first process loads shared modules but no learner's code; it forks the others one at a time, and waits for each.
-    `sys.argv` contains the module to import (may be empty), the filter against new processes in hexadecimal, and the
-    uid to use in a jail (0 without a jail).
+    The first process loads shared modules but no learner's code; it forks the other processes one at a time, and waits
+    for each. `sys.argv` contains the module to import (may be empty), the filter against new processes in hexadecimal,
+    and the uid to use in a jail (0 if there is no jail).
     """
     channel, (module, no_processes, user) = take_stdio(), sys.argv[1:]
     sys.modules["solutions"] = None  # type: ignore[assignment]  # only against accidents; the jail is the barrier
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def confine(user: int, no_processes: bytes) -> None:
-    """Permanently give up the rights and resources that no starter needs."""
+    """Permanently give up the privileges and resources that no starter needs."""
     # Only in a jail does the worker have a separate uid, so only there does the process count exclude other processes.
     limit_resources(replace(LIMITS, num_processes=MAX_PROCESSES) if user else LIMITS)
     give_up_root(user)
@@ -97,7 +97,7 @@ def send(channel: Channel, message: Message) -> None:
 
 
 def end_like(status: int) -> None:
-    """Exit with a child's status, unless a fresh process replaces it."""
+    """Exit with a child's status, unless a fresh process is to replace the child."""
     if os.WIFSIGNALED(status):
         os.kill(os.getpid(), os.WTERMSIG(status))
     if (code := os.waitstatus_to_exitcode(status)) != FRESH:
@@ -107,8 +107,8 @@ def end_like(status: int) -> None:
 def answer(files: dict[int, Any], message: Message, channel: Channel | None = None) -> Message:
     """Load a file or answer a question; return the answer, or an explanation of the exception.
 
-    The calls of a script follow on the channel, each after the answer to the previous one.
-    An echo returns the message itself, to show that the process responds and has no other output.
+    The calls of a script follow on the channel; each arrives after the previous call has been answered. An echo returns
+    the message itself, to show that the process responds and has no other output.
     """
     try:
         if "fresh" in message:
@@ -140,7 +140,7 @@ def load(folder: str) -> Any:
 
 
 def limit_memory() -> None:
-    """Limit the address space that can still be mapped. A data limit would not count read-only pages."""
+    """Limit how much more address space can be mapped. A data limit would not count read-only pages."""
     if sys.platform == "linux":
         num_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         limit_resources(Limits(address_bytes=num_bytes + MEMORY_BYTES))

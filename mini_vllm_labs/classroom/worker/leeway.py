@@ -7,7 +7,7 @@ from mini_vllm_labs.classroom.worker.device import on_a_device
 
 
 def tokens_drawn(sample: Callable[..., Any], logits: Any, params: Sequence[Any], draws: Sequence[float]) -> Any:
-    """Return a sampler's tokens; in rows with top-k or top-p, tied tokens are mapped to the order of their ids.
+    """Return a sampler's tokens; in rows with top-k or top-p, tied tokens are mapped as if ordered by id.
 
     A file may order tied tokens in any way. In rows with equal logits and settings, the token that comes first reveals
     the file's order.

@@ -22,7 +22,7 @@ CALLED_BY: Mapping[str, Callable[..., Any]] = {
 
 
 class ScriptReplay:
-    """Makes the calls of a script, and stores the requests and batches that several calls share."""
+    """Makes the calls of a script, and stores the requests and batches that they have in common."""
 
     def __init__(self, file: Any) -> None:
         self.file = file
@@ -49,7 +49,7 @@ class ScriptReplay:
 
 
 class ArgumentReader(pickle.Unpickler):
-    """Unpickles the judge's arguments; each request is the same object in every call."""
+    """Unpickles the judge's arguments; a request is the same object in every call."""
 
     def __init__(self, arguments: bytes, replay: ScriptReplay) -> None:
         super().__init__(io.BytesIO(arguments))
@@ -77,7 +77,7 @@ class ArgumentReader(pickle.Unpickler):
 def replay(
     files: Mapping[int, Any], phase: int, calls: Iterable[Call], send: Callable[[Json], None] = lambda answer: None
 ) -> list[Json]:
-    """Make all calls, sending each answer before the next call is read. An exception is also an answer."""
+    """Make all calls; each answer is sent before the next call is read. An exception counts as an answer."""
     played, answers = ScriptReplay(files[phase]), list[Json]()
     for name, arguments in calls:
         try:
@@ -91,6 +91,6 @@ def replay(
 
 
 def ends_script(answer: Json) -> bool:
-    """Return whether an answer is an exception of a type that no contract names."""
+    """Return whether an answer is an exception whose type is not part of any contract."""
     names = [kind.__name__ for kind in BY_CONTRACT]
     return isinstance(answer, dict) and "raises" in answer and answer["raises"] not in names

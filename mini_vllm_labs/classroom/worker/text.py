@@ -1,4 +1,4 @@
-"""Makes texts from untrusted code safe to print, to write and to put into a table."""
+"""Makes texts from untrusted code safe to print, to write and to use in a table."""
 
 MAX_TEXT = 4000
 

@@ -43,7 +43,7 @@ def bench_busy(
     quick: Annotated[bool, typer.Option("--quick", help="A trial run: embedded model, two cases, one round.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Decode while other processes are busy, with an adaptive or a fixed number of threads, and with peers.
+    """Decode while other processes are busy: with an adaptive number of threads, with a fixed number, and with peers.
 
     Each variant runs in its own process, and the variants take turns. A table at the end compares the default with the
     best fixed number of threads.
@@ -79,7 +79,7 @@ def bench_busy(
 
 
 def summary(cases: Sequence[Case]) -> Table:
-    """Return one row per case: tokens/s of each side, and the ratio of the default to the best fixed setting."""
+    """Return one row per case: each side's tokens/s, and the ratio of the default to the best fixed setting."""
     names = list(cases[0].sides) if cases else []
     table = Table("Tokens/s", *names, f"{DEFAULT} / best of {len(FIXED)}", box=None)
     for case in cases:

@@ -1,4 +1,4 @@
-"""`mini-vllm bench prefix | chunked | preemption | speculative | async | sampling`: the gains from features."""
+"""`mini-vllm bench prefix | chunked | preemption | speculative | async | sampling`: what each feature gains."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ Quick = Annotated[bool, typer.Option("--quick", help="A trial run: small batches
 
 @dataclass(frozen=True)
 class Described:
-    """A benchmark: help, required parts, default lineup, rounds, length in seconds, and an explanation."""
+    """A benchmark: its help text, required parts, default lineup, rounds, length in seconds, and explanation."""
 
     help: str
     needs: tuple[str, ...]

@@ -35,7 +35,7 @@ def bench_int8(
     lineup: LineupText = None,
     as_json: AsJson = False,
 ) -> None:
-    """Decode with int8 and float32 weights on one thread, and compare memory and texts.
+    """Decode with int8 and float32 weights on one thread, and compare their memory use and texts.
 
     Rates are tokens per CPU second. Both models then read stories that the embedded model wrote in float32. After each
     token of these stories, both choose the next token.
@@ -72,7 +72,7 @@ def bench_int8(
 
 
 def memory_table(weights: dict[str, int], resident: dict[str, int]) -> Table:
-    """Return one row per side: MiB of its weights and whole process, and its weights' size relative to float32."""
+    """Return one row per side: MiB of its weights and of the process, and the weights' size relative to float32."""
     table = Table("Memory", "weights", "of float32's", "whole process", box=None)
     whole = next(iter(weights.values()))
     for name, size in resident.items():

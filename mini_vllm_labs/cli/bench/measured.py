@@ -1,4 +1,4 @@
-"""Runs a benchmark: announces its length, shows each case as soon as it is ready, and then the machine's load."""
+"""Runs a benchmark: announces its length, shows each case as soon as it is ready, then shows the machine's load."""
 
 import json
 import os
@@ -50,10 +50,10 @@ def run_cases(
     closing: Sequence[str | Table] = (),
     facts: dict[str, Any] | None = None,
 ) -> None:
-    """Measure the cases one after another; print JSON, or bars for each case and then the `closing` texts.
+    """Measure the cases one after another; print either JSON or, for each case, bars, followed by the `closing` texts.
 
-    `facts` become part of the JSON object. `cases` may add to `facts` and `closing`. With --json the bars go to stderr.
-    If a required peer fails, the benchmark ends with that peer's last output.
+    `facts` becomes part of the JSON object. `cases` may add to `facts` and `closing`. With --json, the bars go to
+    stderr. If a required peer fails, the benchmark stops and shows that peer's last output.
     """
     console, found, before = make_console(stderr=as_json), [], load()
     if lineup is not None:
@@ -77,17 +77,17 @@ def run_cases(
 
 
 def load() -> float | None:
-    """Return how many processes wanted a CPU in the last minute, on average; None if the system cannot say."""
+    """Return the average number of processes that wanted a CPU in the last minute; None if the system cannot say."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 def load_line(before: float | None) -> str:
-    """Return the machine's load before a benchmark and now, because other programs rarely slow all sides equally."""
+    """Return the machine's load before a benchmark and now, because other programs seldom slow all sides equally."""
     return f"Load of the machine: {before} before, {load()} at the end; CPUs: {os.cpu_count()}."
 
 
 def show_case(console: Console, case: Case) -> None:
-    """Print a bar for each side with its median, range and ratio to the base; then other figures and notes."""
+    """Print a bar for each side with its median, range and ratio to the base, then other figures and notes."""
     console.print(f"\n{case.heading}", style=STRONG, markup=False)
     scale = max((side.median for side in case.sides.values()), default=0.0) or 1.0
     for name, side in case.sides.items():

@@ -65,7 +65,7 @@ def bench_router(
 
 
 def cases_of(served: dict[str, FleetServed]) -> Iterator[Case]:
-    """Yield each router's share of hits and time to first token."""
+    """Yield each router's hit rate and time to first token."""
     hits, waits = dict[str, Side](), dict[str, Side]()
     for name, one in served.items():
         computed, largest = Quantity(one.num_computed_tokens), Quantity(one.largest_share, "share")

@@ -1,4 +1,4 @@
-"""`mini-vllm bench scheduler`: the CPU time of scheduling, and with `--peer vllm` also that of vLLM's scheduler."""
+"""`mini-vllm bench scheduler`: the CPU time of scheduling and, with `--peer vllm`, also that of vLLM's scheduler."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing

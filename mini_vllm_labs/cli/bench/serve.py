@@ -133,8 +133,8 @@ def bench_serve(
 
     Prints the same figures as vLLM's `bench serve`.
 
-    Without --base-url, it starts our server and its peers one after another. For each server it finds the highest
-    request rate that keeps the time to the first token within a bound, and measures what HTTP costs on top of
+    Without --base-url, it starts our server and its peers one after another. For each server, it finds the highest
+    request rate that keeps the time to first token within a bound. It also measures what HTTP costs on top of
     LLM.generate.
     """
     # Imported here to keep `--help` fast.
@@ -208,7 +208,7 @@ def bench_hostile(where: EndpointOptions, lineup: str | None, threads: int | Non
 
 
 def closing_of(facts: dict[str, Any]) -> Iterator[str]:
-    """Yield the reports in vLLM's format, the missing servers, and the targets."""
+    """Yield the reports in vLLM's format, a list of missing servers, and the targets."""
     from mini_vllm_labs.bench.serve.view import as_vllm_prints
 
     for name, report in facts.pop("reports").items():
@@ -221,7 +221,7 @@ def closing_of(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def expected_seconds(load: "ServeLoad", search: "Search | None", num_servers: int, num_rounds: int) -> float:
-    """Return roughly how long this takes with the embedded model; a larger model cannot answer a probe in that time."""
+    """Return roughly how long this takes with the embedded model; a larger model needs longer for each probe."""
     sending = 5.0 if load.request_rate == math.inf else load.num_requests / load.request_rate
     probing = search.num_probes * search.probe_seconds if search is not None else 0.0
     return num_servers * (10 + sending + probing) + (20 * (num_rounds + 1) if num_rounds else 0)

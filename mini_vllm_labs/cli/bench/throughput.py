@@ -47,9 +47,9 @@ def bench_throughput(
 ) -> None:
     """Serve chats and documents on mini-vLLM and its peers.
 
-    Many short chats and a few long documents arrive all at once, and then as a stream. One round of questions about one
-    document follows, then batches of equal lengths, which are the best case for transformers' `generate`. A table at
-    the end shows where we are slower.
+    Many short chats and a few long documents are served twice: once arriving all at once, once as a stream. One round
+    of questions about one document follows, then batches of equal lengths, which are the best case for transformers'
+    `generate`. A table at the end shows where mini-vLLM is slower.
 
     Each backend has its own process, and all get the same requests, threads and KV cache size. They take turns, round
     by round.
@@ -99,7 +99,7 @@ def bench_throughput(
 
 
 def numbers(option: str, text: str, minimum: int, *, is_whole: bool) -> list[float]:
-    """Return the distinct numbers in an option's value, or an empty tuple for 'none'. Raises `ValueError`."""
+    """Return the distinct numbers in an option's value, or an empty list for 'none'. Raises `ValueError`."""
     try:
         found = [float(part) for part in text.split(",")] if text != "none" else []
     except ValueError:
@@ -139,6 +139,6 @@ def closing_of(cases: Sequence[Case], facts: dict[str, Any]) -> Iterator[str | T
 
 
 def cell(case: Case, peer: str) -> str:
-    """Return the ratios in a cell."""
+    """Return the ratios for one table cell."""
     shown = [one for one in versus(case, peer) if one.words in (RATE, BETWEEN)]
     return " ".join(f"{one.times:.2f}{'*' if one.slower else ' '}" for one in shown)

@@ -1,5 +1,5 @@
-"""`mini-vllm judge` grades a class in isolation, with the same rules for all. It is missing from the student
-edition."""
+"""`mini-vllm judge` grades a class in isolation, with the same rules for everyone. The student edition does not contain
+this command."""
 
 import os
 import threading
@@ -144,7 +144,7 @@ def judge(
 ) -> None:
     """Grade submissions on secret situations.
 
-    Each phase is graded alone, in jailed workers.
+    Each phase is graded on its own, in jailed workers.
 
     Exit code 0: all graded, whatever the points. 1: a submission could not be read. 2: bad usage, or no jail.
     """
@@ -193,7 +193,7 @@ def judge(
 def graders_for(
     settings: JudgeSettings, progress: ClassProgress, jobs: int | None, dask: str | None
 ) -> Sequence[SubmissionGrader]:
-    """Return one grader for each submission graded at the same time; the default is one per processor."""
+    """Return one grader for each submission that is graded at the same time; the default is one per processor."""
     if dask is None:
         return [GradingProcess(settings, progress.situation) for _ in range(jobs or os.cpu_count() or 1)]
     cluster = ClusterGrader(dask, settings, progress.told)
@@ -205,8 +205,8 @@ def run(
 ) -> tuple[dict[str, RecordedResult], list[str]]:
     """Grade all submissions, and write the feedback for each, with `note`, as soon as it is ready.
 
-    Returns the results by name, and the reasons why some feedback could not be written; such an error does not end the
-    run.
+    Returns the results by name, and the reasons why some feedback could not be written; failing to write feedback does
+    not end the run.
     """
     results: dict[str, RecordedResult] = {}
     unwritten = list[str]()
@@ -242,7 +242,7 @@ def continued(path: Path, asked: JudgeSettings, given: Collection[str]) -> Judge
 
 
 def seed_note(settings: JudgeSettings) -> str:
-    """Return the feedback's line on how to replay a learner's situations."""
+    """Return the line in the feedback that says how to repeat a learner's situations."""
     return f"Seed: {settings.seed}, {settings.situations} situations in each group.\n"
 
 

@@ -1,4 +1,4 @@
-"""Options shared by the commands that grade or set up Gradescope."""
+"""Options shared by the commands that grade or that set up Gradescope."""
 
 import secrets
 from dataclasses import dataclass

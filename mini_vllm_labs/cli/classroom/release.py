@@ -27,7 +27,7 @@ def release(
 
     The edition omits the solutions, their tests, and the history.
 
-    Starters are copied unchanged, and must not be filled in.
+    Starters are copied unchanged, and must not have been filled in.
     """
     require_tracked_code()
     edition = compose()

@@ -1,4 +1,4 @@
-"""In a server, reports calls into a learner's code that never return, with the line and its variables."""
+"""Reports calls in a server into a learner's code that never return, with the line and its variables."""
 
 import os
 import sys
@@ -41,7 +41,7 @@ class WatchedCall:
         )
 
     def verdict(self, thread: int) -> tuple[str, str] | None:
-        """Check the call again; return the problem and a hint, or None."""
+        """Check the call again; return the problem and a hint, or None if there is no problem."""
         self.num_looks += 1
         cpu_seconds = cpu_time(thread) - self.cpu_start
         if cpu_seconds >= LIMIT:
@@ -55,7 +55,7 @@ class WatchedCall:
 
 
 def watch_calls(give_up: Callable[[str], None], notify: Callable[[str], None]) -> None:
-    """Start a thread that calls `give_up` with an explanation if a call does not return.
+    """Start a thread that calls `give_up` with an explanation if a call never returns.
 
     Before that, `notify` receives a report about a slow call, and an empty string if the call returns after all.
     """

@@ -1,4 +1,4 @@
-"""`mini-vllm serve`: runs the lineup's engine as an OpenAI-compatible server."""
+"""`mini-vllm serve`: runs an OpenAI-compatible server on the lineup's engine."""
 
 import gc
 import logging
@@ -136,7 +136,7 @@ def run_front(settings: ServerSettings, engine: "EngineSpec", size: int) -> None
 
 
 def listen(settings: ServerSettings, open_server: Callable[[], "Server"]) -> None:
-    """Serve until a signal arrives. The port is bound first, because opening the engine is slow."""
+    """Serve until a signal is received. The port is bound first, because opening the engine is slow."""
     from mini_vllm_labs.serving.server import address_of, bound_socket
 
     allow_many_connections()
@@ -151,7 +151,7 @@ def listen(settings: ServerSettings, open_server: Callable[[], "Server"]) -> Non
 
 
 def show_statistics() -> None:
-    """Print the line that is logged every ten seconds, as vLLM does."""
+    """Print the log line that appears every ten seconds, as in vLLM."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(asctime)s %(message)s", "%m-%d %H:%M:%S"))
     logger = logging.getLogger("mini_vllm.engine.metrics")

@@ -1,4 +1,4 @@
-"""The finishes in which learners write code: verdicts on saves, hints, and approaches to passed tasks."""
+"""The finishes for learners who write code: verdicts on saves, hints, and approaches to passed tasks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,7 +25,8 @@ NEXT = {"scheduler": "mini-vllm watch --finish engine", "engine": "mini-vllm ben
 
 
 class Watch(Watched):
-    """A session of some phases. `name` is the name of its finish, or `run` if the phases were chosen some other way."""
+    """A session that covers some phases. `name` is the name of the learner's finish, or `run` if the phases were chosen
+    some other way."""
 
     keys = "h hint  n next task  l list  o engine step  a other ways  s share  q quit"
     at_the_end = "This is your engine"
@@ -70,7 +71,7 @@ class Watch(Watched):
         self.grade_next()
 
     def grade_next(self, *, after_a_pass: bool = False) -> None:
-        """Grade the current task; only name it if its file is untouched, or it is unwritten after a pass."""
+        """Grade the current task; only name it if its file is untouched, or if it is unwritten after a pass."""
         if (tasks := self.session.to_grade()) and not (after_a_pass and self.session.is_unwritten(tasks[0])):
             self.grade(tasks)
         elif (task := self.session.current) is not None:
@@ -92,7 +93,7 @@ class Watch(Watched):
         self.jobs.add(work, self.show_verdict, is_verdict=True)
 
     def show_verdict(self, grade: PhaseGrade, seconds: float) -> None:
-        """Print a verdict; then grade earlier tasks of a changed file, or the next task."""
+        """Print a verdict; then grade the earlier tasks in a changed file, or the next task."""
         if grade.error.endswith(CHANGED):
             self.grade_next()
             return
@@ -117,7 +118,7 @@ class Watch(Watched):
             self.show_keys()
 
     def check_stack(self, phase: int) -> None:
-        """Run the learner's phases up to this one in one engine; show the end if nothing else is left."""
+        """Run the learner's phases up to this one in one engine; show the end screen if nothing else is left."""
 
         def show(check: EngineCheck, seconds: float) -> None:
             is_in_engines = bool(phases_of_stack(phase))
@@ -153,7 +154,7 @@ class Watch(Watched):
             self.say(f"  {how}: {len(self.approaches)} other ways to write it, and what each costs", "dim")
 
     def unfold(self) -> None:
-        """Print the next approach to the task that passed last; after the last approach, start over."""
+        """Print the next approach to the most recently passed task; after the last approach, start over."""
         if self.approaches:
             screen.show_approach(self.console, str(self.passed), self.approaches, self.num_unfolded)
             self.num_unfolded = (self.num_unfolded + 1) % len(self.approaches)

@@ -1,4 +1,4 @@
-"""The observer's finish, which consists of answering the questions in the tour and the claims in two notebooks."""
+"""The observer's finish: answering the questions in the tour and the claims in two notebooks."""
 
 import json
 import tomllib
@@ -31,7 +31,7 @@ def progress(notebook: str) -> tuple[int, int]:
 
 
 class Observer(Watched):
-    """Counts the notebooks' saved answers; ends with a recorded run, because the observer writes no code."""
+    """Counts the answers saved by the notebooks; ends with a recorded run, because the observer writes no code."""
 
     keys = "l list  o engine step  s share  q quit"
     at_the_end = "You have seen what the engine decides"
@@ -56,7 +56,7 @@ class Observer(Watched):
         return observed_run()
 
     def show(self, notebook: str) -> bool:
-        """Print how many questions of a notebook are answered; return whether all are."""
+        """Print how many of a notebook's questions are answered; return whether all are."""
         num_answered, total = progress(notebook)
         sign = mark(self.console, "passed" if num_answered == total else "open")
         self.say(f"  {sign} notebooks/{notebook}.ipynb: {num_answered} of {total} answered")

@@ -1,4 +1,5 @@
-"""The terminal of `mini-vllm watch`: reads single keys, and prints the verdict, task, ticks, a step, and the keys."""
+"""The terminal of `mini-vllm watch`: reads single keys, and prints verdicts, tasks, ticks, engine steps and available
+keys."""
 
 import os
 import re
@@ -30,10 +31,10 @@ STYLES = {"passed": "green", "stale": "yellow", "open": "dim"}
 
 @contextmanager
 def keys() -> Iterator[Read | None]:
-    """Yield a function that returns the keys pressed within some seconds; None if no keys can be read.
+    """Yield a function that returns the keys pressed within a given time, or None if no keys can be read.
 
-    No keys can be read without a terminal, in the background of one, or on Windows. Ctrl-C and Ctrl-Z work as usual;
-    SIGTERM and closing the terminal end the block like Ctrl-C.
+    No keys can be read if there is no terminal, if the process is in the background, or on Windows. Ctrl-C and Ctrl-Z
+    work as usual; SIGTERM and closing the terminal end the block as Ctrl-C does.
     """
     if sys.platform == "win32":
         yield None
@@ -89,7 +90,7 @@ def mark(console: Console, state: str) -> str:
 
 
 def show_verdict(console: Console, grade: PhaseGrade, seconds: float | None = None) -> None:
-    """Print whose file was graded, its cost, the verdict on each task, and the first failure with its reason."""
+    """Print whose file was graded, the time taken, the verdict on each task, and the first failure with its reason."""
     console.print(Rule(Text(f"{datetime.now():%H:%M:%S}", FAINT), align="left", style=FAINT))
     cost = "" if seconds is None else f", in {seconds:.1f} CPU s"
     console.print(f"Graded: your {grade.plan.starter}{cost}", style=FAINT, markup=False)
@@ -170,7 +171,7 @@ def show_step(console: Console, run: ShownRun, step: int) -> None:
 
 
 def show_approach(console: Console, task: str, found: list[Approach], number: int) -> None:
-    """Print one of the other ways to write a task."""
+    """Print one of the other ways to solve a task."""
     from rich.syntax import Syntax
 
     one = found[number]

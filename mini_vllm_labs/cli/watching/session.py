@@ -1,4 +1,5 @@
-"""Tracks a learner's progress: the tasks of a finish, those passed, the current one, and the next to grade."""
+"""Tracks a learner's progress: which tasks a finish has, which have passed, the current task, and what to grade
+next."""
 
 import json
 import re
@@ -19,7 +20,7 @@ FINISHES: dict[str, range] = {"observer": range(0), "scheduler": range(1, 4), "e
 
 
 def kept() -> dict[str, Any]:
-    """Return the finish, and the version in which each task passed. A damaged file counts as missing."""
+    """Return the finish, and the file version with which each task passed. A damaged file counts as missing."""
     try:
         found = json.loads(SETTINGS.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -68,7 +69,7 @@ class WatchSession:
         return bool(line_of(self.phases[task.phase], task.number))
 
     def saved(self, phase: int) -> None:
-        """Switch to a saved phase: to its first open task, or to one that must pass again.
+        """Switch to the phase that was saved: to its first open task, or else to one that must pass again.
 
         Within the phase, go back from an unwritten task to an earlier one that was skipped and is now written.
         """
@@ -102,7 +103,8 @@ class WatchSession:
 
         Return the tasks in the same file that passed before it changed; they are graded next.
 
-        The first task that fails becomes the current one; if none fails, the next one that has not passed does.
+        The first task that fails becomes the current one; if none fails, the next task that has not passed becomes
+        current.
         """
         phase = grade.plan.number
         for task in grade.tasks:
@@ -122,7 +124,7 @@ class WatchSession:
 
 
 def line_of(phase: PlannedPhase, task: int) -> str:
-    """Return the line of a starter's unwritten task, such as ":14", or an empty string if it is not found."""
+    """Return the line of a starter's unwritten task, such as ":14", or an empty string if it has none."""
     ours = re.compile(rf'NotImplementedError\("Phase {phase.number}, tasks?[\d, and]* {task}\b')
     try:
         lines = (CHECKOUT / phase.starter).read_text(encoding="utf-8").splitlines()
@@ -132,5 +134,5 @@ def line_of(phase: PlannedPhase, task: int) -> str:
 
 
 def version(file_sha256: str) -> str:
-    """Return the version to which a tick belongs: digests of the learner's file and of the test plan."""
+    """Return the version that a tick applies to: digests of the learner's file and of the test plan."""
     return f"{file_sha256[:16]} {sha256(PLAN_FILE)[:16]}"

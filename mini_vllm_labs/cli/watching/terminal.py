@@ -1,4 +1,4 @@
-"""The loop of `mini-vllm watch`: keys, saves, jobs, and the run and page at the end of every finish."""
+"""The loop of `mini-vllm watch`: keys, saves, jobs, and the run and page that conclude every finish."""
 
 import os
 import time
@@ -32,7 +32,7 @@ class Job(NamedTuple):
 
 
 class Jobs:
-    """A queue of jobs. `poll` is called repeatedly by the only thread that prints."""
+    """A job queue. `poll` is called repeatedly by the only thread that prints anything."""
 
     def __init__(self) -> None:
         self._pool, self._waiting, self._stop = ThreadPoolExecutor(1), list[Job](), Event()
@@ -42,13 +42,14 @@ class Jobs:
         self._waiting.append(Job(work, show, is_verdict))
 
     def drop_verdicts(self) -> None:
-        """Drop the pending verdicts, and stop the one in progress."""
+        """Drop the verdicts that are pending, and stop the one in progress."""
         self._waiting = [job for job in self._waiting if not job.is_verdict]
         if self._running is not None and self._running[0].is_verdict:
             self._stop.set()
 
     def poll(self) -> None:
-        """Show finished work and start the next job. Raises the work's error, unless the work was stopped."""
+        """Show finished work and start the next job. If the work raised an error, raises that error, unless the work
+        was stopped."""
         if self._running is not None and self._running[1].done():
             (job, future), self._running = self._running, None
             if not self._stop.is_set():
@@ -64,7 +65,7 @@ class Jobs:
 
 
 def timed(work: Callable[[Event], Any], stop: Event) -> tuple[Any, float]:
-    """Return the work's result, and the CPU seconds that this process and its children spent on it."""
+    """Return the work's result, and how many CPU seconds this process and its children spent on it."""
     before = sum(os.times()[:4])
     return work(stop), sum(os.times()[:4]) - before
 
@@ -79,10 +80,10 @@ def stamp(path: Path) -> Stamp:
 
 
 class Saves:
-    """Watches some files: their times, sizes and inodes. Moments are in seconds, by any clock.
+    """Watches some files: their times, sizes and inodes. Times are in seconds, from any clock.
 
-    While an editor saves, the file may be missing or half written. So a change counts only after the file has been
-    quiet for a while.
+    While an editor is saving, the file may be missing or half written. A change therefore counts only after the file
+    has been left unchanged for a while.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -90,7 +91,7 @@ class Saves:
         self._changing: dict[Path, tuple[Stamp, float]] = {}
 
     def poll(self, moment: float) -> list[Path]:
-        """Return the files that were saved or deleted since the last call and have not changed since then."""
+        """Return files that were saved or deleted since the last call, and have been left unchanged since then."""
         saved = []
         for path, known in self._known.items():
             now = stamp(path)
@@ -124,7 +125,7 @@ class Watched:
         """React to a save."""
 
     def engine(self, *, real: bool) -> ShownRun:
-        """Return a run to show; with `real` it runs on the real model, which may take seconds."""
+        """Return a run to show; with `real`, it uses the real model, which may take seconds."""
         raise NotImplementedError
 
     def actions(self) -> dict[str, Callable[[], None]]:
@@ -172,7 +173,7 @@ class Watched:
         self.jobs.add(work, lambda run, seconds: self.say(run) if isinstance(run, str) else show(run), is_verdict=False)
 
     def show_step(self) -> None:
-        """Print a step of the engine: first the most eventful one, then the following ones."""
+        """Print a step of the engine: first the most eventful step, then those that follow it."""
 
         def show(run: ShownRun) -> None:
             self.step = run.first if self.run is None else (self.step + 1) % max(1, len(run.recording.steps))
@@ -186,7 +187,7 @@ class Watched:
             show(self.run)
 
     def show_end(self, run: ShownRun) -> None:
-        """Print a run at the end of a finish, and write its page if there is none yet."""
+        """Print the run at the end of a finish, and write its page if there is no page yet."""
         show_step(self.console, run, run.first)
         self.say(f"\n{totals(list(run.recording.steps))}")
         for asked, said in run.texts.items():

@@ -38,7 +38,7 @@ def promised(frame: FrameType) -> str:
 
 
 def unusable_answer(error: Exception, run_again: Callable[[], object]) -> UnusableAnswerError | None:
-    """Explain an exception outside the learner's code by the value that this code returned last.
+    """Explain an exception raised outside the learner's code, using the last value that this code returned.
 
     Returns None if the exception is clear by itself, or if the learner's code did not contribute to it.
     """

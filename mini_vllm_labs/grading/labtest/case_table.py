@@ -1,9 +1,9 @@
-"""Runs graded tests from tables: the cases of a phase are in `phaseN.toml`, and random ones are drawn.
+"""Runs graded tests from tables: a phase's fixed cases are in `phaseN.toml`, and random cases are drawn.
 
-A task consists of one table or several; later tables inherit missing keys from the first. `given` names the play's
-arguments; by default they have the names of the play's parameters. A play either returns all its observations, or makes
-one call after another: it yields each call as text, then observations. `about` maps patterns to different rules and
-questions. A pattern is matched against a text of three lines: the first difference ("what: yours, not expected"), the
+A task has one or more tables; later tables inherit missing keys from the first. `given` names the play's arguments; by
+default they have the names of the play's parameters. A play either returns all its observations at once, or makes
+several calls: for each, it yields the call as text, then the observations. `about` maps patterns to different rules and
+questions. A pattern is matched against three lines of text: the first difference ("what: yours, not expected"), the
 names of all differences, and the call. For an exception, the first line is "KeyError in free, evict: its text". A
 top-level `about` applies to each task that has none.
 """
@@ -44,7 +44,7 @@ Seen = dict[str, object]
 
 @cache
 def groups(plays: ModuleType, number: int) -> list[dict[str, Any]]:
-    """Read the tables of a task from the TOML file of the module with the phase's plays."""
+    """Read a task's tables from the TOML file that belongs to the module of the phase's plays."""
     path = Path(__file__).with_name(Path(str(plays.__file__)).name.replace("_plays.py", ".toml"))
     tasks = tomllib.loads(path.read_text(encoding="utf-8"))
     told = tasks[str(number)]
@@ -82,8 +82,8 @@ def check(plays: ModuleType, yours: ModuleType, answers: Answers, number: int, n
 def check_in_between(
     plays: ModuleType, yours: ModuleType, told: dict[str, Any], drawn: Sequence[Sequence[Any]], right: list[list[Seen]]
 ) -> None:
-    """Play random cases again, each with a different random case run between two of its calls. Each case has passed
-    when played alone."""
+    """Play random cases again, each with a different random case run between two of its calls. Each case has already
+    passed on its own."""
     play, rng = getattr(plays, told["play"]), Random(NUM_RANDOM)
     for (given, expected), (other, _) in islice(pairwise(zip(drawn, right, strict=True)), NUM_IN_BETWEEN):
         calls, meanwhile = list[str](), list[str]()

@@ -10,7 +10,7 @@ from mini_vllm_labs.runs.sandbox.frames import learners_frames
 
 @dataclass(frozen=True, slots=True)
 class CrashHint:
-    """A question for exceptions of type `kind` raised in the function `inside` with `word` in the message."""
+    """A question for exceptions of type `kind` raised in the function `inside`, if the message contains `word`."""
 
     kind: type[Exception] | tuple[type[Exception], ...]
     question: str

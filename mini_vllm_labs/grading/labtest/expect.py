@@ -52,7 +52,7 @@ def difference_report(yours: object, expected: object, **told: Unpack[Told]) -> 
 
 
 def lab_failure(*, expected: object, yours: object, **told: Unpack[Told]) -> NoReturn:
-    """Fail the test without a comparison, with the same text as a failing `expect_equal`."""
+    """Fail the test without comparing values, with the same text as a failing `expect_equal`."""
     report = _report(yours, expected, **told)
     raise Failed(report, report.parts)
 
@@ -76,7 +76,7 @@ def _length(report: str) -> int:
 def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "", *, rule: str = "") -> Iterator[None]:
     """Add the rule, the situation and, if there is one, a hint to an exception from the learner's code.
 
-    The hint is only for `ValueError`, `IndexError` and `KeyError`; other exceptions have different hints.
+    The hint is added only to `ValueError`, `IndexError` and `KeyError`; other exceptions have their own hints.
     """
     try:
         yield
@@ -100,7 +100,7 @@ def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "
 
 
 def _shortened(yours: object, expected: object) -> tuple[object, object]:
-    """Shorten long lists and texts in both values to the part around the first difference."""
+    """Shorten long lists and texts in both values to the part around their first difference."""
     if isinstance(yours, Mapping) and isinstance(expected, Mapping):
         pairs = {key: _shortened(yours.get(key, "-"), value) for key, value in expected.items()}
         return {**yours, **{key: pair[0] for key, pair in pairs.items()}}, {key: pair[1] for key, pair in pairs.items()}
@@ -163,7 +163,7 @@ def _table(expected: Mapping[object, object], yours: Mapping[object, object]) ->
 
 
 def _stack(expected: Mapping[object, object], yours: Mapping[object, object]) -> list[str]:
-    """Return what `_table` returns, but with the expected value above yours, for long values."""
+    """Return the same content as `_table`, but with the expected value above yours, for long values."""
     keys = [*expected, *(key for key in yours if key not in expected)]
     width = max(len(str(key)) for key in keys)
     lines: list[str] = []

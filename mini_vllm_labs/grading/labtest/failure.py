@@ -1,4 +1,4 @@
-"""Stores a graded test's failure in parts, from which the terminal and the notebook make their reports."""
+"""Stores a graded test's failure in parts, from which the terminal and the notebook build their reports."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

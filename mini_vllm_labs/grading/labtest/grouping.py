@@ -52,7 +52,7 @@ def failed_in(reporter: pytest.TerminalReporter) -> list[Any]:
 
 
 def arrange(reporter: pytest.TerminalReporter) -> None:
-    """Keep one failure of each kind to print, with the first failure named last; count the rest separately."""
+    """Keep one failure of each kind to print, and put the first one last; count the rest separately."""
     add_hints(reporter)
     failures = reporter.stats.get("failed", [])
     graded = [report for report in failures if phase_of(report.nodeid)]

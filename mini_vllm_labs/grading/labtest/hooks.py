@@ -64,7 +64,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def leave_out_untouched_electives(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """If `LAB_IMPL=starter`, deselect electives that the learner has not started, unless the command names them."""
+    """If `LAB_IMPL=starter`, deselect electives that the learner has not started, unless they are named on the command
+    line."""
     words = " ".join(config.invocation_params.args)
     quiet = {
         phase
@@ -124,7 +125,7 @@ def pytest_timeout_cancel_timer(item: pytest.Item) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Run a graded test within its memory limit; explain its errors by the last value that the learner's code returned.
+    """Run a graded test within its memory limit; explain errors using the last value that the learner's code returned.
 
     If an answer does not belong to its caller alone, or the file has kept something from earlier tests, that is
     reported instead of the consequences.
@@ -194,7 +195,7 @@ def runs_a_test(frame: FrameType | None) -> bool:
 
 @contextlib.contextmanager
 def limited_memory(phase: int) -> Iterator[None]:
-    """Limit a test to 1 GiB on top of the memory in use, if `/proc` shows it.
+    """Limit a test to 1 GiB more than the memory already in use, if `/proc` shows that amount.
 
     Phases 6 and 7 have no limit, because they use torch.
     """

@@ -1,7 +1,7 @@
 """Finds out whether a failure is caused by state that the learner's file has kept from earlier tests.
 
-The test is run again: it passes on a fresh copy of the file, and fails once more on the file as it is now. This is
-repeated, because an answer that depends on chance can look like that on a single run.
+The test is rerun: this is the cause if it passes on a fresh copy of the file, and fails again on the file as it is now.
+This is repeated, because an answer that depends on chance can look the same in a single run.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ def retold_as_kept(error: BaseException, test: Callable[..., object], arguments:
 
 
 def fresh_from(name: str, file: Path) -> ModuleType:
-    """Run a file, as a new module under the given name."""
+    """Run a file as a new module with the given name."""
     spec = spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
@@ -56,7 +56,7 @@ def fresh_from(name: str, file: Path) -> ModuleType:
 
 
 def passes(test: Callable[..., object], arguments: Mapping[str, Any]) -> bool:
-    """Run a graded test from its first case on; return whether it passes."""
+    """Run a graded test from its first case; return whether it passes."""
     if isinstance(answers := arguments.get("answers"), Answers):
         answers.restart()
     with suppress(Exception, Failed, OutOfTime):

@@ -1,7 +1,7 @@
 """Provides the reference's recorded answers to the cases of a graded test, in order.
 
-They spare the tests a second implementation, which would reveal the solution. `python -m tests.mutants.answers` records
-them.
+They save the tests from needing a second implementation, which would reveal the solution. `python -m
+tests.mutants.answers` records them.
 """
 
 import base64
@@ -37,7 +37,8 @@ class Answers:
 
 
 def file_of(test: str) -> str:
-    """Return the file with a test's answers. Whole engines have separate files, because their answers are large."""
+    """Return the path of the file with a test's answers. Whole engines have separate files, because their answers are
+    large."""
     engine = "_in_an_engine" if "_in_an_engine.py" in test else ""
     return f"phase{test.removeprefix('test_task').partition('_')[0]}{engine}.json"
 

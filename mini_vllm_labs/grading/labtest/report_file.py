@@ -53,7 +53,7 @@ def pytest_runtest_makereport(
 
 
 def outcome_of(report: pytest.TestReport) -> str:
-    """Return a test's outcome, under its name in the terminal's summary."""
+    """Return a test's outcome as named in the terminal's summary."""
     for kind in ("not_written", "not_loaded"):
         if hasattr(report, kind):
             return kind.replace("_", " ")

@@ -1,4 +1,4 @@
-"""Loads torch and the modules of its first operations before `grade` forks for each test.
+"""Loads torch and the modules needed by its first operations before `grade` forks for each test.
 
 Loading takes over a second on a slow machine, and would otherwise count towards the learner's time in each test.
 """

@@ -1,4 +1,4 @@
-"""Runs the process of `grade.py` that forks for each implementation."""
+"""Runs the process from which `grade.py` forks for each implementation."""
 
 from mini_vllm_labs.grading.own_tests.server import serve
 

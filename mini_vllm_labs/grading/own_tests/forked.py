@@ -14,7 +14,7 @@ TICK_SECONDS = 0.005
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: its answer or None, whether it was late, and how many seconds it took."""
+    """How a process ended: its answer or None, whether it exceeded the time limit, and how many seconds it took."""
 
     answer: dict[str, Any] | None
     late: bool

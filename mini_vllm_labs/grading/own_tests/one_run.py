@@ -41,7 +41,8 @@ class Witness:
 
 
 def install(phase: int, reference: str) -> None:
-    """Make the reference the module from which fair ways import parts; this also imports what a phase needs."""
+    """Make the reference the module from which fair solutions import parts; this also imports the phase's
+    dependencies."""
     package = sys.modules["solutions"] = ModuleType("solutions")
     name = lab_folder(phase)
     module = sys.modules[f"solutions.{name}"] = ModuleType(f"solutions.{name}")
@@ -50,7 +51,7 @@ def install(phase: int, reference: str) -> None:
 
 
 def run(phase: int, text: str, file: Path) -> dict[str, Any]:
-    """Return the outcome of a test file on an implementation, which the file imports as the phase's starter."""
+    """Return the outcome of a test file, run on an implementation that it imports as the phase's starter."""
     name = f"labs.{lab_folder(phase)}.starter"
     module = sys.modules[name] = ModuleType(name)
     vars(importlib.import_module(f"labs.{lab_folder(phase)}"))["starter"] = module

@@ -1,4 +1,4 @@
-"""Plays the cases of the graded tests, with stand-ins for other phases.
+"""Runs the cases of the graded tests, with stand-ins for other phases.
 
 This folder is visible to submissions in the jail.
 """

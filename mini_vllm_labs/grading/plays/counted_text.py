@@ -16,7 +16,7 @@ class TooMuchWorkError(BaseException):
 class LookupWork:
     """Counts the work of a lookup: tokens read and tokens compared, including those of copies of the text.
 
-    Work beyond `at_most` ends with a `TooMuchWorkError`.
+    Work beyond `at_most` raises a `TooMuchWorkError`.
     """
 
     def __init__(self, at_most: int) -> None:

@@ -1,8 +1,9 @@
 """Detects tensors on the wrong device, without a GPU.
 
 On a machine with a GPU, the arguments are on the GPU, and a tensor made without `device=` is on the host. Here the
-arguments are `DeviceTensor`s: their `device` is torch's `meta`, but they contain numbers. Tensors computed from them or
-made with that device are also `DeviceTensor`s; all other tensors are on the host. Mixing the two raises torch's error.
+arguments are `DeviceTensor`s: their `device` is torch's `meta`, but they contain actual numbers. Tensors computed from
+them or made with that device are also `DeviceTensor`s; all other tensors are on the host. Mixing the two raises torch's
+error.
 """
 
 from collections.abc import Iterator
@@ -41,7 +42,8 @@ class DeviceTensor(Tensor):
 
 
 class OnDevice(TorchFunctionMode):
-    """Turns tensors created on the arguments' device into `DeviceTensor`s, and those on the host into plain ones."""
+    """Turns tensors created on the arguments' device into `DeviceTensor`s, and tensors created on the host into plain
+    ones."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = [one for one in (*args, *(kwargs or {}).values()) if isinstance(one, torch.device | str)]
@@ -72,7 +74,7 @@ def _tensors(found: Any) -> Iterator[Tensor]:
 
 
 def on_device(argument: Any) -> Any:
-    """Return a tensor or a batch of tensors as if on a GPU, sharing the argument's memory."""
+    """Return a tensor or a batch of tensors that appear to be on a GPU and share the argument's memory."""
     if isinstance(argument, FlatBatch):
         return replace(argument, **{part.name: on_device(getattr(argument, part.name)) for part in fields(argument)})
     return marked(argument, True) if isinstance(argument, Tensor) else argument

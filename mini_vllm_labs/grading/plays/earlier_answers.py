@@ -1,7 +1,7 @@
 """Detects calls that change an earlier answer or return it again, because an answer belongs to its caller.
 
 Graded tests and the judge both watch the public functions and methods of a phase's module. A change counts only if it
-happens during a call that did not receive the answer as an argument; the caller itself may change the answer.
+happens during a call that did not receive the answer as an argument; callers may change their answers.
 `own_containers.py` also finds answers that other code holds.
 """
 
@@ -32,7 +32,7 @@ FREES = "PagedKVCacheManager.free"
 
 
 class Changed(NamedTuple):
-    """A function whose answer changed, the function that was called meanwhile, and the answer before and after."""
+    """A function whose answer changed, the function called in the meantime, and the answer before and after."""
 
     function: str
     by: str
@@ -67,7 +67,8 @@ class KeptAnswer:
 
 
 class EarlierAnswers:
-    """The last answers of a phase. `changed` describes the first answer that does not belong to its caller alone."""
+    """The most recent answers of a phase. `changed` describes the first answer that does not belong to its caller
+    alone."""
 
     def __init__(self, phase: ModuleType) -> None:
         self.phase = phase
@@ -94,11 +95,11 @@ class EarlierAnswers:
             self._num_calls.clear()
 
     def ignores(self, caller: object) -> bool:
-        """Return whether to skip a call: it comes from the learner's own file, or its cost is being measured."""
+        """Return whether to skip a call, because it comes from the learner's own file or its cost is being measured."""
         return not self.is_watching or caller is vars(self.phase) or tracemalloc.is_tracing()
 
     def call(self, name: str, function: Callable[..., Any], *positional: Any, **named: Any) -> Any:
-        """Make a call; unless it is too late to be watched, compare the earlier answers before and after it."""
+        """Make a call; if it is still being watched, compare the earlier answers before and after it."""
         self._num_calls[name] += 1
         if self._num_calls[name] > NUM_WATCHED:
             return function(*positional, **named)

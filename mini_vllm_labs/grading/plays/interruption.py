@@ -1,4 +1,4 @@
-"""Plays a whole case between two calls of a different one, which reveals state that objects share."""
+"""Plays a whole case between two calls of a different case, to reveal state that objects share."""
 
 import sys
 import tracemalloc
@@ -20,7 +20,8 @@ class Interruption:
         self._between = between
 
     def ignores(self, caller: object) -> bool:
-        """Return whether a call does not count: it comes from the learner's own file, or its cost is being measured."""
+        """Return whether to ignore a call, because it comes from the learner's own file or its cost is being
+        measured."""
         is_measured = tracemalloc.is_tracing() or sys.gettrace() is not None or sys.getprofile() is not None
         return self._left == 0 or caller is vars(self.phase) or is_measured
 

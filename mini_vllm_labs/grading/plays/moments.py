@@ -49,7 +49,7 @@ def varied(request: Request, rng: random.Random, keep: Collection[str] = ()) -> 
 
 
 class Living:
-    """Requests that live throughout a test: as in the engine, a request that changes remains the same object.
+    """Requests that live throughout a test: as in the engine, a request remains the same object when it changes.
 
     Occasionally a new object takes over a name, as if a client reused an id.
     """
@@ -106,7 +106,7 @@ def with_odd_fields(request: Request, past: str | None, keep: Collection[str] = 
 
 
 def told(kind: str, found: object, anew: object, usual: object) -> object:
-    """Return an answer; if a new object, or a request without odd fields, gives a different answer, append that."""
+    """Return an answer, plus any different answer given by a new object or for a request without odd fields."""
     if anew != found:
         return f"{found}; of a new {kind}: {anew}"
     return found if usual == found else f"{found}; with usual fields: {usual}"

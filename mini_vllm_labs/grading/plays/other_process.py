@@ -34,8 +34,8 @@ AFTER_A_RESTART: dict[str, Callable[[Any], int]] = {
 def answers_elsewhere(phase: ModuleType, name: str, calls: Sequence[tuple[Any, ...]]) -> list[bytes] | str:
     """Return the answers of a new Python process, or its error.
 
-    If no process can start (browser, judge's jail), a second copy of the module answers. The list is empty if the phase
-    has no file (the judge's tests).
+    If no process can be started (browser, judge's jail), a second copy of the module is used. The list is empty if the
+    phase has no file (the judge's tests).
     """
     import pickle
 
@@ -52,7 +52,7 @@ def answers_elsewhere(phase: ModuleType, name: str, calls: Sequence[tuple[Any, .
 
 
 def answers_of_a_copy(phase: ModuleType, name: str, calls: Sequence[tuple[Any, ...]]) -> list[bytes]:
-    """Return the answers of a module that is loaded again from the phase's file."""
+    """Return the answers of a module freshly loaded from the phase's file."""
     spec = importlib.util.spec_from_file_location(phase.__name__, str(phase.__file__))
     assert spec is not None
     assert spec.loader is not None

@@ -1,4 +1,4 @@
-"""Finds containers that a function returns although something else also uses them.
+"""Finds returned containers that are also used elsewhere.
 
 They do no harm until somebody changes them. `labs/README.md` therefore asks for a new container each time.
 """
@@ -23,7 +23,7 @@ LISTS = ("spec_token_ids", "block_hashes", "all_token_ids")  # a request's lists
 
 
 class Shared(NamedTuple):
-    """A function, the other place where its container is used, and the container's kind and text.
+    """A function, the other place that uses its container, and the container's kind and text.
 
     `did` is what the function did with the container: `RETURNED`, or `GAVE` for a list that belongs to a request.
     """
@@ -83,7 +83,7 @@ class Same:
 
 
 def containers(value: object) -> Iterator[Any]:
-    """Yield a list, dict, set, tensor or array, and those that a list or tuple holds."""
+    """Yield a value that is a list, dict, set, tensor or array, and those that a list or tuple holds."""
     if isinstance(value, list | dict | set) or getattr(value, "ndim", 0) != 0:
         yield value
     if isinstance(value, list | tuple) and value and isinstance(value[0], list | dict | set | tuple):

@@ -1,4 +1,4 @@
-"""Plays phase 10's cases for the graded tests and the judge; each function returns its observations."""
+"""Runs phase 10's cases for the graded tests and the judge; each function returns its observations."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -192,7 +192,7 @@ def ends(phase10: ModuleType, block_size: int, saves_ended: bool, stored: Sequen
 
 
 def leaves(phase10: ModuleType, num_requests: int) -> Seen:
-    """Match and end requests, of which only every second one is admitted; report what remains of them."""
+    """Match requests, admit only every second one, and end them all; report what they leave behind."""
     from mini_vllm_labs.grading.plays.work import left_behind
 
     connector = phase10.BlockStoreConnector(GivenStore({}), 4)
@@ -284,7 +284,7 @@ def _parts(block: "Tensor") -> list[object]:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Draw the arguments of a random case for a task's play."""
+    """Draw the arguments of a random case for a task."""
     size = rng.choice((2, 4, 16))
     stored = [f"{name}{index}" for name in "AB" for index in range(9) if rng.random() < 0.85]
     asked = [(name, n := rng.randint(1, 9 * size), rng.randrange(n) // size * size) for name in rng.choices("AB", k=5)]

@@ -1,4 +1,4 @@
-"""Plays phase 11's cases for the graded tests and the judge; each function returns its observations."""
+"""Runs phase 11's cases for the graded tests and the judge; each function returns its observations."""
 
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -62,7 +62,7 @@ def gate(phase11: ModuleType, max_loras: int, calls: Sequence[tuple[str, str, st
 def encodings(phase11: ModuleType, cache_size: int, calls: Sequence[tuple[str, str, str, int]]) -> Seen:
     """Encode images for requests and release them; report each answer and the whole state.
 
-    Like the engine, "encode" tries to refer to a cached encoding, and otherwise makes room and allocates.
+    Like the engine, "encode" first tries to reference a cached encoding, and otherwise makes room and allocates.
     """
     cache, seen = phase11.EncoderCacheManager(cache_size), dict[str, object]()
     for number, (what, name, content, length) in enumerate(calls, start=1):
@@ -148,7 +148,7 @@ def products(
     """Add products of integers, which are exact in any order; report each row, and whether more rows need more
     operators.
 
-    The tensors are float64 and on a separate device, to detect tensors made without `dtype=` or `device=`.
+    The tensors are float64 and on a fake device, to detect tensors created without `dtype=` or `device=`.
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -188,7 +188,7 @@ def products(
 
 
 def random_images(rng: Random, contents: Sequence[str] = ("a", "cat", "Cat", "cat2")) -> list[Image]:
-    """Draw images in order, some with no gap between them; sometimes draw many, all different."""
+    """Draw images in order, sometimes with no gap between two of them; sometimes draw many, all different."""
     images, at = list[Image](), 0
     count = rng.choice((*range(5), *range(5), 60))
     for number in range(count):
@@ -199,7 +199,7 @@ def random_images(rng: Random, contents: Sequence[str] = ("a", "cat", "Cat", "ca
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Draw the arguments of a random case for a task's play."""
+    """Draw the arguments of a random case for a task."""
     calls = list[tuple[Any, ...]]()
     match task:
         case 1:

@@ -1,4 +1,4 @@
-"""Plays phase 12's cases for the graded tests and the judge; each function returns its observations."""
+"""Runs phase 12's cases for the graded tests and the judge; each function returns its observations."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -22,7 +22,7 @@ KEY_SIZE = 3
 
 
 class ListedPool:
-    """A pool whose free queue is a list; all other blocks have one holder."""
+    """A pool whose free queue is a list; every block outside it has one holder."""
 
     def __init__(self, free: Ints) -> None:
         self.free = list(free)
@@ -129,10 +129,10 @@ def kept(tables: Sequence[list[int]], given: Sequence[list[int | None]], cached:
 def attends(
     phase12: ModuleType, shares: Shares, window: int, block_size: int, heads: Ints, seed: int, as_on_gpu: bool = False
 ) -> Seen:
-    """Attend for requests with (computed, new) tokens; report each token's weights by new token and head.
+    """Compute attention for requests with (computed, new) tokens; report each token's weights by new token and head.
 
     Token p's value is the unit vector p. Scores are integers times log 2, so weights differ by powers of 2. Slots that
-    no request may read contain a separate value. With `as_on_gpu`, all numbers are bfloat16, on a device.
+    no request may read contain a separate value. With `as_on_gpu`, all numbers are bfloat16, on a fake device.
     """
     import torch
 
@@ -194,7 +194,7 @@ def works(phase12: ModuleType, window: int, block_size: int, num_tokens: Ints) -
 
 
 def average(phase12: ModuleType, window: int, block_size: int, computed: int, new: int) -> Seen:
-    """Attend with equal keys, so that a token's result is the average over the tokens in its window."""
+    """Compute attention with equal keys, so that a token's result is the average over the tokens in its window."""
     import torch
 
     length = computed + new
@@ -210,7 +210,7 @@ def average(phase12: ModuleType, window: int, block_size: int, computed: int, ne
 
 
 def weights_of(output: "Tensor", longest: int) -> str:
-    """Describe a result [longest + KEY_SIZE]: in `7:0 8:2` token 8 has 4 times the weight of token 7."""
+    """Describe a result [longest + KEY_SIZE]: `7:0 8:2` means that token 8 has 4 times the weight of token 7."""
     shares = output.tolist()
     total = sum(shares[:longest])
     if shares[-1] > 0:
@@ -250,7 +250,7 @@ def batch_of(shares: Shares, tables: Shares, block_size: int) -> "FlatBatch":
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Draw the arguments of a random case for a task's play."""
+    """Draw the arguments of a random case for a task."""
     block_size, window = rng.choice((1, 2, 4, 8)), rng.randint(1, 20)
     scale = 50 if rng.random() < 0.1 else 1  # occasionally hundreds of blocks
     ids, window = rng.sample(range(1, rng.choice((60, 90_000)) * scale), 40 * scale), window * scale

@@ -1,7 +1,8 @@
-"""Plays phase 13's cases for the graded tests and the judge: the order in which a stand-in engine serves requests.
+"""Runs phase 13's cases for the graded tests and the judge: the order in which a stand-in engine serves requests.
 
-The engine has memory for all requests. Ranks are not compared, because they differ between correct files. The order of
-two tenants is also not compared if one's counter was raised to the other's; a third tenant's view is compared instead.
+The engine has memory for all requests. Ranks are not compared, because they differ between correct implementations. The
+order of two tenants is also not compared if one's counter was raised to the other's; a third tenant's view is compared
+instead.
 """
 
 from collections import Counter
@@ -31,7 +32,7 @@ PREFIX = "a request called "  # shared by all ids
 
 
 class PlayedRun:
-    """A run: the order of admission, the victims at one step, and the first violation of any policy's contract.
+    """A run: the admission order, the victims at one step, and the first violation of the policy contract.
 
     A step produces `num_at_once` output tokens, as with drafts. `slack` is called at the step that has the victims.
     """
@@ -106,8 +107,8 @@ class PlayedRun:
                 policy.sampled(request, num_new)
 
     def preempt_those_due(self) -> bool:
-        """Preempt the running requests that are due; return whether there were any. In that case, no request is
-        admitted."""
+        """Preempt the running requests that are due; return whether there were any. If any were preempted, no request
+        is admitted."""
         due = [one for one in self.running if self.again.get(name_of(one), one.num_tokens) <= one.num_output_tokens]
         for request in due:
             del self.again[name_of(request)]
@@ -170,7 +171,7 @@ def shares(
 def slacks(
     phase13: ModuleType, asked: Sequence[Asked], num_seats: int, step_of_victims: int, num_at_once: int = 1
 ) -> Seen:
-    """Serve requests by their slack; report the order, and all slacks and the victims of a step without memory."""
+    """Serve requests by slack; report the order, plus the slacks and victims of a step that lacks memory."""
     policy = phase13.LeastSlackFirst(TOKEN_SECONDS, STEP_SECONDS)
     phase13.LeastSlackFirst(7.0, 5.0)  # reveals state that is stored on the class
     run = PlayedRun(policy, asked, num_seats, step_of_victims, num_at_once, slack=policy.slack)
@@ -178,7 +179,7 @@ def slacks(
 
 
 def forgets(phase13: ModuleType, num_requests: int) -> Seen:
-    """Serve two tokens to each request, then end it; report what remains of the requests."""
+    """Serve two tokens to each request, then end it; report what the requests leave behind."""
     from mini_vllm_labs.grading.plays.work import left_behind
 
     policy = phase13.LeastSlackFirst()
@@ -196,12 +197,12 @@ def forgets(phase13: ModuleType, num_requests: int) -> Seen:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Draw the arguments of a random case for a task's play."""
+    """Draw the arguments of a random case for a task."""
     return random_shares(rng) if task == 1 else random_slacks(rng)
 
 
 def random_shares(rng: Random) -> tuple[Any, ...]:
-    """Draw tenants that all arrive together, or some of which return after b has received the most service.
+    """Draw tenants that all arrive together, or of which some return after b has received the most service.
 
     In the second case, c was away, or arrives when a's last request has left the queue, or has always had a running
     request. Alternatively, no request has waited for a while, and a, c and d return in any order.
@@ -253,7 +254,8 @@ def random_shares(rng: Random) -> tuple[Any, ...]:
 
 
 def random_slacks(rng: Random) -> tuple[Any, ...]:
-    """Draw requests that wait for one seat, some of them twins, or that run together until blocks run out."""
+    """Draw requests that wait for one request slot, some with identical twins, or that run together until blocks run
+    out."""
     num_seats = rng.choice((1, 12))
     asked: list[Asked] = []
     for name in rng.sample("abcdefghijklmnopqrstuvwxyz", 12):

@@ -1,4 +1,4 @@
-"""Plays phase 14's cases for the graded tests and the judge; each function returns its observations."""
+"""Runs phase 14's cases for the graded tests and the judge; each function returns its observations."""
 
 from collections.abc import Sequence
 from random import Random
@@ -99,7 +99,7 @@ def cached(phase14: ModuleType, span: Ints, prompt: int, junction: int, sizes: I
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Draw the arguments of a random case for a task's play."""
+    """Draw the arguments of a random case for a task."""
     match task:
         case 1:
             numbers = [rng.randint(0, 3), rng.randint(1, 9), rng.randint(2, 400)]

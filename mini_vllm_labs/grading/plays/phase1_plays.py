@@ -1,4 +1,4 @@
-"""Plays phase 1's cases for the graded tests and the judge, one function per kind of case, step by step.
+"""Runs phase 1's cases for the graded tests and the judge, step by step, one function per kind of case.
 
 "A 5/8+3" describes a request with 5 computed, 8 prompt and 3 output tokens. More words may follow; `TOLD` lists them.
 """
@@ -94,9 +94,10 @@ def with_victims_named(requests: Iterable[Request]) -> str:
 def schedule(phase1: ModuleType, told: Told) -> Steps:
     """Run a step, then one more in the same scene for each entry of `then`, which overrides settings.
 
-    Settings: running, waiting; budget, seats; blocks, block_size, held by waiting requests; hits, and hits_after once a
-    request has its slots. Other settings: at_most and all_or_none tokens; not_admitted; victims, keyed by the request
-    that needs room. `past` seeds the fields that requests carry over from earlier steps.
+    Settings: `running`, `waiting`; `budget`, `seats`; `blocks`, `block_size`, `held` (by waiting requests); `hits`, and
+    `hits_after` (once a request has its slots). Other settings: `at_most` and `all_or_none` (limits on tokens);
+    `not_admitted`; `victims`, keyed by the request that needs room. `past` seeds the fields that requests carry over
+    from earlier steps.
     """
     scene = Scene(told)
     for now in ({}, *told.get("then", ())):
@@ -231,7 +232,8 @@ def without_the_middle(calls: Sequence[str]) -> Sequence[str]:
 
 
 def bringing_along(requests: Iterable[Request], told: Told) -> Iterator[Request]:
-    """Set ranks that do not match the order of service; yield each request that gets a random past."""
+    """Set ranks that do not match the order of service; yield each request that gets random fields from earlier
+    steps."""
     rng = Random(told.get("past", 0))
     for place, request in enumerate(requests):
         request.priority, request.arrival_time = PRIORITIES[place % 3], ARRIVALS[place % 4]
@@ -242,8 +244,8 @@ def bringing_along(requests: Iterable[Request], told: Told) -> Iterator[Request]
 def update(phase1: ModuleType, told: Told) -> Steps:
     """Update from a step's results; report each request's state.
 
-    Settings: running; waiting (preempted since then); planned, in order, and which of them are gone; sampled tokens;
-    max_model_len.
+    Settings: `running`; `waiting` (preempted since then); `planned`, in order; `gone` (planned but since aborted);
+    `sampled` tokens; `max_model_len`.
     """
     running, waiting = requests_of(told.get("running", "")), requests_of(told.get("waiting", ""))
     everyone = {request.request_id: request for request in (*running, *waiting)}
@@ -295,7 +297,7 @@ def facts_of(request: Request) -> str:
 
 
 def work(phase1: ModuleType, num_sampled: int) -> Steps:
-    """End a request while few and then many others wait; report whether the update then does more work.
+    """End a request while few and then while many others wait; report whether the second update does more work.
 
     The better of two large sizes counts, because a growing dict or list may occasionally copy itself.
     """
@@ -317,7 +319,7 @@ def work(phase1: ModuleType, num_sampled: int) -> Steps:
 
 
 def leaves(phase1: ModuleType, num_requests: int, what: str) -> Seen:
-    """Let requests come and go, each with a separate step or update; report what remains of them."""
+    """Start and end requests, each in a separate step or update; report what they leave behind."""
 
     def use(name: str) -> Request:
         name = name.replace(" ", "_")
@@ -334,7 +336,7 @@ def leaves(phase1: ModuleType, num_requests: int, what: str) -> Seen:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Draw the arguments of a random case for a task's play, sometimes with many requests or long ones."""
+    """Draw the arguments of a random case for a task, sometimes with many requests or long ones."""
     if task == 1:
         largest = rng.choice((8, 8, 40, 5000, 20_000, 2**60))
         num_new, budget, threshold = (rng.randrange(-largest // 4, largest) for _ in range(3))
@@ -344,7 +346,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def random_situation(rng: Random, many: int, long: int, *, with_waiting: bool) -> dict[str, Any]:
-    """Draw a situation with new, half-computed and resumed requests, and scarce memory."""
+    """Draw a situation with new, partly computed and resumed requests, and scarce memory."""
     names = some_ids(rng, rng.randint(1, 7) if many == 1 else 7 * many)
     num_running = rng.randint(0, len(names)) if with_waiting else len(names)
     block_size, sizes, num_held = rng.choice((1, 2, 4)), dict[str, int](), 0

@@ -1,4 +1,4 @@
-"""Plays phase 2's cases for the graded tests and the judge, one function per kind of case, call by call."""
+"""Runs phase 2's cases for the graded tests and the judge, call by call, one function per kind of case."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ def outcome(call: Callable[[], object], *, is_legal: bool) -> object:
 def queue(phase2: ModuleType, free: Ints | int, calls: Sequence[str]) -> Steps:
     """Make calls to a free queue; report each answer and the remaining blocks.
 
-    `free` is a list of blocks, or a number of blocks, which are then queued from the last to the first. Calls such as
+    `free` is a list of blocks or a number of blocks; a number queues the blocks from last to first. Calls such as
     "append 5" and "remove 5" name a block. The call "put back" appends the block that was popped or removed first.
     """
     free = range(free, 0, -1) if isinstance(free, int) else free
@@ -81,8 +81,8 @@ def pool(phase2: ModuleType, num_gpu_blocks: int, calls: Sequence[str]) -> Steps
     """Make calls to a block pool; report the allocated blocks and the calls to the prefix cache.
 
     Calls: "get 2", "touch 3 1", "touch 2 x70000", "free 3 1 x2". The call "get all" gets all blocks that are free
-    according to the answers. The call "release 4" frees entry 4 of the held blocks, in which a block occurs once per
-    holder.
+    according to the answers. The call "release 4" frees entry 4 of the list of held blocks, which contains a block once
+    per holder.
     """
     cache, holders = RecordingPrefixCache(), list[int]()
     yield f"BlockPool({num_gpu_blocks} blocks, block 0 is the null block)"
@@ -130,10 +130,10 @@ def allocations(
 ) -> Steps:
     """Make task 2.3's calls to a KV cache manager; report the answer, all tables, and the prefix cache's calls.
 
-    The call "A 13 hits 2 3 lookahead 1" allocates slots for 13 tokens of A, with hits if A has no table so far. If it
-    ends with "keeps 4", only 4 of them then count as computed. The call "A 1 x99" makes 99 calls and reports the last.
-    "look A 5 2" looks for a hit if the prefix cache has these blocks. `past` seeds the fields that requests carry over
-    from earlier steps.
+    The call "A 13 hits 2 3 lookahead 1" allocates slots for 13 tokens of A, with hits if A has no table so far. If the
+    call ends with "keeps 4", only 4 of the tokens then count as computed. The call "A 1 x99" makes 99 calls and reports
+    the last. "look A 5 2" looks for a hit if the prefix cache has these blocks. `past` seeds the fields that requests
+    carry over from earlier steps.
     """
     yield from Serving(phase2, num_usable, block_size, tokens, past, with_free=False).play(calls)
 
@@ -149,7 +149,7 @@ def manager(
 
 
 class Serving:
-    """A KV cache manager, made at the start of the play, and the requests that it serves."""
+    """A KV cache manager, created at the start of the case, and the requests that it serves."""
 
     kv: Any
 
@@ -285,7 +285,7 @@ class CountedBlock(KVCacheBlock):
 
 
 def work(phase2: ModuleType, call: str, things: str) -> Steps:
-    """Make a call among few and among many objects; report whether it takes more lines, copies and block reads.
+    """Make a call among few and then many objects; report whether many take more lines, copies and block reads.
 
     The better of two large sizes counts, because a growing dict or list may occasionally copy itself.
     """
@@ -334,7 +334,7 @@ def _prepared(phase2: ModuleType, call: str, number: int, num_others: int) -> Ca
 
 
 def leaves(phase2: ModuleType, num_requests: int) -> Seen:
-    """Let requests come and go; report what remains of them."""
+    """Start and end requests; report what they leave behind."""
     kv = phase2.PagedKVCacheManager(10, 4, RecordingPrefixCache())
 
     def use(name: str) -> Request:
@@ -348,7 +348,7 @@ def leaves(phase2: ModuleType, num_requests: int) -> Seen:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Draw the arguments of a random case for a task's play, sometimes with hundreds of blocks."""
+    """Draw the arguments of a random case for a task, sometimes with hundreds of blocks."""
     many, another = 30 if rng.random() < 0.05 else 1, ["another"] * (rng.random() < 0.1)
     if task == 1:
         free = rng.sample(range(1, 20 * many), rng.randint(0, 6) * many)

@@ -1,4 +1,4 @@
-"""Plays phase 3's cases for the graded tests and the judge, one function per kind of case, call by call."""
+"""Runs phase 3's cases for the graded tests and the judge, call by call, one function per kind of case."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -133,7 +133,7 @@ def queue(phase3: ModuleType, calls: Sequence[str]) -> Steps:
 
 
 def queue_leaves(phase3: ModuleType, num_requests: int) -> Seen:
-    """Let requests come and go; report what remains of them. A queue may keep a few requests for a while."""
+    """Start and end requests; report what they leave behind. A queue may keep a few requests for a while."""
     queue, clock = phase3.PriorityRequestQueue(), count()
 
     def use(name: str) -> None:
@@ -221,13 +221,13 @@ def preempting(phase3: ModuleType, told: str, waiting: Sequence[str], past: int 
 
 
 def also_changed(request: Request, before: Mapping[str, object]) -> list[str]:
-    """Return the changed fields, except those that a preemption changes."""
+    """Return the fields that changed, except those that a preemption is meant to change."""
     now = fields_of(request)
     return [name for name, value in before.items() if value != now[name] and name not in VICTIM_CHANGES]
 
 
 def has_other_drafts(request: Request, before: Mapping[str, object]) -> bool:
-    """Return whether a victim still has drafts, or a different request's drafts have changed."""
+    """Return whether a victim still has drafts, or whether a different request's drafts have changed."""
     is_victim = request.status is RequestStatus.PREEMPTED and before["status"] is RequestStatus.RUNNING
     return request.spec_token_ids != ([] if is_victim else before["spec_token_ids"])
 
@@ -260,7 +260,7 @@ class Room:
                 with_a_past(rng, request)
 
     def sort(self) -> None:
-        """Update the waiting queue's order by rank; under `fcfs` there are no ranks."""
+        """Update the waiting queue's order by rank; under `fcfs`, requests have no rank."""
         by_rank = sorted(self.requests.values(), key=lambda one: (one.priority, one.arrival_time, one.request_id))
         self.order[:] = [one.request_id for one in by_rank] if self.is_by_rank else []
 
@@ -280,7 +280,7 @@ class Room:
             yield from self.make_room(self.requests[what], int(given[0]))
 
     def change(self, told: str) -> Steps:
-        """Make a running, waiting or new request run with different tokens and blocks."""
+        """Run a running, waiting or new request with different tokens and blocks."""
         (moment,), tables = runners([told], self.block_size)
         name = moment.request_id
         yield f"{name} runs now, {moment.num_computed_tokens} of {moment.num_tokens} computed, and holds {tables[name]}"
@@ -367,9 +367,9 @@ def rooms(
 ) -> Steps:
     """Make room in a memory; report the requests, the plan and the memory.
 
-    The request "A 9+1 at 8 rank 0 2.5 on 1 2" runs, and "W rank 3 0.5" waits. Calls: "A 12" makes room for 12 tokens of
-    A; "plan 4 A 1 B 5" sets the plan, with a remaining budget of 4. The call "step 30" runs a step with a budget of 30.
-    The call "now A 13 at 8 on 1 2" makes A run with different tokens and blocks; "moved" makes a new memory.
+    The request "A 9+1 at 8 rank 0 2.5 on 1 2" is running, and "W rank 3 0.5" is waiting. Calls: "A 12" makes room for
+    12 tokens of A; "plan 4 A 1 B 5" sets the plan, with a remaining budget of 4. The call "step 30" runs a step with a
+    budget of 30. The call "now A 13 at 8 on 1 2" runs A with different tokens and blocks; "moved" makes a new memory.
     """
     yield f"RecomputePreemption({policy}), and another one with the other policy"
     room = Room(phase3, policy, sizes, told)
@@ -388,7 +388,7 @@ def two_objects(phase3: ModuleType, policies: Sequence[Policy]) -> Steps:
 
 
 def rooms_leave(phase3: ModuleType, num_requests: int) -> Seen:
-    """Preempt and free requests; report what remains of them."""
+    """Preempt and free requests; report what they leave behind."""
     preemption = phase3.RecomputePreemption("fcfs")
 
     def use(name: str) -> Request:
@@ -402,7 +402,7 @@ def rooms_leave(phase3: ModuleType, num_requests: int) -> Seen:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Draw the arguments of a random case for a task's play, sometimes with many requests."""
+    """Draw the arguments of a random case for a task, sometimes with many requests."""
     many = rng.random() < 0.05
     priorities, arrivals = rng.choice(RANKS)
 

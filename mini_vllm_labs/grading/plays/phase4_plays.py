@@ -1,4 +1,4 @@
-"""Plays phase 4's cases for the graded tests and the judge, one function per kind of case, call by call."""
+"""Runs phase 4's cases for the graded tests and the judge, call by call, one function per kind of case."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
@@ -33,7 +33,7 @@ BINARY = [list(tokens) for tokens in product(range(2), repeat=6)]
 
 
 def digest_of(phase4: ModuleType, block: Block) -> bytes:
-    """Return a block's hash. Code may reject invalid Unicode; that also tells the block apart from others."""
+    """Return a block's hash. Code may reject invalid Unicode; the error also distinguishes the block from others."""
     try:
         found: bytes = phase4.hash_block(*block)
     except UnicodeEncodeError:
@@ -49,11 +49,11 @@ def told(block: Block, root: bytes) -> str:
 
 
 def hashes(phase4: ModuleType, calls: Sequence[Mapping[str, Any]]) -> Steps:
-    """Hash blocks; number the hashes so that equal ones are visible.
+    """Hash blocks; number the hashes so that equal ones can be recognised.
 
     A call has `tokens`, and optionally `salt`, `adapter`, and the number of the call that returned the `parent`.
-    Further options: `keys` (how many of the two), `tuples` (instead of lists), and `apart` (equal numbers and strings
-    are different objects).
+    Further options: `keys` (how many of `salt` and `adapter` are passed), `tuples` (instead of lists), and `apart`
+    (equal numbers and strings are different objects).
     """
     digests, seen = [phase4.ROOT_HASH], list[object]()
     for call in calls:
@@ -129,7 +129,7 @@ SETS: dict[str, Callable[[bytes], list[Block]]] = {
 
 
 def strength(phase4: ModuleType) -> Steps:
-    """Hash blocks of six bits; report whether every part of the 32-byte hashes varies."""
+    """Hash blocks with six bits of content; report whether every part of the 32-byte hashes varies."""
     yield "hash_block, for 64 blocks of 6 tokens, each 0 or 1"
     digests = [digest_of(phase4, (phase4.ROOT_HASH, tokens, ())) for tokens in BINARY]
     parts = [{digest[at : at + 4] for at in range(0, 32, 4)} for digest in digests]
@@ -201,7 +201,7 @@ def caching(
     """Make calls to a prefix cache; report the answer, the cached blocks with their hashes, and the hit rate.
 
     "commit A 0 2 in 7 5" caches blocks 0 and 1 of the table 7, 5. Further calls: "look A", "pin A 7 5 x99", "evict 7",
-    "drop 7 5", "grow A xyz". "spoil" empties the answers that the caller received. `past` seeds the fields that
+    "drop 7 5", "grow A xyz". "spoil" empties the lists and dicts that the caller received. `past` seeds the fields that
     requests carry over from earlier steps.
     """
     yield from Caching(phase4, block_size, texts, past, with_state=True).play(calls)
@@ -222,7 +222,7 @@ def with_given_hashes(phase4: ModuleType, block_size: int) -> Any:
 
 
 class Caching:
-    """A prefix cache, made at the start of the play, and the requests that it serves."""
+    """A prefix cache, created at the start of the case, and the requests that it serves."""
 
     cache: Any
 
@@ -366,7 +366,7 @@ def unless_hashes(request: Request, before: Mapping[str, object]) -> str:
 
 
 def work(phase4: ModuleType, call: str) -> Steps:
-    """Make a call among few and among many blocks; report whether it takes more lines and copies.
+    """Make a call among few and then many blocks; report whether many take more lines and copies.
 
     The better of two large sizes counts, because a growing dict or list may occasionally copy itself.
     """
@@ -402,7 +402,7 @@ def _work_among(phase4: ModuleType, call: str, num_blocks: int) -> int:
 
 
 def leaves(phase4: ModuleType, num_requests: int, way_out: str) -> Seen:
-    """Let requests come and go; cache two blocks of each, then evict them. Report what remains of them."""
+    """Start and end requests; cache two blocks of each, then evict them. Report what the requests leave behind."""
     cache = phase4.HashPrefixCache(4)
 
     def use(name: str) -> Request:
@@ -420,7 +420,7 @@ def leaves(phase4: ModuleType, num_requests: int, way_out: str) -> Seen:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Draw the arguments of a random case for a task's play, sometimes with many blocks."""
+    """Draw the arguments of a random case for a task, sometimes with many blocks."""
     if task == 1:
         return ([_random_block(rng, number) for number in range(rng.randint(3, 12))],)
     block_size, many = rng.choice((1, 2, 3, 4)), 8 if rng.random() < 0.05 else 1

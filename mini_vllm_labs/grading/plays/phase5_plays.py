@@ -1,4 +1,4 @@
-"""Plays phase 5's cases for the graded tests and the judge, one function per kind of case, call by call."""
+"""Runs phase 5's cases for the graded tests and the judge, call by call, one function per kind of case."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,8 +51,7 @@ def choosing(choices: Choices) -> Clamp:
 
 
 def policy_of(phase5: ModuleType, settings: Settings, choices: Choices | None) -> ChunkPolicy:
-    """Make a policy, and make another one with different settings both before and after it. Default settings are not
-    passed."""
+    """Make a policy; before and after it, make another one with different settings. Default settings are not passed."""
     threshold, max_model_len = settings.get("threshold", 0), settings.get("max_model_len", 10**6)
     chunking, guard = bool(settings.get("chunking", True)), bool(settings.get("guard", False))
     switches = ({} if chunking else {"enable_chunked_prefill": False}) | ({"admission_guard": True} if guard else {})
@@ -138,9 +137,9 @@ class Chunking:
 def asked(phase5: ModuleType, settings: Settings, calls: Sequence[str], choices: Choices | None = None) -> Steps:
     """Call a policy with requests that live on, and a new policy with copies, with and without odd fields.
 
-    "A PREEMPTED 10+7 at 12 budget 100": according to the argument, 12 of A's tokens (10 prompt and 7 generated) are
+    "A PREEMPTED 10+7 at 12 budget 100": the argument says that 12 of A's tokens (10 prompt and 7 generated) are
     computed. With "counter 3" (the request's counter) instead of the budget, `should_sample` is called. A call with
-    "chunks of 16" plays all steps with a budget of 16. A final "past 7" seeds the fields that no rule mentions.
+    "chunks of 16" runs all steps with a budget of 16. A final "past 7" seeds the fields that no rule mentions.
     """
     yield made(settings)
     chunking = Chunking(phase5, settings, choices)
@@ -179,7 +178,8 @@ class Moment:
         return [request_in(RequestStatus.RUNNING, one, *told_of) for one in names]
 
     def fewest(self, policy: ChunkPolicy, requests: Sequence[Request], kv: FrozenKV, *, is_alone: bool) -> object:
-        """Return the smallest number of free blocks that admits the first request, alone or with the others running."""
+        """Return the smallest number of free blocks that admits the first request, either alone or alongside the
+        others."""
         request, *running = requests[:1] if is_alone else requests
         tables = {} if is_alone else self.tables
         held = {block_id for table in tables.values() for block_id in table}
@@ -238,7 +238,7 @@ def admissions(
 
 
 def leaves(phase5: ModuleType, num_requests: int, choices: Choices | None = None) -> Seen:
-    """Let requests come and go, calling all three methods for each; report what remains of them."""
+    """Start and end requests, calling all three methods for each; report what they leave behind."""
     policy, kv = policy_of(phase5, {"guard": 1}, choices), FrozenKV(4, {"A": [1]}, [2, 3, 4, 5])
 
     def use(name: str) -> None:
@@ -251,7 +251,7 @@ def leaves(phase5: ModuleType, num_requests: int, choices: Choices | None = None
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Draw the arguments of a random case for a task's play, sometimes with thousands of tokens."""
+    """Draw the arguments of a random case for a task, sometimes with thousands of tokens."""
     threshold, switch = rng.choice((0, 0, rng.randint(1, 30))), rng.random() < 0.5
     if task == 4:
         settings = {"guard": 1, "threshold": threshold, "chunking": int(switch)}

@@ -1,4 +1,4 @@
-"""Plays the cases of tasks 6.1, 6.2 and 6.6 for the graded tests and the judge.
+"""Runs the cases of tasks 6.1, 6.2 and 6.6 for the graded tests and the judge.
 
 "A 3+4 of 9 in 5 6" describes a share of a step: 3 tokens computed, 4 more in this step, 9 known, blocks 5 and 6.
 The tests and questions of tasks 6.3 to 6.5 are code, because tensors are not plain data.
@@ -96,7 +96,7 @@ class LivingRows:
         self.tables: dict[str, list[int]] = {}
 
     def now(self, batch: Sequence[ScheduledRequest]) -> list[ScheduledRequest]:
-        """Return the shares with living requests. A request that starts is a new object under the old name."""
+        """Return the shares with live requests. A request that starts is a new object under the old name."""
         rows = list[ScheduledRequest]()
         for row in batch:
             name = row.request.request_id
@@ -137,7 +137,7 @@ def ids_shown(ids: Sequence[int]) -> str:
 
 
 def lists(phase6: ModuleType, function: str, block_size: int, steps: Sequence[str]) -> Steps:
-    """Call a function for consecutive steps of requests that live on; report its lists and the batch."""
+    """Call a function for consecutive steps of requests that live on; report the lists it returns and the batch."""
     living, needs_size = LivingRows(), function in ("compute_slot_mapping", "pad_block_tables")
     for told in steps:
         batch = living.now(batch_of(told))
@@ -171,7 +171,7 @@ def seen_of(function: str, answer: Any) -> Seen:
 
 
 def sizing(phase6: ModuleType, function: str, given: Sequence[float]) -> Steps:
-    """Size a block or the cache; report the result, or the numbers in the error."""
+    """Compute the size of a block or the cache; report the result, or the numbers in the error."""
     told = dict(zip(SIZES[function], given, strict=True))
     yield f"{function}({', '.join(f'{name}={value:,}' for name, value in told.items())})"
     try:
@@ -211,7 +211,7 @@ def random_step(rng: Random, block_size: int) -> str:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Draw the arguments of a random case for a task's play."""
+    """Draw the arguments of a random case for a task."""
     if task == 6 and rng.random() < 0.4:
         sizes = rng.randrange(1, 40), rng.choice((4, 8, 16, 32)), rng.randrange(1, 9), rng.choice((8, 64, 128))
         return "kv_block_bytes", [*sizes, rng.choice((2, 4))]

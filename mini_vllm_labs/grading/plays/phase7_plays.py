@@ -1,4 +1,4 @@
-"""Plays the cases of tasks 7.1 to 7.5 for the graded tests and the judge, call by call."""
+"""Runs the cases of tasks 7.1 to 7.5 for the graded tests and the judge, call by call."""
 
 import re
 from collections import deque
@@ -42,7 +42,7 @@ def new_objects(tokens: Ints) -> list[int]:
 def lookups(phase7: ModuleType, calls: Sequence[tuple[Text, int, int, int]]) -> Steps:
     """Look up texts, each (tokens, most drafts, shortest run, longest run); the caller changes every answer.
 
-    A text that begins with the previous one is the same list, extended. "5-8 100-999" consists of ranges.
+    A text that begins with the previous one is the same list, extended. "5-8 100-999" denotes ranges.
     """
     text, known = list[int](), list[int]()
     for given, num_drafts, shortest, longest in calls:
@@ -64,7 +64,7 @@ def lookups(phase7: ModuleType, calls: Sequence[tuple[Text, int, int, int]]) -> 
 
 
 def reads(phase7: ModuleType, what: str) -> Steps:
-    """Look up a long text that counts its reads; report the drafts, and whether there were few reads."""
+    """Look up a long text that counts its reads; report the drafts, and whether few reads were needed."""
     limit = READS_PER_TOKEN * len(LONG_TEXTS[what])
     work, drafts, num_lines = LookupWork(limit), list[Any](), 0
     text = text_of(LONG_TEXTS[what], work)
@@ -81,15 +81,15 @@ def speculation(
     """Make calls about requests with 14 tokens, 10 of them prompt tokens; report the answer and the changes.
 
     "A schedule [7 0 9] at 17 with 1": 17 computed tokens and 1 placeholder; "A roll back 4 2 at 18" (0 for a victim).
-    The call "A plan 3 budget 2" plans a step with 3 drafts, as many as fit. The call "A arrive 1" brings the results of
-    the oldest step with 1 right draft; `in_flight` uses placeholders. There are also "A slots RUNNING 2", "hits [3 8]"
-    and "A anew".
+    The call "A plan 3 budget 2" plans a step with as many of 3 drafts as fit. The call "A arrive 1" applies the results
+    of the oldest step, with 1 right draft; `in_flight` uses placeholders. Further calls are "A slots RUNNING 2", "hits
+    [3 8]" and "A anew".
     """
     yield from Speculating(phase7, num_drafts, has_kv_cache, in_flight, past).play(calls)
 
 
 class Speculating:
-    """The scheduler's part of phase 7, and its requests."""
+    """Phase 7's scheduling part and its requests."""
 
     scheduling: Any
 
@@ -142,7 +142,7 @@ class Speculating:
         yield self.scheduled(request, owned)[1]
 
     def scheduled(self, request: Request, owned: list[int]) -> tuple[int, Seen]:
-        """Call `schedule_drafts`; return the number of its drafts, and the observations."""
+        """Call `schedule_drafts`; return the number of drafts that it returns, and the observations."""
         drafts, before = [*owned], fields_of(request)
         before.pop("spec_token_ids")
         answer = self.scheduling.schedule_drafts(request)
@@ -173,7 +173,7 @@ class Speculating:
         yield counters | {"arguments": changed(request, {k: v for k, v in before.items() if k not in counters})}
 
     def plan(self, request: Request, num_given: int, budget: int) -> Steps:
-        """Plan a step and take placeholders for its results, as phase 8 does."""
+        """Plan a step and add placeholders for its results, as phase 8 does."""
         owned = request.spec_token_ids = (
             [-1] * num_given if self.in_flight else new_objects(range(500, 500 + num_given))
         )
@@ -217,7 +217,7 @@ def told_of(request: Request) -> str:
 
 
 def rows(phase7: ModuleType, batches: Sequence[Sequence[Sequence[Any]]], past: int = 0) -> Steps:
-    """Select the rows of batches.
+    """Select the logits rows of batches.
 
     A share is a chunk of a prompt, (id, first, tokens), or a request's last known tokens and drafts, (id, its tokens,
     last ones, drafts).
@@ -272,7 +272,7 @@ def accepted(phase7: ModuleType, calls: Sequence[tuple[Ints, Ints]]) -> Steps:
 
 
 def leaves(phase7: ModuleType, num_requests: int) -> Seen:
-    """Let requests with drafts come and go; report what remains of them."""
+    """Start and end requests with drafts; report what they leave behind."""
     scheduling = phase7.SpeculativeScheduling(4, True)
 
     def use(name: str) -> Request:
@@ -289,7 +289,7 @@ def leaves(phase7: ModuleType, num_requests: int) -> Seen:
 
 
 def texts_leave(phase7: ModuleType, num_texts: int) -> Seen:
-    """Look up many texts; report what remains of them."""
+    """Look up many texts; report what they leave behind."""
 
     def use(name: str) -> None:
         newest = int(name.split()[-1]) + 1000 * name.startswith("then")
@@ -299,7 +299,7 @@ def texts_leave(phase7: ModuleType, num_texts: int) -> Seen:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Draw the arguments of a random case for a task's play."""
+    """Draw the arguments of a random case for a task."""
     past = rng.randrange(1, 10**6)
     if task == 2:
         calls = [_random_call(rng, rng.choice("AAB")) for _ in range(12)]
@@ -314,7 +314,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def _random_lookup(rng: Random) -> tuple[list[int], int, int, int]:
-    """Draw a text of few different tokens, so that runs repeat. The digits of some ids contain those of others."""
+    """Draw a text of few different tokens, so that runs repeat. Some ids contain the digits of others."""
     kinds = [*rng.choice((range(9), SMALL, SMALL, LARGE, ALIKE))][: rng.choice((1, 2, 2, 3, 3, 4, 9))]
     tokens = rng.choices(kinds, k=rng.choice((rng.randint(1, 24), rng.randint(1, 24), 60)))
     shortest = rng.choice((1, 2, 3, 3, 6))
@@ -341,7 +341,7 @@ def _random_step(rng: Random) -> list[str]:
 
 
 def _random_question(rng: Random) -> str:
-    """Draw a call about a request's slots in any status, or about a hit of any length."""
+    """Draw a call about the slots of a request with any status, or about a hit of any length."""
     if rng.random() < 0.5:
         return f"hits {rng.sample(range(1, 500), rng.choice((0, 1, 2, 5, 40)))}".replace(",", "")
     status = rng.choice(("WAITING", "RUNNING", "RUNNING", "PREEMPTED"))

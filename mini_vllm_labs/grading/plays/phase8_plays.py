@@ -1,4 +1,4 @@
-"""Plays phase 8's cases for the graded tests and the judge, one function per kind of case, call by call."""
+"""Runs phase 8's cases for the graded tests and the judge, call by call, one function per kind of case."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -68,7 +68,7 @@ def placeholders(phase8: ModuleType, num_speculative_tokens: int, calls: Sequenc
 def request_at(
     name: str, num_prompt: int, num_outputs: int, max_tokens: int, computed: int, in_flight: int, *, drafts: list[int]
 ) -> Request:
-    """Make a request with these counters; with `max_tokens` 0 its end is far away."""
+    """Make a request with these counters; if `max_tokens` is 0, its end is far away."""
     most = max_tokens or num_outputs + 100
     request = make_request(name, num_prompt, num_output_tokens=num_outputs, max_tokens=most)
     request.status = RequestStatus.RUNNING if computed else RequestStatus.PREEMPTED
@@ -104,7 +104,7 @@ def drafts_of(living: Living, but: str = "") -> Seen:
 
 
 def shares(phase8: ModuleType, calls: Sequence[Share], past: int = 0) -> Steps:
-    """Correct shares, both among others and alone; report the new share, and changes to the old share.
+    """Correct shares, both in a batch and alone; report the new share, and changes to the old one.
 
     A call is (start, known tokens, stand-ins, rejected drafts, current drafts, whether it needs a token). `past` seeds
     the fields that requests carry over from earlier steps.
@@ -166,7 +166,7 @@ def held(share: ScheduledRequest) -> list[object]:
 
 
 def leaves(phase8: ModuleType, num_requests: int) -> Seen:
-    """Let requests come and go, making every call for each; report what remains of them."""
+    """Start and end requests, making every call for each; report what they leave behind."""
     scheduling = scheduling_of(phase8, 2)
 
     def use(name: str) -> None:
@@ -180,7 +180,7 @@ def leaves(phase8: ModuleType, num_requests: int) -> Seen:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Draw the arguments of a random case for a task's play."""
+    """Draw the arguments of a random case for a task."""
     if task == 3:
         return [_random_share(rng) for _ in range(6)], rng.randrange(1, 10**6)
     most = rng.choice((0, 1, 2, 3, 5, 16))
@@ -188,7 +188,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def _random_step(rng: Random, most: int) -> str:
-    """Draw a call about a planned step: a chunk, a decode, or one with drafts, possibly a victim's."""
+    """Draw a call about a planned step: a chunk, a decode, or one with drafts, possibly of a preempted request."""
     num_prompt = rng.choice((rng.randint(1, 40), rng.randint(1, 40), 2_000))
     num_outputs, num_drafts = rng.choice((0, rng.randint(1, 40))), rng.randint(0, most)
     places = rng.choice((0, 1, 1 + most))

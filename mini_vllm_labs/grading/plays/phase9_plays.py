@@ -1,4 +1,4 @@
-"""Plays phase 9's cases for the graded tests and the judge; each function returns its observations."""
+"""Runs phase 9's cases for the graded tests and the judge; each function returns its observations."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -19,7 +19,7 @@ ALSO_GIVEN = (", ".join(NAMES.values()),)  # the vocabulary
 
 
 def steps(phase9: ModuleType, regex: str, text: str) -> Seen:
-    """Read a text byte by byte; report the positions after each byte."""
+    """Read a text byte by byte; report the automaton's positions after each byte."""
     nfa, seen, now = build_nfa(parse_regex(regex)), dict[str, object](), frozenset({START})
     for number, byte in enumerate(text.encode(), start=1):
         now = phase9.next_positions(nfa, frozenset(now), byte)
@@ -117,7 +117,7 @@ def many_states(phase9: ModuleType, num_states: int) -> Seen:
 
 
 def large_vocabulary(phase9: ModuleType, vocab_size: int, end: int) -> Seen:
-    """Get the tokens of a single state that reads every byte except the last one of the vocabulary."""
+    """Get the tokens of a single state that accepts every byte of the vocabulary except the last one."""
     letters = range(1, 101)
     words = [bytes(pair) for pair in product(letters, repeat=2)] + [bytes([letter]) for letter in letters] + [b"a" * 99]
     trie = build_trie([*words, *[b""] * (vocab_size - len(words))])
@@ -200,7 +200,7 @@ class TableMasks:
 
 
 def follows(phase9: ModuleType, tables: Sequence[Mapping[Any, int]], calls: Sequence[tuple[int, str, Any]]) -> Seen:
-    """Make calls to two grammars over the same masks; report each answer and the number of accepted tokens."""
+    """Make calls to two grammars that share masks; report each answer and the number of accepted tokens."""
     table = TableMasks(tables)
     grammars, seen = [phase9.RegexGrammar(table), phase9.RegexGrammar(table)], dict[str, object]()
     for number, (which, name, argument) in enumerate(calls, start=1):
@@ -246,7 +246,7 @@ def random_regex(rng: Random, depth: int = 3) -> str:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Draw the arguments of a random case for a task's play."""
+    """Draw the arguments of a random case for a task."""
     texts = ["".join(rng.choices("aabbcé", k=rng.randrange(7))) for _ in range(12)]
     states = range(rng.choice((1, 3, 5)))
     match task:

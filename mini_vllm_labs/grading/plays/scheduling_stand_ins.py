@@ -32,14 +32,14 @@ class CallLog(list[str]):
             raise RuntimeError(NO_END.format(most=self.max_calls, call=call))
 
     def with_effect(self) -> list[str]:
-        """Return the calls that change something; the others may be repeated freely."""
+        """Return the calls that change state; the others may be repeated freely."""
         return [call for call in self if not call.startswith(("chunks.", "kv.get_computed_blocks"))]
 
 
 class CountingMemory:
     """Replaces phase 2 and counts blocks. `hits` are the blocks that the prefix cache would find now.
 
-    `hits_after` maps a request to the new hits that other requests have once it has received its slots.
+    `hits_after` maps a request to the new hits that other requests have once that request has received its slots.
     """
 
     def __init__(

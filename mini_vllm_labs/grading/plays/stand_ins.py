@@ -113,7 +113,7 @@ class FrozenKV:
         self.free_queue = list(free_queue)
 
     def contents(self) -> dict[str, object]:
-        """Copy everything that a caller could change, keyed by name."""
+        """Return copies of everything that a caller could change, keyed by name."""
         tables = {f"block table of {request_id}": list(table) for request_id, table in self.tables.items()}
         return {**tables, "ref_counts": dict(self.counts), "free blocks": list(self.free_queue)}
 
@@ -151,7 +151,7 @@ class FrozenKV:
 
 
 class SharedBlocksKV:
-    """A KV cache manager with given block tables; a shared block is free once all its tables are freed.
+    """A KV cache manager with given block tables; a shared block is free once all tables containing it are freed.
 
     With `is_reserved`, it is full until a request is freed; after that, every allocation succeeds without new blocks.
     `freed` lists the calls to `free`, except a first call for a request without blocks.

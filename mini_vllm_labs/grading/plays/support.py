@@ -75,7 +75,8 @@ def yes_or_no(answer: object) -> object:
 
 
 def some_ids(rng: Random, count: int) -> list[str]:
-    """Draw distinct ids from one family. If there are many, they may differ only after 300 characters."""
+    """Draw distinct ids from one family of easily confused ids. If there are many, they may differ only after 300
+    characters."""
     family, start = rng.choice(FAMILIES_OF_IDS), rng.choice(("", LONG_START))
     return rng.sample([*family, *(f"{start}{name}.{n}" for n in range(count // 8) for name in family)], count)
 

@@ -1,4 +1,4 @@
-"""Measures a call's cost and leftovers without a clock: lines run, bytes allocated and entries kept."""
+"""Measures a call's cost and what it leaves behind, without a clock: lines run, bytes allocated and entries kept."""
 
 import gc
 import sys
@@ -19,7 +19,7 @@ ROOM = 20  # a difference in lines or entries too small to prove a leak or a loo
 def work_of(act: Callable[[], object], file: str) -> int:
     """Call `act`; return its work: the lines of `file` that ran, counted per loop iteration, plus allocated memory.
 
-    Copied lists count by their length, even if they are discarded immediately.
+    Copying a list counts by its length, even if the copy is discarded immediately.
     """
     work = last = 0
 
@@ -67,7 +67,8 @@ def left_behind(
 ) -> dict[str, object]:
     """Measure what requests leave behind after an equal number of earlier requests; few entries count as 0.
 
-    `use` receives the id of a request that comes and goes. If it returns the request, no reference to it may remain.
+    `use` receives the id of a request that comes and goes. If it returns the request, no references to the request may
+    remain.
     """
     for number in range(num_requests):
         use(f"first {number}")

@@ -1,4 +1,4 @@
-"""Turns public claims about vLLM into a deck of cards; the learner's engine decides each claim."""
+"""Turns public claims about vLLM into a deck of cards, each decided by the learner's engine."""
 
 from mini_vllm_labs.notebook.claims.decide import all_claims, deck, seats_deck, setup_of
 

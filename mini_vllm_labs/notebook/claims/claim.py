@@ -18,7 +18,7 @@ class ClaimSetup(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """The proof of a claim that is not about a schedule: the true answer, pictures, and a text version."""
+    """Evidence for a claim that is not about a schedule: the true answer, pictures, and a text version."""
 
     truth: Answer
     pictures: Sequence[Picture]
@@ -29,8 +29,8 @@ class Evidence(NamedTuple):
 class Claim:
     """A claim and the question about it.
 
-    A claim about a schedule has named runs and two lines about their facts (see `truths.fact`): the true answer and
-    the step to show. Evidence decides any other claim.
+    A claim about a schedule has named runs and two expressions over their facts (see `truths.fact`): the true answer
+    and the step to show. Any other claim is decided by evidence.
     """
 
     title: str

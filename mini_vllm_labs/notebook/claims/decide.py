@@ -1,4 +1,4 @@
-"""Builds the deck: the learner's engine decides every claim, which becomes a card."""
+"""Builds the deck: the learner's engine decides every claim, and each claim becomes a card."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -71,7 +71,8 @@ def request_of(id: str, prompt: str, max_tokens: int, step: int = 0, priority: i
 
 
 def setup_of(title: str) -> ClaimSetup:
-    """Return the requests and the config of a claim's first run. Raises `ValueError` for a title without a run."""
+    """Return the requests and the config of a claim's first run. Raises `ValueError` if the title belongs to no claim
+    with a run."""
     setups = {claim.title: setup for claim in all_claims() for setup in [*claim.setups.values()][:1]}
     if title not in setups:
         raise ValueError(f"{title!r} is not a card with a run of requests; choose from {', '.join(setups)}")
@@ -87,7 +88,7 @@ def deck(lab: Lab, guess: Predictions) -> "Deck | Notice":
 
 
 def seats_deck(lab: Lab, guess: Predictions) -> "Deck | Notice":
-    """Return six cards about one picture, with 16 seats and 5 running requests, each with a different cause."""
+    """Return six cards with the same picture (16 request slots, 5 running requests), each with a different cause."""
     played = lab.run(play_seats)
     if isinstance(played, Notice):
         return played
@@ -126,7 +127,7 @@ def note(cards: Sequence[Card], answers: Mapping[str, Answer], guess: Prediction
 
 
 def play_claims(lineup: Lineup) -> dict[str, Played]:
-    """Play the runs of every claim; if the engine fails, its message replaces the runs."""
+    """Execute the runs of every claim; if the engine fails, its error message replaces the runs."""
     return {claim.title: play_claim(claim, lineup) for claim in all_claims()}
 
 
@@ -164,7 +165,7 @@ def looked_at(claim: Claim, run: RunFacts) -> int:
 
 
 def step_lines(recording: Recording) -> list[str]:
-    """Return the lines as `mini-vllm trace` prints them to a pipe."""
+    """Return the lines that `mini-vllm trace` would print to a pipe."""
     lines: list[str] = []
     state, writer = RunState(recording.info), LineWriter(lines.append)
     for record in recording.steps:

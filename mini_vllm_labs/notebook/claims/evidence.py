@@ -1,4 +1,4 @@
-"""Computes the evidence for the cards that are not about a schedule, keyed by card title."""
+"""Computes the evidence, keyed by card title, for the cards that are not about a schedule."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ def saturation() -> Evidence:
 
 
 def operations() -> Evidence:
-    """Count the operations of one forward pass of three tokens, except views, which compute nothing."""
+    """Count the operations in one forward pass over three tokens, except views, which compute nothing."""
     counted = COUNTED if IN_BROWSER else counted_operations()  # torch is not available in a browser
     chart = bars("One forward pass", counted, in_unit(counted, ""))
     return Evidence("true" if counted["all operations"] == 1 else "false", [chart], chart.text_alternative)
@@ -100,7 +100,7 @@ def left_beside_weights() -> Evidence:
 
 
 def completion() -> Evidence:
-    """Compare the mean time of jobs on a server that serves them in turn or in equal shares."""
+    """Compare the mean time of jobs on a server that takes them in turn or shares its speed equally."""
     times = {f"sigma {sigma}, {order}": mean for sigma in SIGMAS for order, mean in mean_times(sigma).items()}
     chart = bars("Mean time, in mean lengths", times, {name: f"{mean:.1f}" for name, mean in times.items()})
     in_turn, shared = (times[f"sigma {SIGMAS[-1]}, {order}"] for order in ("in turn", "shared"))
@@ -108,7 +108,7 @@ def completion() -> Evidence:
 
 
 def mean_times(sigma: float) -> dict[str, float]:
-    """Return the mean time of 20,000 jobs for each order of service, at 80 % load, in mean job lengths."""
+    """Return the mean time of 20,000 jobs for each service order, at 80 % load, in mean job lengths."""
     jobs = jobs_of(sigma, LOADS[1])
     return {"in turn": in_turn_time(jobs) / NUM_JOBS, "shared": shared_time(jobs) / NUM_JOBS}
 
@@ -131,7 +131,7 @@ def in_turn_time(jobs: Jobs) -> float:
 
 
 def shortest_first_time(jobs: Jobs) -> float:
-    """Return the sum of the jobs' times on a server that completes the shortest waiting job first."""
+    """Return the total time of the jobs on a server that runs the shortest waiting job first."""
     total = free = 0.0
     coming, waiting = deque(jobs), list[tuple[float, float]]()
     while coming or waiting:
@@ -146,7 +146,7 @@ def shortest_first_time(jobs: Jobs) -> float:
 
 
 def shared_time(jobs: Jobs) -> float:
-    """Return the total time of jobs (arrival, length) on a server whose speed the jobs on it share equally."""
+    """Return the total time of jobs (arrival, length) on a server that divides its speed equally among them."""
     total = clock = served = 0.0  # `served`: the service received by a job that has been there from the start
     there: list[tuple[float, float]] = []
     for arrival, length in (*jobs, (inf, 0.0)):
@@ -162,7 +162,7 @@ def shared_time(jobs: Jobs) -> float:
 
 
 def gains() -> Evidence:
-    """Compare service in order of arrival with shortest first, at three loads."""
+    """Compare first-come-first-served with shortest-job-first at three loads."""
     loads = {load: jobs_of(SIGMAS[-1], load) for load in LOADS}
     gain = {f"load {load:.0%}": in_turn_time(jobs) / shortest_first_time(jobs) for load, jobs in loads.items()}
     chart = bars("Mean time, times shorter", gain, {name: f"{times:.1f}" for name, times in gain.items()})
@@ -170,7 +170,7 @@ def gains() -> Evidence:
 
 
 def best_pace() -> Evidence:
-    """Compare the shortest possible step, which reads the weights once, with a step that yields several tokens."""
+    """Compare the shortest possible step, which reads the weights once, with a step that produces several tokens."""
     step = 1e3 * weight_bytes(find_model_shape("Llama-3.1-8B")) / find_gpu("H100").bandwidth
     tokens = sum(SHARE_RIGHT**place for place in range(DRAFTS + 1))
     pace = {"a batch of 1": step, f"and {DRAFTS} drafts": step / tokens}

@@ -1,7 +1,7 @@
-"""Configures IPython for the kernel "mini-vLLM Labs": the folder around the notebook is the course that runs.
+"""Configures IPython for the kernel "mini-vLLM Labs", which runs the course in whose folder the notebook is.
 
-It is installed next to `kernel.json`, in the environment's `share/jupyter/kernels/mini-vllm-labs/`, so only this kernel
-reads it. Outside a course folder, it changes nothing.
+The file is installed next to `kernel.json`, in the environment's `share/jupyter/kernels/mini-vllm-labs/`, so that only
+this kernel reads it. Outside a course folder, it changes nothing.
 """
 
 import os

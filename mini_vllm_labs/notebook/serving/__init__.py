@@ -1,4 +1,4 @@
-"""Runs the learner's engine as a server for a notebook's cells: start it, talk to it, see a request's costs."""
+"""Runs the learner's engine as a server for notebook cells: start it, talk to it, see a request's costs."""
 
 from mini_vllm_labs.notebook.serving.at_once import Heard
 from mini_vllm_labs.notebook.serving.bill import bill_of

@@ -1,6 +1,6 @@
 """Runs the server's process, which serves the lineup that its parent names, and exits together with its parent.
 
-In addition to OpenAI's API, it has routes for the notebook: the run so far, a pause, and the exchanges so far.
+In addition to OpenAI's API, it has routes for the notebook: the run so far, pausing, and the exchanges so far.
 """
 
 import asyncio
@@ -35,7 +35,8 @@ RUN = "/notebook/run"  # the cell shows the request's answer, so records must in
 
 
 class RequestWatcher(StepObserver):
-    """Keeps the metrics of every request and pauses the engine after some steps, on the engine's thread."""
+    """Keeps the metrics of every request, and pauses the engine after a given number of steps, on the engine's
+    thread."""
 
     def __init__(self, engine: LLMEngine) -> None:
         self.engine = engine
@@ -46,7 +47,7 @@ class RequestWatcher(StepObserver):
         engine.add_observer(self)
 
     def pause_after(self, num_steps: int, llm: AsyncLLM) -> None:
-        """Pause after `num_steps` more steps, or immediately if it is 0."""
+        """Pause after `num_steps` more steps; 0 pauses immediately."""
         self._steps_to_pause, self._llm = num_steps, llm
         if num_steps:
             llm.resume()
@@ -65,7 +66,7 @@ class RequestWatcher(StepObserver):
     def run(self, engine: LLMEngine) -> dict[str, Any]:
         """Return the recording so far and the unfinished requests.
 
-        The recorder sorts some requests by their names, which are random; here they are sorted by arrival.
+        The recorder sorts some requests by name, but these names are random, so here they are sorted by arrival.
         """
         recording = Recording.of(engine)
         place = {request_id: number for number, request_id in enumerate(self.metrics)}
@@ -76,7 +77,7 @@ class RequestWatcher(StepObserver):
         return {"recording": to_json(replace(recording, steps=steps)), "unfinished": list(engine.processor.states)}
 
     def times(self, engine: LLMEngine) -> dict[str, list[float]]:
-        """Return each request's seconds in the queue, in prefill and in decode."""
+        """Return each request's time in the queue, in prefill and in decode, in seconds."""
         return {request_id: phases(metrics) for request_id, metrics in self.metrics.items()}
 
 
@@ -88,7 +89,7 @@ def phases(metrics: RequestMetrics) -> list[float]:
 
 
 class Noted:
-    """An ASGI middleware that adds each exchange to a list, in the order in which they started."""
+    """ASGI middleware that adds exchanges to a list in the order in which they start."""
 
     def __init__(self, app: ASGIApp, exchanges: list[Exchange]) -> None:
         self.app, self.exchanges = app, exchanges

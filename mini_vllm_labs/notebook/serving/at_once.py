@@ -33,8 +33,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Heard:
-    """The clients' answers, and the order in which their pieces arrived, which is missing from recorded
-    conversations."""
+    """The clients' answers, and the order in which their pieces arrived; recorded conversations lack this order."""
 
     answers: Mapping[str, str | Refused]
     order: Sequence[str] = ()
@@ -79,7 +78,7 @@ def ask_at_once(
     """Call each function with a client while the engine is paused, then resume the engine.
 
     A client starts only after the previous client's request has arrived or been refused. Returns the answers and the
-    order of their pieces. Raises the error that an engine's failure causes in a client.
+    order in which their pieces arrived. If the engine fails, raises the resulting client error.
     """
     order = list[str]()
     with ThreadPoolExecutor(max(1, len(talks)), "client") as threads:  # the class rejects 0 threads
@@ -96,7 +95,7 @@ def ask_at_once(
 
 
 def answer_of(talk: Talk, client: "OpenAI", name: str, order: list[str]) -> str | Refused:
-    """Join the pieces that a function yields; add `name` to `order` for each piece."""
+    """Join the pieces that a function yields, appending `name` to `order` for each piece."""
     from openai import APIStatusError
 
     pieces = list[str]()

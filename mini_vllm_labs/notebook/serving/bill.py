@@ -16,7 +16,7 @@ PHASES = ("queued", "prefill", "decode")
 
 @dataclass(frozen=True)
 class ServedRun(WorkloadRun):
-    """A run from the server's first step on.
+    """A run, starting at the server's first step.
 
     `times` contains each request's seconds in those phases of `PHASES` that are known; it is empty in a recorded run.
     `unfinished` are the requests that have not finished.
@@ -33,7 +33,7 @@ class ServedRun(WorkloadRun):
 
 @dataclass(frozen=True)
 class Item:
-    """A request's part in one step: `num_tokens` were computed for it, and after the step it held `num_blocks`."""
+    """A request's part in one step: the step computed `num_tokens` for it, and left it holding `num_blocks`."""
 
     step: int
     kind: str
@@ -45,8 +45,8 @@ class Item:
 class Bill:
     """The costs of a request. `num_cached_blocks` were in the cache when it was admitted.
 
-    `times` contains the seconds of its phases `PHASES`, and is empty if they are unknown. `end` is the reason why it
-    ended, or empty.
+    `times` contains its seconds in each of the `PHASES`, and is empty if they are unknown. `end` is why the request
+    ended, or an empty string.
     """
 
     label: str

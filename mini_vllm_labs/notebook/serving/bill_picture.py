@@ -41,7 +41,7 @@ LEGEND: Legend = {
 def draw_bills(run: ServedRun | Notice, *labels: str) -> Picture | Notice:
     """Draw the bills of the requests with these labels in a column, or return `run` if it is a `Notice`.
 
-    Raises `ValueError` for a label that no request has.
+    Raises `ValueError` if no request has one of the labels.
     """
     if isinstance(run, Notice):
         return run

@@ -1,4 +1,4 @@
-"""Runs a lab's engine as a server: cells talk to it through OpenAI's client and see its actions."""
+"""Runs a lab's engine as a server: cells talk to it through OpenAI's client and see what it does."""
 
 import sys
 import time
@@ -39,9 +39,9 @@ COMMAND = (
 
 
 class LabServerProcess:
-    """A server in a new process, which therefore runs the files as last saved. It exits together with its owner.
+    """A server in a new process, which therefore runs the latest saved files. It exits together with its owner.
 
-    Raises `FreshError` with a message for the learner if it does not start.
+    Raises `FreshError` with a message for the learner if the server does not start.
     """
 
     def __init__(self, config: EngineConfig, lineup: Lineup) -> None:
@@ -74,10 +74,10 @@ class LabServerProcess:
 
 
 class LabServer:
-    """Serves the lab's lineup from a separate process, with the files as last saved.
+    """Serves the lab's lineup from a separate process that runs the latest saved files.
 
-    If a task is missing, the answers are recorded answers from the reference, marked as such. Without a server, every
-    method returns a `Notice` with the reason.
+    If a task is unwritten, the answers are recorded ones from the reference, marked as recorded. If there is no server,
+    every method returns a `Notice` with the reason.
     """
 
     def __init__(self, lab: Lab, config: EngineConfig) -> None:
@@ -109,7 +109,7 @@ class LabServer:
         return f"{self.address}/v1"
 
     def client(self) -> "OpenAI":
-        """Return an OpenAI client for this server. It never retries, because cells should see refusals."""
+        """Return an OpenAI client for this server. The client never retries, because cells should see refusals."""
         from openai import OpenAI
 
         return OpenAI(base_url=self.base_url, api_key="none", max_retries=0, timeout=SECONDS)
@@ -160,7 +160,7 @@ class LabServer:
         self._control(f"/notebook/pause?after_steps={after_steps}", "POST")
 
     def resume(self) -> None:
-        """Let the engine take steps again."""
+        """Let the engine continue taking steps."""
         self._control("/notebook/resume", "POST")
 
     def close(self) -> None:

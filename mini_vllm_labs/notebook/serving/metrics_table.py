@@ -59,7 +59,7 @@ class MetricsTable:
 
 
 def compare_metrics(moments: Mapping[str, Metrics | Notice], *names: str) -> MetricsTable | Notice:
-    """Return the named metrics (default: those that change) at each moment, or the first `Notice`."""
+    """Return the named metrics (default: those that change) at each point in time, or the first `Notice`."""
     known = dict[str, Metrics]()
     for moment, metrics in moments.items():
         if isinstance(metrics, Notice):

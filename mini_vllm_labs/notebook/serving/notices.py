@@ -26,7 +26,7 @@ def fetch(address: str, path: str, method: str = "GET", *, json: bool = False) -
 
 
 def notice_of_error(error: Exception, whose: str) -> Notice | None:
-    """Return the notice for a client's error, or None if the cell's code raised it."""
+    """Return the notice for an error in the client, or None if the cell's own code raised it."""
     import openai
 
     match error:

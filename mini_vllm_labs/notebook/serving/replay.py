@@ -1,4 +1,4 @@
-"""Records exchanges, and replays them from a server while the learner's engine is unwritten.
+"""Records exchanges, and replays them from a server while the learner's engine has unwritten tasks.
 
 A record contains neither times nor random names, because they differ from run to run.
 """
@@ -65,7 +65,7 @@ def recorded(exchanges: Iterable[Exchange], config: EngineConfig, lineup: Lineup
 
 
 def to_record(exchange: Exchange, names: dict[str, str]) -> dict[str, Any]:
-    """Return the record of the answer in an exchange; `names` gives the requests their numbers, in order."""
+    """Return the record of an exchange's answer; `names` numbers the requests in order."""
     text = exchange.answer
     if exchange.path == "/metrics":
         text = "".join(line for line in text.splitlines(keepends=True) if "_seconds" not in line)
@@ -94,7 +94,7 @@ def in_words(stream: str) -> str:
 
 
 def piece_of(event: str) -> str:
-    """Return the text of a chat's event, or an empty string."""
+    """Return the text in a chat event, or an empty string."""
     if not event.startswith("{"):
         return ""
     choices = json.loads(event).get("choices", [])
@@ -104,7 +104,7 @@ def piece_of(event: str) -> str:
 class RecordedServer(ThreadingHTTPServer):
     """Listens on a free port on this machine.
 
-    The nth of several identical requests gets the nth recorded answer, or the last one.
+    Of several identical requests, the nth gets the nth recorded answer, or the last one if there are fewer.
     """
 
     def __init__(self, config: EngineConfig, lineup: Lineup) -> None:

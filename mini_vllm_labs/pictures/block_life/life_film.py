@@ -42,7 +42,7 @@ def block_life(recording: Recording, blocks: Sequence[int] = ()) -> Film:
 def pictures(
     info: RunInfo, steps: Sequence[Moves], strips: Strips, told: Sequence[Life], width: float
 ) -> list[Picture]:
-    """Draw all steps for pages of a given width; the text contains the lives in `told`."""
+    """Draw all steps for pages of a given width; the text describes the lives in `told`."""
     drawn, kept = list[Picture](), dict[int, str]()
     num_lines = most_lines((describe_moves(info, moves) for moves in steps), width)
     for moves in steps:

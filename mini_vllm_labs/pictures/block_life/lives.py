@@ -37,7 +37,7 @@ class LifeSpan:
 
 @dataclass
 class Life:
-    """One block over a run. `forgotten` are the steps in which its content was lost."""
+    """The life of one block over a run. `forgotten` are the steps in which its content was lost."""
 
     block: int
     spans: list[LifeSpan] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Life:
 
 
 def lives_of(info: RunInfo, states: Iterable[RunState]) -> dict[int, Life]:
-    """Return the lives of all blocks except the null block, based on their states while each step was computed."""
+    """Return the lives of all blocks except the null block, based on each block's state while a step was computed."""
     lives = {block: Life(block) for block in range(1, info.num_blocks + 1)}
     for state in states:
         record, holders, cached = record_of(state), state.holders(), state.cached()
@@ -91,7 +91,7 @@ SAMPLES = [
 
 
 class Strips:
-    """Draws the lines of some blocks once only, because afterwards only the cursor and the tooltips change."""
+    """Draws the lines of some blocks only once, because only the cursor and the tooltips change afterwards."""
 
     def __init__(self, info: RunInfo, lives: Sequence[Life], num_steps: int, width: float) -> None:
         self.info, self.lives, self.steps = info, lives, StepAxis.even(num_steps, span_of(width))

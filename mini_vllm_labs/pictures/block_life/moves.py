@@ -1,4 +1,4 @@
-"""Reads a step's moves between the free queue and the block tables from its record."""
+"""Reads a step's moves between the free queue and the block tables from the step's record."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ ByRequest = Sequence[tuple[str, Sequence[int]]]  # requests, each with some of i
 
 @dataclass(frozen=True)
 class Moves:
-    """The moves of one step, each with the request that made it.
+    """The moves of one step, each with the request that caused it.
 
-    `before` and `after` are the free queue, head first. `found` are the blocks that an admitted request hit. Victims
-    gave `lost` back while the step was planned, so these blocks can be allocated immediately. `given_back` are the
-    blocks that were freed after the step. `in_use` are the holders while the step is computed. `parted` are the blocks
-    that were shared and now have one holder. After the step, `holders` maps a block to its requests, and `kept` maps a
-    free block to the request whose content it keeps.
+    `before` and `after` are the free queue before and after the step, head first. `found` are the blocks that an
+    admitted request hit. Victims freed the `lost` blocks while the step was planned, so these blocks can be allocated
+    immediately. `given_back` are the blocks that were freed after the step. `in_use` contains each block's holders
+    while the step is computed. `parted` are the blocks that were shared and now have one holder. After the step,
+    `holders` maps a block to its requests, and `kept` maps a free block to the request whose content it keeps.
     """
 
     step: int
@@ -35,7 +35,7 @@ class Moves:
 
     @property
     def while_planned(self) -> list[int]:
-        """The free queue at allocation: the previous step's queue, then the blocks of victims."""
+        """The free queue at allocation time: the previous step's queue, followed by the victims' blocks."""
         return [*self.before, *(block for _, blocks in self.lost for block in blocks)]
 
     @property

@@ -74,7 +74,7 @@ def leaving(info: RunInfo, moves: Moves, block: int, owner: str | None, giver: s
 def brackets(
     info: RunInfo, queue: Sequence[int], given: Sequence[tuple[str, Sequence[int]]], places: int
 ) -> svg.Markup:
-    """Draw a line under the blocks that each request gave back, with the request's name."""
+    """Draw a line under the blocks that each request gave back, labelled with the request's name."""
     shown, parts = both_ends(queue, places), []
     for giver, blocks in given:
         held = [place for place, block in enumerate(shown) if block in blocks]

@@ -17,7 +17,7 @@ FLAGS = (
 
 
 class NoBrowserError(ValueError):
-    """Raised with the name of the missing component without which a browser cannot start."""
+    """Raised with the name of the missing component if a browser cannot start."""
 
 
 def find_chromium() -> str | None:
@@ -27,7 +27,8 @@ def find_chromium() -> str | None:
 
 @contextmanager
 def headless_chromium() -> Iterator[Any]:
-    """Start a browser, and close it at the end. Raises `NoBrowserError` if Chromium or playwright is missing."""
+    """Start a browser, and close it when the `with` block ends. Raises `NoBrowserError` if Chromium or playwright is
+    missing."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as error:

@@ -33,9 +33,9 @@ KNOBS = (
 
 
 def calculator() -> "Panel":
-    """Return knobs for the model, GPU and engine above the resulting memory and top speed.
+    """Return knobs for the model, GPU and engine, above the resulting memory use and top speed.
 
-    The page draws from the simulator's tables; without scripts, it shows the first picture.
+    The page draws from the simulator's tables; if scripts are disabled, it shows the first picture.
     """
     from mini_vllm_labs.pictures.panels import Panel
 

@@ -1,4 +1,4 @@
-"""Shows how the token budget and the threshold for long prompts affect latency, over thousands of requests."""
+"""Shows how the token budget and the threshold for long prompts affect the latency of thousands of requests."""
 
 from mini_vllm_labs.pictures.chunking_dial.drawing import chunking_dial, chunking_picture
 from mini_vllm_labs.pictures.chunking_dial.trial import Deployment, Setting, try_setting

@@ -1,4 +1,4 @@
-"""Draws two latency distributions under the knobs, with those of the previous setting as a ghost."""
+"""Draws two latency distributions below the knobs, with the previous setting's as a ghost."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -176,7 +176,7 @@ def shortage(trial: Trial) -> str:
 
 
 def totals(now: Trial, earlier: Trial) -> list[tuple[str, str]]:
-    """Return the run's totals as pairs: a figure with its previous value, and its name."""
+    """Return the run's totals as pairs of a figure (with its previous value) and its name."""
     figures = [
         (
             digits(trial.served.output_tokens_per_second),

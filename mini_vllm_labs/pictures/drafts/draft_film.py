@@ -24,8 +24,8 @@ SAMPLES = [(svg.rect(3, 0, 8, 10, class_="mv-panel"), "proposed"), (svg.rect(3, 
 def draft_film(recording: Recording, texts: Mapping[int, str] | None = None) -> Film:
     """Return a film with a picture per step: each request's drafts, sampled tokens and slots.
 
-    A step shows at most its first four requests. `texts` maps tokens to their text; without it, tokens are shown as
-    numbers. The film opens at a step with both accepted and rejected drafts, if one exists.
+    A picture shows at most the step's first four requests. `texts` maps tokens to their text; without it, tokens are
+    shown as numbers. The film opens at a step with both accepted and rejected drafts, if one exists.
     """
     all_scenes = list(scenes(recording, texts or {}))
     drawn = {width: pictures(all_scenes, width) for width in WIDTHS}
@@ -37,7 +37,7 @@ def draft_film(recording: Recording, texts: Mapping[int, str] | None = None) -> 
 
 
 def telling_step(all_scenes: Sequence[DraftScene]) -> int:
-    """Return the first step with accepted and rejected drafts, or with accepted ones, or with any, or else 0."""
+    """Return the first step with both accepted and rejected drafts, else with accepted ones, else with any, else 0."""
 
     def interest(verdict: Verdict) -> int:
         is_judged = bool(verdict.sampled and verdict.drafts)

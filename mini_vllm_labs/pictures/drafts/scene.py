@@ -1,4 +1,4 @@
-"""Collects and describes the data of a picture: a step's verdicts, the text before it, and the counts."""
+"""Collects and describes a picture's data: a step's verdicts, the text before the step, and the counts."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,9 +16,10 @@ END = "end"  # shown for an end-of-answer token, which has no text
 
 @dataclass(frozen=True)
 class DraftScene:
-    """A step. `verdicts` are those of the shown rows, or None for a request that the step did not compute.
+    """A step. `verdicts` contains those of the shown rows, with None for a request that the step did not compute.
 
-    `before` are the output tokens of each request when the step was computed, and `texts` is the text of each token.
+    `before` contains each request's output tokens at the time when the step was computed, and `texts` contains each
+    token's text.
     """
 
     step: int
@@ -38,7 +39,7 @@ class DraftScene:
         return f"{thing} for drafts" if self.has_stand_ins else thing
 
     def name(self, token_id: int) -> str:
-        """Return the label of a token: its text with visible spaces and line ends, or its number."""
+        """Return a token's label: its text with spaces and line ends made visible, or its number."""
         if token_id == STAND_IN:
             return "?"
         text = self.texts.get(token_id, str(token_id))
@@ -75,7 +76,7 @@ def scenes(recording: Recording, texts: Mapping[int, str]) -> Iterator[DraftScen
 
 
 def describe(scene: DraftScene) -> str:
-    """Describe the fate of the drafts; requests with accepted and rejected drafts come first."""
+    """Describe what became of the drafts; requests with both accepted and rejected drafts come first."""
     judged = [verdict for verdict in scene.shown if verdict.drafts and verdict.sampled]
     judged.sort(key=lambda verdict: not verdict.num_accepted > 0 < verdict.num_rejected)
     said = [sentence(scene, verdict) for verdict in judged[:MAX_SENTENCES]]

@@ -28,7 +28,7 @@ class StripScale:
 
     @classmethod
     def fitting(cls, block_size: int, max_held_blocks: int, room: float) -> "StripScale":
-        """Return the largest slot size at which all blocks, or at least the newest five, fit."""
+        """Return the largest slot size at which all blocks fit, or at least the newest five."""
         left = text_width(f"… {max_held_blocks} ", 12)
         wanted = min(max_held_blocks, MIN_BLOCKS)
         for cell in CELLS:
@@ -46,7 +46,7 @@ class StripScale:
 
 
 def states_of(verdict: Verdict, num_slots: int, *, after: bool) -> list[str]:
-    """Return the state of each slot during the step's computation, or `after` the verdict."""
+    """Return each slot's state during the step's computation or, if `after`, after the verdict."""
     if after and verdict.in_vain:
         return [FREE] * num_slots
     now, drafts = verdict.num_planned - len(verdict.drafts), DRAFT

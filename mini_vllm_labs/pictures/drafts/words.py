@@ -89,7 +89,7 @@ def known_text(scene: DraftScene, request_id: str, room: float) -> tuple[svg.Mar
 
 
 def draft_box(scene: DraftScene, verdict: Verdict, place: int, width: float, index: int) -> svg.Markup:
-    """Draw a draft that is accepted, wrong, or after a wrong draft."""
+    """Draw a draft that is accepted, wrong, or preceded by a wrong draft."""
     token_id = verdict.drafts[place]
     is_accepted = place < verdict.num_accepted
     name = shorten(scene.name(verdict.sampled[place] if is_accepted else token_id), width - 6, SIZE)

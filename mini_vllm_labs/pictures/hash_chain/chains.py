@@ -1,4 +1,4 @@
-"""Splits prompts into blocks with their hashes and identified contents, and looks up cache hits."""
+"""Splits prompts into blocks, each with its hash and the content that it identifies, and looks up cache hits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Link:
     """A full block of a prompt.
 
     `content` is what the hash should identify: the salt and every token up to the end of the block. `first` is the
-    number of the first prompt with this hash in any block or, without hashes, with this content.
+    number of the first prompt that has this hash in any block or, without hashes, this content.
     """
 
     token_ids: tuple[int, ...]
@@ -48,7 +48,8 @@ def chains_of(
 ) -> list[Chain]:
     """Return the chains in order. Without `hash_block`, links have no hash and are distinguished by content.
 
-    Raises `ValueError` for a block size below 1, no prompts, a salt for an unknown prompt, or a hash that is not bytes.
+    Raises `ValueError` if the block size is below 1, there are no prompts, a salt's prompt is unknown, or a hash is not
+    bytes.
     """
     if block_size < 1:
         raise ValueError(f"block_size is {block_size}, but a block must hold at least 1 token")
@@ -123,7 +124,7 @@ def num_alike(one: Sequence[object], other: Sequence[object]) -> int:
 
 @dataclass(frozen=True)
 class Kin:
-    """The most similar earlier chain, the number of blocks in common, and the position of the first differing token."""
+    """The most similar earlier chain, how many blocks they have in common, and where the first differing token is."""
 
     chain: Chain
     num_common: int
@@ -132,7 +133,7 @@ class Kin:
 
 
 def kin(chains: Sequence[Chain], number: int) -> Kin | None:
-    """Return the earlier chain with the most leading blocks, then tokens, in common; None for the first chain."""
+    """Return the earlier chain with the most leading blocks (then tokens) in common, or None for the first chain."""
     if number == 0:
         return None
     here = chains[number]

@@ -53,7 +53,7 @@ def hash_chain(
 
     `hash_block` is phase 4's function; without it, blocks are named after the content that they share. `salts` gives
     prompts an extra key; `hits` contains the blocks that a cache found for prompts (see `hits_of`). Raises `ValueError`
-    for prompts that cannot be drawn and for hashes that are not bytes.
+    if a prompt cannot be drawn or a hash is not bytes.
     """
     if len(prompts) > MAX_ROWS:
         raise ValueError(f"there are {len(prompts)} prompts, but a picture can show at most {MAX_ROWS}")

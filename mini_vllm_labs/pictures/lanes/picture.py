@@ -23,12 +23,12 @@ SIMULATED = "The order is that of the recorded steps; the times are simulated."
 def lanes(
     runs: Mapping[str, Recording], plan_ms: float = PLAN_MS, compute_ms: float = COMPUTE_MS, width: float | None = None
 ) -> Picture:
-    """Draw the lanes of each run, keyed by name: the tasks of the engine and of the runner over time.
+    """Draw the lanes of each run (runs are keyed by name): the engine's and the runner's tasks over time.
 
-    A step takes the engine `plan_ms`: half of it to plan, a quarter to apply its tokens, and a quarter to write its
-    text. It takes the runner `compute_ms`. Only the beginning of a long run is drawn. `width` is the page's width;
-    without it, the picture also has a narrow version. Raises `ValueError` without a run, or if a time is not greater
-    than 0.
+    In a step, the engine takes `plan_ms`: half of it to plan, a quarter to apply its tokens, and a quarter to write its
+    text. The runner takes `compute_ms` for the step. Only the beginning of a long run is drawn. `width` is the page's
+    width; without it, the picture also has a narrow version. Raises `ValueError` without a run, or if a time is not
+    greater than 0.
     """
     if not runs or not all(run.steps for run in runs.values()):
         raise ValueError("lanes need at least one run that has a step")
@@ -44,7 +44,7 @@ def lanes(
 def lanes_panel(
     runs: Mapping[str, Recording], finish: Callable[[Picture], Picture] = lambda picture: picture
 ) -> "Panel":
-    """Return knobs for the two times, over the runs' lanes; `finish` may change each picture."""
+    """Return knobs for the two times, above the runs' lanes; `finish` may change each picture."""
     from mini_vllm_labs.pictures.panels import Panel
 
     def draw(
@@ -75,7 +75,7 @@ def drawing(schedules: Mapping[str, Schedule], plan_ms: float, compute_ms: float
 
 
 def sentence(schedules: Mapping[str, Schedule], plan_ms: float, compute_ms: float) -> str:
-    """Describe how long the runs take and which side limits them."""
+    """Describe how long the runs take, and whether the engine or the runner limits them."""
     times = ", ".join(f"{name} {ms(schedule.total)}" for name, schedule in schedules.items())
     ahead = max(schedule.most_in_flight for schedule in schedules.values())
     if ahead < 2:

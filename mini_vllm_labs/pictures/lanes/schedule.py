@@ -1,4 +1,4 @@
-"""Computes simulated times for each part of a run, in the order of its records."""
+"""Computes simulated times for each task of a run, in the order of the run's records."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ SHARES = {PLAN: 0.5, APPLY: 0.25, TEXT: 0.25}  # how the engine's time in a step
 
 @dataclass(frozen=True)
 class Task:
-    """One side's work for a step, from `start` to `end` in ms.
+    """A task of the engine or the runner for one step, from `start` to `end` in ms.
 
-    `in_vain` means that none of the step's requests needs its result.
+    `in_vain` means that no request in the step needs its result.
     """
 
     kind: str
@@ -43,34 +43,34 @@ class Schedule:
 
     @property
     def idle(self) -> list[tuple[float, float]]:
-        """The times when the runner has nothing to compute, as (start, end) in ms."""
+        """The periods in which the runner has nothing to compute, as (start, end) in ms."""
         edges = [(0.0, 0.0), *((task.start, task.end) for task in self.runner), (self.total, self.total)]
         gaps = [(before[1], after[0]) for before, after in pairwise(edges)]
         return [(start, end) for start, end in gaps if end - start > 1e-9]  # sums of times contain rounding errors
 
     @property
     def idle_share(self) -> float:
-        """The share (0 to 1) of the total time during which the runner is idle."""
+        """The fraction (0 to 1) of the total time during which the runner is idle."""
         return sum(end - start for start, end in self.idle) / self.total if self.total else 0.0
 
     @property
     def in_flight(self) -> list[tuple[int, float, float]]:
-        """Each computed step with the end of its planning and the beginning of its update, in ms."""
+        """Each computed step, with the end of its planning and the end of its update, in ms."""
         planned = {task.step: task.end for task in self.engine if task.kind == PLAN}
         applied = {task.step: task.end for task in self.engine if task.kind == APPLY}
         return [(task.step, planned[task.step], applied.get(task.step, self.total)) for task in self.runner]
 
     @property
     def most_in_flight(self) -> int:
-        """The maximum number of steps that are planned but not yet applied at one time."""
+        """The maximum number of steps that are planned but not yet applied at the same time."""
         return max((sum(s <= start < e for _, s, e in self.in_flight) for _, start, _ in self.in_flight), default=0)
 
 
 def schedule_of(recording: Recording, plan_ms: float, compute_ms: float) -> Schedule:
     """Return the schedule of a run in which each step takes the engine `plan_ms` and the runner `compute_ms`.
 
-    Each record is one iteration of the engine: it plans that step, then waits for the step `update_of`, applies it and
-    writes its text. The runner computes one step at a time.
+    Each record is one iteration of the engine, which plans that step, then waits for the step `update_of`, applies it
+    and writes its text. The runner computes one step at a time.
     """
     engine, runner = list[Task](), list[Task]()
     now, done = 0.0, dict[int, float]()

@@ -34,7 +34,7 @@ def example_batch() -> list[ScheduledRequest]:
 def share(
     name: str, first: int, known: int, computed: int, scheduled: int, block_ids: list[int], *, samples: bool = True
 ) -> ScheduledRequest:
-    """Return one request's share of a step, built from its numbers of tokens; token ids count up from `first`."""
+    """Return one request's share of a step, built from token counts; token ids count up from `first`."""
     return ScheduledRequest(Request(name, list(range(first, first + known))), computed, scheduled, block_ids, samples)
 
 
@@ -44,8 +44,8 @@ def paged_batch(
     """Return a film with one picture per token of a step: row, slots, tables, cache, mask, and slots read.
 
     Without `batch`, it shows the step of phase 6's handout. `functions` is a phase-6 module whose numbers are shown;
-    numbers that break the handout's rules are red. If a step has more than 240 tokens, some are omitted, but never a
-    request's last token. Raises `ValueError` for a batch that cannot be drawn.
+    numbers that break the handout's rules are shown in red. If a step has more than 240 tokens, some are omitted, but
+    each request's last token is always shown. Raises `ValueError` for a batch that cannot be drawn.
     """
     batch = example_batch() if batch is None else batch
     if len(batch) > MAX_REQUESTS:

@@ -24,7 +24,7 @@ SAMPLES = [
 
 
 class CacheMap:
-    """Draws all blocks of the cache. A block is drawn once for each distinct set of its slots that is read."""
+    """Draws all blocks of the cache. A block is drawn once for each distinct set of slots that a query reads in it."""
 
     def __init__(self, scene: BatchScene, width: float) -> None:
         self.scene, num_slots = scene, scene.num_blocks * scene.block_size

@@ -1,4 +1,4 @@
-"""Compares a step's arrays from phase 6's functions with the arrays that follow from the handout's rules."""
+"""Compares a step's arrays from phase 6's functions with the arrays that the handout's rules require."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from mini_vllm.core.step import ScheduledRequest
 
 
 class RowFunctions(Protocol):
-    """The functions of phase 6 that return lists, from a starter, a solution, or `RunnerSteps`."""
+    """The phase-6 functions that return lists; they come from a starter, a solution, or `RunnerSteps`."""
 
     def flatten_tokens(self, batch: Sequence[ScheduledRequest], /) -> tuple[list[int], list[int], list[int]]: ...
     def compute_slot_mapping(self, batch: Sequence[ScheduledRequest], block_size: int, /) -> list[int]: ...
@@ -20,7 +20,7 @@ class RowFunctions(Protocol):
 
 @dataclass(frozen=True)
 class FlatStep:
-    """T tokens from R requests in one row.
+    """A step's T tokens from R requests, in one row.
 
     `input_ids`, `positions`, `slot_mapping` [T]; `query_start_loc` [R + 1]; `block_tables` [R, longest];
     `logits_rows` are the rows that need logits.
@@ -85,7 +85,7 @@ def as_list(name: str, found: object) -> list[Any]:
 
 @dataclass(frozen=True)
 class WrongEntry:
-    """An entry that breaks the rules: `expected` is None if it is surplus, `got` if it is missing."""
+    """An entry that breaks the rules; `expected` is None if the entry is surplus, and `got` if it is missing."""
 
     name: str
     place: tuple[int, ...]

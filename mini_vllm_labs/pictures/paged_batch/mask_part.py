@@ -14,7 +14,7 @@ TOP, MIN_GRID = 18, 6
 
 
 class MaskScale:
-    """The largest size of a query-key pair that fits, and the position where each request's keys begin."""
+    """The largest cell size for a query-key pair that fits, and the position where each request's keys begin."""
 
     def __init__(self, scene: BatchScene, width: float) -> None:
         self.num_keys = sum(scene.seq_lens)

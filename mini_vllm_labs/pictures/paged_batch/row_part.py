@@ -19,7 +19,8 @@ def page_of(scene: BatchScene, row: int, columns: int = MAX_COLUMNS) -> range:
 
 
 def row_part(scene: BatchScene, row: int, step_of: dict[int, int], width: float) -> Part:
-    """Draw the part that contains row `row`, with the cursor on it. `step_of` maps rows to steps of the film."""
+    """Draw the part of the row that contains row `row`, with the cursor on it. `step_of` maps rows to steps of the
+    film."""
     room = span_of(width) - 2 * MARGIN
     columns = int(room // MIN_WIDTH)
     page, wide = page_of(scene, row, columns), min(float(MAX_WIDTH), room / min(scene.num_rows, columns))

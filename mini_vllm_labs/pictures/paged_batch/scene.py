@@ -22,7 +22,7 @@ from mini_vllm_labs.runs.traces.run_state import is_short_name
 class Query:
     """One token of the row.
 
-    `reads` contains the slots of positions 0 to the token's own, or -1 where the table does not contain the block.
+    `reads` contains the slots of positions 0 to the token's own, or -1 if the table does not contain the block.
     """
 
     row: int
@@ -69,12 +69,13 @@ class BatchScene:
 
     @cached_property
     def seq_lens(self) -> Sequence[int]:
-        """The number of each request's tokens in the cache after this step."""
+        """The number of tokens that each request has in the cache after this step."""
         return [row.num_computed_tokens + row.num_scheduled_tokens for row in self.batch]
 
     @cached_property
     def held(self) -> dict[int, list[tuple[int, int]]]:
-        """The tokens in each slot when attention begins, as (request, position): earlier tokens before this step's."""
+        """The tokens in each slot when attention begins, as (request, position); earlier tokens come before this
+        step's."""
         found: dict[int, list[tuple[int, int]]] = {}
         for number, row in enumerate(self.batch):
             for position in range(row.num_computed_tokens):

@@ -29,7 +29,7 @@ class TableColumns:
         return int((self.second - GAP) // WIDE)
 
     def shown(self, num_entries: int) -> list[int | None]:
-        """Return the entries that get a cell; None marks the omitted middle of a long table."""
+        """Return the entries to draw as cells; None marks the omitted middle of a long table."""
         return both_ends(range(num_entries), self.cells) if num_entries else []
 
 

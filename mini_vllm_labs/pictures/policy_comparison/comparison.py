@@ -22,10 +22,10 @@ P95 = 95
 
 @dataclass(frozen=True)
 class PolicyComparison:
-    """The workload, the deployment, and the policies, identified by their names in `mini_vllm_labs.policies`.
+    """The workload, the deployment, and the policies, which are given by their names in `mini_vllm_labs.policies`.
 
     `load` is a percentage of the rate that the GPU sustains with this number of blocks. `prediction_sigma` is the error
-    of the output lengths that `sjf-noisy` guesses (see `noisy`).
+    in the output lengths that `sjf-noisy` guesses (see `noisy`).
     """
 
     workload: str = "shared-prefix"
@@ -63,7 +63,7 @@ class PolicyResult:
 
     @cached_property
     def _known(self) -> dict[tuple[str, float, frozenset[int] | None], float]:
-        """The percentiles computed so far, cached because dragging the SLO requests the same percentiles repeatedly."""
+        """The percentiles computed so far; dragging the SLO needs the same ones repeatedly."""
         return {}
 
     def time_to_first_token(self, percent: float, group: frozenset[int] | None = None) -> float:

@@ -1,4 +1,4 @@
-"""Draws one column per policy, with requests as dots and figures as bars on common scales, under knobs."""
+"""Draws one column per policy below the knobs, with requests as dots and figures as bars on common scales."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -67,7 +67,7 @@ def policy_picture(
 
 
 def every_request(results: list[PolicyResult], slo: Slo, columns: Sequence[tuple[float, float]]) -> svg.Markup:
-    """Draw one small chart per policy: each request's wait against its output length."""
+    """Draw one small chart per policy that plots each request's wait against its output length."""
     urgent = sorted(groups(results)["urgent requests"])
     waits = [time for result in results for time in result.times_to_first_token]
     lengths = [request.num_output_tokens for request in results[0].served.requests]
@@ -134,10 +134,11 @@ def policy_panel(
     compare: Callable[[PolicyComparison], list[PolicyResult]] = compare_with_this_lineup,
     code: Callable[[], object] = tuple,
 ) -> "Panel":
-    """Return knobs over three policies. `compare` serves only the requests that a knob's change affects.
+    """Return knobs above a comparison of three policies. `compare` serves only the requests that a knob's change
+    affects.
 
-    A notebook passes a `compare` that runs in a new process, so that the latest saved code runs. When `code` returns a
-    new value, all requests are served again. If `compare` raises `ValueError`, the reader sees its message.
+    A notebook passes a `compare` that runs in a new process, so that it uses the latest saved code. When `code` returns
+    a new value, all requests are served again. If `compare` raises `ValueError`, the reader sees its message.
     """
     from mini_vllm_labs.pictures.panels import Panel
 

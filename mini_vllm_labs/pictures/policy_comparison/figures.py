@@ -76,7 +76,7 @@ def row(
 
 
 def starved(results: list[PolicyResult]) -> dict[str, str]:
-    """Return, per policy, the group whose p95 time to first token grew most, if at least by `STARVED`.
+    """Return for each policy the group whose p95 time to first token grew most, if by `STARVED` or more.
 
     The growth is relative to the first policy; ties go to the smallest group.
     """

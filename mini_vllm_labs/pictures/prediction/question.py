@@ -55,7 +55,7 @@ def checked_answer(question: Question, value: Any) -> Answer:
 
 
 def is_right(question: Question, said: Answer, truth: Answer) -> bool:
-    """Return whether an answer is right, by the same rule as `isRight` in `questions.js`."""
+    """Return whether an answer is right, using the same rule as `isRight` in `questions.js`."""
     if isinstance(said, list) and isinstance(truth, list):
         return sorted(said) == sorted(truth)
     if said == truth or isinstance(said, str | list) or isinstance(truth, str | list):
@@ -76,8 +76,8 @@ def in_words(question: Question, answer: Answer) -> str:
 class Card:
     """A claim, a description of the run that tests it (`setup`), and a question about both.
 
-    The answer reveals `truth` (None if the run did not show it), `why`, `films` with their names and opening steps or
-    `pictures`, and the same as `text`.
+    The answer reveals `truth` (None if the run did not show it), `why`, and either `films` (each with its name and
+    opening step) or `pictures`, also as `text`.
     """
 
     title: str

@@ -19,7 +19,7 @@ CSS = "controls.css prediction/prediction.css prediction/fold.css"
 class PredictionWidget(SavedWidget):
     """A widget with a second output for exported pages, which a script runs without a kernel.
 
-    `still` is shown if scripts do not run either; it folds away everything that must stay hidden.
+    If scripts do not run either, `still` is shown, with everything that must stay hidden collapsed.
     """
 
     _esm = "".join(map(read_asset, FRONT_END))
@@ -67,7 +67,7 @@ class Ask(PredictionWidget):
 class Reveal(Ask):
     """Veils the other outputs of its cell until the group's questions are answered, then shows the verdicts.
 
-    A verdict also offers the parts of the film in the player below that concern its question; `film` is that film.
+    A verdict also links to the parts of the film in the player below that concern its question; `film` is that film.
     """
 
     truths: traitlets.List[Answer | None] = traitlets.List().tag(sync=True)
@@ -86,7 +86,7 @@ class Reveal(Ask):
         super().__init__(group, questions, answers, role="reveal", truths=list(truths), film=known)
 
     def still(self) -> str:
-        """Return the questions with their answers folded away; without questions, return only the veil."""
+        """Return the questions with their answers collapsed; if there are none, return only the veil."""
         rows = (
             f"<li>{escape(question['text'])} <b>{escape(shown(question, truth))}</b></li>"
             # without the right answers, the widget draws only a veil
@@ -99,7 +99,8 @@ class Reveal(Ask):
 
 
 class Score(PredictionWidget):
-    """The number of right answers for each subject. `groups` have `group`, `questions`, `answers`, `truths`."""
+    """The number of right answers for each subject. Each of the `groups` has `group`, `questions`, `answers` and
+    `truths`."""
 
     groups: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
     shared = ("groups",)
@@ -124,7 +125,7 @@ class Deck(PredictionWidget):
         super().__init__(role="deck", cards=[card.as_json() for card in cards], answers=answers)
 
     def still(self) -> str:
-        """Return the claims with their questions; the results of their runs are folded away."""
+        """Return the claims with their questions, and with the results of their runs collapsed."""
         return "".join(
             f"<h3>{place}. {escape(card['title'])}</h3><blockquote>{escape(card['claim'])}</blockquote>"
             f"<p>{escape(card['setup'])} {escape(card['question']['text'])}</p>"

@@ -29,7 +29,7 @@ def facts_table(facts: Mapping[str, str]) -> Table:
 
 
 def duration(seconds: float) -> str:
-    """Format seconds in four or five characters with a unit."""
+    """Format seconds as four or five characters, including a unit."""
     if seconds < 0.1:
         return f"{1e3 * seconds:.1f}ms"
     return f"{1e3 * seconds:.0f}ms" if seconds < 1 else f"{seconds:.2f}s"
@@ -41,13 +41,13 @@ def spread(seconds: Sequence[float]) -> str:
 
 
 def rates(tokens_per_second: float, seconds: Sequence[float]) -> str:
-    """Return the range of rates, such as `360 to 400 tokens/s`, from the rate of the fastest round."""
+    """Return the range of rates, such as `360 to 400 tokens/s`, computed from the fastest round's rate."""
     slowest = tokens_per_second * min(seconds) / max(seconds)
     return " to ".join(dict.fromkeys(f"{rate:,.0f}" for rate in (slowest, tokens_per_second))) + " tokens/s"
 
 
 def shares(seconds: Mapping[str, float]) -> str:
-    """Return each part's share, largest first, such as `60% this, 40% that`."""
+    """Return each part's percentage, largest first, as in `60% this, 40% that`."""
     total = sum(seconds.values())
     ordered = sorted(seconds.items(), key=lambda part: -part[1])
     return ", ".join(f"{spent / total:.0%} {name}" for name, spent in ordered)

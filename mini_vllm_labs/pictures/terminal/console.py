@@ -66,11 +66,11 @@ def fail(message: str, code: int) -> NoReturn:
 
 
 def friendly(command: Callable[P, R]) -> Callable[P, R]:
-    """Make a command print errors that the user can fix as messages.
+    """Make a command print user-fixable errors as messages.
 
-    Bad values exit with 2, and a stalled or failed engine exits with 1. An exception from a learner's file exits with 1
-    and prints the traceback from that file on, without our frames. An endless call into that file is stopped and
-    explained.
+    Invalid values exit with status 2, and a stalled or failed engine with status 1. An exception from a learner's file
+    exits with status 1 and prints the traceback from that file on, without our frames. An endless call into that file
+    is stopped and explained.
     """
 
     @functools.wraps(command)
@@ -103,7 +103,7 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def what_to_do() -> str:
-    """Return advice for an unwritten task, such as to use a lineup of only written phases."""
+    """Return advice on an unwritten task, such as using a lineup with only written phases."""
     if solutions_exist():
         return (
             "Write it, or choose a lineup: starter for what you have written, solution for the rest, as in --lineup "
@@ -116,7 +116,7 @@ def what_to_do() -> str:
 
 
 def traceback_from_labs(error: Exception) -> str | None:
-    """Return the traceback from the first frame under `labs/` on, or None if there is no such frame.
+    """Return the traceback, starting at the first frame under `labs/`, or None if there is no such frame.
 
     An error from an engine's process stores that process's frames in `remote_frames`.
     """

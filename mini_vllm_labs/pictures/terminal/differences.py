@@ -21,7 +21,7 @@ ABSENT = "(nothing)"
 
 
 def show_failure(console: Console, verdict: "ParityVerdict") -> None:
-    """Print the failed trace and the first differing step, with both sides next to each other."""
+    """Print the failed trace and the first differing step, with both versions side by side."""
     console.print()
     console.print(f"{verdict.scenario.name}: {verdict.headline}", markup=False, soft_wrap=True, style="bold")
     if (shows := verdict.scenario.line.get("shows")) is not None:
@@ -34,7 +34,7 @@ def show_failure(console: Console, verdict: "ParityVerdict") -> None:
 
 
 def table_of_parts(parts: list[tuple[str, str, str]], *headings: str) -> Table:
-    """Return a table of a field's differing parts, one per row."""
+    """Return a table of the parts in which a field differs, one per row."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in headings:
         table.add_column(heading, overflow="fold")

@@ -1,4 +1,4 @@
-"""Finds the learner's engine so far, for a checkout without a reference."""
+"""Finds the learner's engine so far, for use in a checkout without a reference."""
 
 import os
 import re
@@ -22,10 +22,11 @@ TURNS_ON = {7: "--speculative-method ngram", 8: "--async-scheduling", 10: "--kv-
 
 
 def lineup_to_run(text: str | None, console: Console, reference: str = "solution") -> Lineup:
-    """Return the lineup of `--lineup`, else of `LAB_IMPL`, else the default: `reference`, or the written phases.
+    """Return the lineup of `--lineup`, otherwise of `LAB_IMPL`, otherwise the default: `reference`, or the written
+    phases.
 
-    Without a reference and without phase 1, prints the first task to write and exits with 1. Raises `ValueError` if a
-    string is not a lineup.
+    If there is neither a reference nor phase 1, prints the first task to write and exits with status 1. Raises
+    `ValueError` if a string is not a lineup.
     """
     if is_chosen(text):
         return parse_lineup(text or LAB_IMPL.get() or reference)

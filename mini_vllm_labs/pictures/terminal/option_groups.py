@@ -10,7 +10,7 @@ R = TypeVar("R")
 
 
 def with_option_groups(command: Callable[..., R]) -> Callable[..., R]:
-    """Give a command an option for each field of its dataclass parameters, and pass the dataclasses to it.
+    """Give a command one option for each field of its dataclass parameters, and pass it the dataclasses.
 
     A field is declared like a parameter: `seed: Annotated[int, typer.Option(help="...")] = 0`.
     """

@@ -1,7 +1,7 @@
 """Drives the installed vLLM's stock scheduler through a scenario and returns the trace.
 
 The format is described in `traces/README.md` and `traces33/README.md`. A field that the release cannot report is
-omitted. Wrappers around vLLM's functions observe without changing anything.
+omitted. Wrappers around vLLM's functions observe it without changing anything.
 """
 
 from types import SimpleNamespace

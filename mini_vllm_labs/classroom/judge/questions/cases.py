@@ -15,7 +15,7 @@ from mini_vllm_labs.grading.labtest.case_table import groups
 
 @dataclass(frozen=True)
 class Cases:
-    """Draws the cases of a task, plus those of a second task in the same group if `also` is set."""
+    """Draws the cases of a task, and those of a second task in the same group if `also` is set."""
 
     phase: int
     task: int
@@ -41,7 +41,7 @@ class Cases:
 
 @cache
 def clamp_choices() -> dict[tuple[bool, ...], int]:
-    """Return phase 1's `clamp` as a table keyed by the order of its arguments; the jail gets no code."""
+    """Return phase 1's `clamp` as a table keyed by the order of its arguments, so the jail gets no code."""
     from mini_vllm_labs.grading.plays.phase5_plays import order_of
 
     given = [(0, *numbers) for numbers in product(range(-3, 4), repeat=3)]

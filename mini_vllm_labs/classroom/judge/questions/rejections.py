@@ -11,7 +11,7 @@ CELLS_PER_PART = 2
 
 
 def rejections(rng: Random) -> JudgeQuestion:
-    """Draw distributions over a few tokens, some with probability 0.
+    """Draw distributions over a few tokens, some of which have probability 0.
 
     No random number equals the limit for keeping a draft.
     """

@@ -1,6 +1,6 @@
 """Draws random questions about the functions of phase 6, both individually and together in a small random model.
 
-The model never leaves the judge, because in a worker it would reveal the tokens. Imports torch.
+The model never leaves the judge, because a worker could read the tokens from it. Imports torch.
 """
 
 import math
@@ -31,7 +31,7 @@ IN_A_STEP = ("flatten_tokens", "compute_slot_mapping", "pad_block_tables", "sele
 
 
 def draw_generation(rng: Random) -> JudgeQuestion:
-    """Draw a scenario and a model without near ties, in which rounding could change a token."""
+    """Draw a scenario and a model without near ties, because rounding could change the token in a near tie."""
     on = Features(is_tight=True, caching=rng.random() < 0.5, has_threshold=True)
     for _ in range(MAX_DRAWS):
         generation = Generation()
@@ -54,7 +54,8 @@ def draw_generation(rng: Random) -> JudgeQuestion:
 
 
 class Generation:
-    """Records calls to the reference, and the smallest margin between a chosen token's logit and the next best."""
+    """Records calls to the reference, and the smallest margin between a chosen token's logit and the next highest
+    logit."""
 
     def __init__(self) -> None:
         self.script = Script(6)
@@ -69,7 +70,7 @@ class Generation:
 
 
 def make_model(seed: int) -> Any:
-    """Make a model from a seed, with two layers, 4 query heads and 2 K/V heads."""
+    """Make a model from a seed, with two layers, 4 query heads and 2 KV heads."""
     config = LlamaConfig(
         vocab_size=300,
         hidden_size=32,
@@ -95,7 +96,7 @@ BLOCKS = range(1, NUM_BLOCKS)
 
 
 def kv_writes(rng: Random) -> JudgeQuestion:
-    """Draw writes of K and V for few and many tokens, into nonempty caches and unordered slots."""
+    """Draw K and V writes for few and many tokens, into nonempty caches and out-of-order slots."""
     generator, script = torch.Generator().manual_seed(rng.getrandbits(60)), Script(6)
     small = [rng.randrange(*r) for r in ((3, 8), (1, 6), (1, 4), (2, 9))]
     for num_blocks, block_size, num_heads, head_dim in (small, (20, 16, 1, 136)):
@@ -109,7 +110,7 @@ def kv_writes(rng: Random) -> JudgeQuestion:
 
 
 def attentions(rng: Random) -> JudgeQuestion:
-    """Draw batches over full caches: small ones, long contexts, many requests, large heads."""
+    """Draw batches over full caches: small batches, long contexts, many requests, large heads."""
     generator, script = torch.Generator().manual_seed(rng.getrandbits(60)), Script(6)
     small = [rng.choice(c) for c in ((1, 2, 3, 4), (1, 2, 3), (1, 2, 3, 4), (4, 8))]
     crowd = [row_of("A", 2_099, 1, rng.sample(BLOCKS, 132)), row_of("B", 2_097, 1, rng.sample(BLOCKS, 132))]
@@ -130,7 +131,7 @@ def attentions(rng: Random) -> JudgeQuestion:
 
 
 def far_attentions(script: Script, rng: Random) -> None:
-    """Add chunks of a long context in bfloat16. A token attends almost only to itself, so rounding is harmless.
+    """Add chunks of a long context in bfloat16. A token attends almost only to itself, so rounding does no harm.
 
     Above 256, bfloat16 represents only even positions.
     """
@@ -169,7 +170,8 @@ def samples(rng: Random) -> JudgeQuestion:
 
 
 def fine_draws(script: Script, rng: Random) -> None:
-    """Add random numbers that only float64 tells apart from a sum of probabilities, in float32 and bfloat16."""
+    """Add random numbers that only float64 can distinguish from a sum of probabilities, with logits in float32 and
+    bfloat16."""
     temperature, largest = rng.choice((0.7, 1.0, 1.9)), 1 - 2**-53
     rows = [(step / 4, SamplingParams(temperature=temperature)) for step in range(1, 17)]
     probabilities = [1 / (1 + math.exp(-logit / temperature)) for logit, _ in rows]

@@ -74,7 +74,7 @@ def check_in_an_engine(phase: int, yours: ModuleType, answers: Answers, seed: in
 
 
 def compare(place: Place, records: Sequence[Record], right: Record, before: Sequence[str]) -> None:
-    """Fail with a table of the step if the last record differs from the recording or an invariant is violated."""
+    """Fail with a table of the step if the last record differs from the recording or violates an invariant."""
     yours, broken = records[-1], place.what_is_broken()
     if yours == right and not broken:
         return

@@ -13,8 +13,8 @@ NUM_SHARES = 8
 
 
 class Guesses:
-    """A proposer that knows the fake model and makes mistakes at drawn positions. With `draws`, the drafts are drawn at
-    random."""
+    """A proposer that knows the fake model and makes mistakes at pseudorandom positions. With `draws`, the drafts are
+    drawn at random."""
 
     def __init__(self, *, draws: bool) -> None:
         self.draws = draws
@@ -43,7 +43,7 @@ class Guesses:
 
 
 def shares_of(texts: Sequence[Sequence[int]], salt: int) -> Any:
-    """Return a distribution over the first two letters for each text, in a tensor wide enough for the letters' ids."""
+    """Return a distribution over the first two letters for each text, as a tensor wide enough for both letters' ids."""
     import torch
 
     shares = torch.zeros(len(texts), max(LETTERS) + 1, dtype=torch.float64)
@@ -54,7 +54,7 @@ def shares_of(texts: Sequence[Sequence[int]], salt: int) -> Any:
 
 
 class RowsRunner(FakeModelRunner):
-    """The fake model with a row for each token of a step; phase 7 selects the rows to sample."""
+    """The fake model with one row per token of a step; phase 7 selects the rows to sample."""
 
     def __init__(self, num_blocks: int, block_size: int, functions: SpeculationFunctions) -> None:
         super().__init__(num_blocks, block_size, LETTERS)

@@ -95,7 +95,8 @@ class AnyStep:
 
 
 class AnyMemory:
-    """Replaces phase 2: allocates any free blocks, frees a table's first block first, and skips some last hits."""
+    """Replaces phase 2: allocates any free blocks, frees a table's first block first, and ignores some of the last
+    hits."""
 
     def __init__(self, num_gpu_blocks: int, block_size: int, prefix_cache: Any) -> None:
         self.block_size = block_size

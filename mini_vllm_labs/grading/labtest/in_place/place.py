@@ -41,7 +41,8 @@ class ForwardPassError(Exception):
 
 
 class Place:
-    """Runs a scenario step by step on an engine that uses `yours` as its phase. An empty tape records the run."""
+    """Runs a scenario step by step on an engine that uses `yours` as its phase. With an empty tape, the run is
+    recorded."""
 
     def __init__(self, phase: int, yours: ModuleType, scenario: EngineInput, tape: Tape) -> None:
         self.phase, self.yours, self.scenario, self.tape = phase, yours, scenario, tape
@@ -102,7 +103,7 @@ class Place:
         return self.tape.unknown
 
     def _check_before_each_start(self) -> None:
-        """Check the tape in the planning thread, because the runner's thread may be a step ahead or behind."""
+        """Check the tape in the planning thread, because the runner thread may be a step ahead or behind."""
         start_step = self.scheduler.start_step
 
         def start_if_known(scheduler_output: SchedulerOutput) -> list[ScheduledRequest]:

@@ -68,7 +68,7 @@ class PocketRunner:
 
 
 def num_blocks(phase6: ModuleType, wanted: int, block_size: int) -> int:
-    """Return how many blocks your functions fit into half of a memory that has room for twice `wanted` blocks."""
+    """Return how many blocks your functions fit into half of a memory sized for twice `wanted` blocks."""
     block_bytes = phase6.kv_block_bytes(LAYERS, block_size, KV_HEADS, SIZE, 4)
     total = 2 * wanted * block_size * BYTES_OF_A_TOKEN
     return int(phase6.num_blocks_that_fit(total, total, 0.5, block_bytes))

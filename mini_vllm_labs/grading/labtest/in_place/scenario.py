@@ -60,7 +60,8 @@ class EngineInput:
 
 
 def draw_scenario(phase: int, seed: int) -> EngineInput:
-    """Draw a phase's scenario from a seed; every fifth one has many requests, and every tenth uses large numbers."""
+    """Draw a phase's scenario from a seed; every fifth scenario has many requests, and every tenth uses large
+    numbers."""
     rng, is_large = Random(100 * seed + phase), seed % 10 == 3
     block_size = 8 if is_large else rng.choice((1, 2, 3, 4, 5, 8))
     max_model_len = (150 if phase == 6 else 600) if is_large else rng.choice((24, 40, 64))
@@ -126,7 +127,7 @@ def copy_of(text: str | None) -> str | None:
 
 
 def with_tokens_ahead(rng: Random, phase: int, config: EngineConfig) -> EngineConfig:
-    """Return the settings, often with drafts, steps in flight, or both, except in phase 6."""
+    """Return the settings; except in phase 6, they often include drafts, steps in flight, or both."""
     drafts = SpeculativeConfig(
         method=rng.choice(("ngram", "draft_model")),
         num_speculative_tokens=rng.choice((1, 2, 3, 7)),

@@ -48,7 +48,8 @@ class Tape:
         self.unknown = ""
 
     def ask(self, answer: Callable[[], Any], otherwise: Any, *question: Any) -> Any:
-        """Return the recorded answer; with an empty tape, record `answer()`. `otherwise` answers unknown questions."""
+        """Return the recorded answer; if the tape started empty, record `answer()`. `otherwise` is the answer to
+        unknown questions."""
         key = str(drawn(*question))
         if self.is_recording:
             self.answers[key] = answer()

@@ -34,10 +34,10 @@ def expect_attention(
     rule: str = RULE,
     hint: str = QUESTION,
 ) -> None:
-    """Pass if the outputs agree; otherwise show the first difference, and what the wrong vectors have in common.
+    """Pass if the outputs agree; otherwise show the first difference, and what all wrong vectors have in common.
 
-    `owners` are the request ids of the tokens in the row. If the last number of all expected vectors is 1, V also ends
-    with 1 in every slot, so that a token's last number is the sum of its weights.
+    `owners` are the request ids of the tokens in the row. If every expected vector ends with 1, V also ends with 1 in
+    every slot, so that a token's last number is the sum of its weights.
     """
     if not isinstance(yours, Tensor) or yours.shape != expected.shape:
         lab_failure(
@@ -80,7 +80,7 @@ def expect_attention(
 
 
 def pattern_of(is_off: Tensor, flat: FlatBatch, owners: Sequence[str]) -> tuple[list[str], str]:
-    """Describe what the wrong tokens and heads have in common, with a question about it; both may be empty.
+    """Describe what the wrong tokens and heads have in common, and add a question; both texts may be empty.
 
     `is_off` [T, heads] is True for the vectors that differ.
     """
@@ -125,7 +125,7 @@ def _rows_of(name: str, owners: Sequence[str]) -> list[int]:
 
 
 def expect_same_tensors(yours: FlatBatch, expected: FlatBatch, situation: str) -> None:
-    """Fail unless the functions of tasks 6.1 and 6.2 made the right tensors for a step."""
+    """Fail unless the functions of tasks 6.1 and 6.2 built the right tensors for a step."""
     names = ("input_ids", "positions", "slot_mapping", "block_tables", "query_start_loc", "logits_indices")
     wrong = [name for name in names if not torch.equal(getattr(yours, name), getattr(expected, name))]
     if wrong:
@@ -172,7 +172,7 @@ def check_averages(
     value_of: Callable[[str, int, int], float],
     values_are: str,
 ) -> None:
-    """Check a step with K = 0, so that each token gets the plain average of its visible V.
+    """Check a step with K = 0, so that each token's output is the plain average of its visible V.
 
     `value_of(request_id, position, kv_head)` fills the requests' V; `values_are` describes it. In all other slots, V is
     1000. The last number of every V is 1: see `expect_attention`.

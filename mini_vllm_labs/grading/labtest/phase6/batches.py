@@ -1,4 +1,4 @@
-"""Batches for the graded tests of phase 6, as tensors written down token by token."""
+"""Batches for the graded tests of phase 6, as tensors spelled out token by token."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from mini_vllm.runner.steps import FlatBatch
 
 
 def naive_flat_batch(batch: Sequence[ScheduledRequest], block_size: int) -> FlatBatch:
-    """Return a step's tensors, written down token by token."""
+    """Return a step's tensors, spelled out token by token."""
     input_ids: list[int] = []
     positions: list[int] = []
     slots: list[int] = []

@@ -42,7 +42,7 @@ def types_of(kernel: Any, number: str, num_parts: int) -> dict[str, str]:
 
 
 def main() -> None:
-    """Print the target of each compiled kernel, and the bytes of shared memory that it needs."""
+    """Print each compiled kernel's target and the bytes of shared memory that it needs."""
     module, capability = importlib.import_module(sys.argv[1]), int(sys.argv[2])
     for name in KERNELS:
         kernel = getattr(module, name)

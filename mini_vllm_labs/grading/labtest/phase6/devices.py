@@ -10,7 +10,7 @@ from mini_vllm_labs.grading.plays.device_tensors import MESSAGE, DeviceTensor, O
 
 
 def call_on_a_device(function: Callable[..., Any], *arguments: Any, name: str, situation: str) -> Any:
-    """Call a function as if its arguments were on a GPU; explain tensors made or returned on the host."""
+    """Call a function as if its arguments were on a GPU; explain tensors created on or returned from the host."""
     result, error = None, ""
     try:
         with OnDevice():

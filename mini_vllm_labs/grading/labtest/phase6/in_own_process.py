@@ -18,7 +18,7 @@ NUM_THREADS = 2
 
 
 class OwnProcess:
-    """`paged_attention` with the function of a C file. A new process replaces a crashed one."""
+    """A `paged_attention` that calls the function in a C file. If the process crashes, a new one replaces it."""
 
     def __init__(self, source: Path) -> None:
         self.source = source
@@ -32,7 +32,8 @@ class OwnProcess:
             self._pool.shutdown()
 
     def __call__(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float) -> Tensor:
-        """Attend with two threads. Raises the engine's errors for an unwritten or uncompilable file."""
+        """Compute attention with two threads. Raises the engine's errors if the file is unwritten or cannot be
+        compiled."""
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, get_context("spawn"))
         step = replace(batch)  # a copy without cached results

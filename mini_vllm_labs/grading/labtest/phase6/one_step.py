@@ -22,7 +22,8 @@ def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def expect_close(yours: Tensor, expected: Tensor, *, rule: str, situation: str, hint: str) -> None:
-    """Pass if the tensors agree within their dtype, NaN with NaN; otherwise show the first number that differs."""
+    """Pass if the tensors agree within their dtype's tolerance (NaN equals NaN); otherwise show the first number that
+    differs."""
     limit = TOLERANCE[expected.dtype]
     is_off = ~torch.isclose(yours, expected, rtol=limit, atol=limit, equal_nan=True)
     if is_off.any():
@@ -39,9 +40,9 @@ def expect_close(yours: Tensor, expected: Tensor, *, rule: str, situation: str, 
 def paged(
     queries: list[int], seq_lens: list[int], *, num_kv_heads: int, head_dim: int, block_size: int, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, FlatBatch]:
-    """Return a batch of the last tokens, and caches that contain NaN except where its requests may read.
+    """Return a batch with each request's last tokens, and caches that contain NaN except where the requests may read.
 
-    A request computes the last `queries[i]` of its `seq_lens[i]` tokens. Its blocks are at random positions in the
+    Each request computes the last `queries[i]` of its `seq_lens[i]` tokens. Its blocks are at random positions in the
     cache.
     """
     longest = -(-max(seq_lens) // block_size)
@@ -82,7 +83,7 @@ def expect_paged_attention(
     query_scale: float = 1.0,
     device: str = "cpu",
 ) -> None:
-    """Compare one step's attention with that of the reference's slow loop, in float32."""
+    """Compare one step's attention with the result of the reference's slow loop, in float32."""
     shape = {"num_kv_heads": num_kv_heads, "head_dim": head_dim, "block_size": block_size}
     key_cache, value_cache, batch = paged(queries, seq_lens, dtype=dtype, **shape)
     query = numbers(sum(queries), num_kv_heads * group, head_dim, dtype=dtype) * query_scale

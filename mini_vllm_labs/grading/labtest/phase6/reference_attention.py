@@ -1,6 +1,7 @@
-"""Compares your attention in random steps on a paged cache with attention that uses neither blocks nor batches.
+"""Compares your attention in random steps on a paged cache with a simple version without blocks or batches.
 
-The latter is slow but obviously correct: each request stores its K and V in a list, and each token attends in a loop.
+The simple version is slow but obviously correct: each request stores its K and V in lists, and each token attends in a
+loop.
 """
 
 import random
@@ -57,7 +58,7 @@ class PlainSequence:
 
 
 class AttentionSteps:
-    """Requests, and two layers' paged caches filled with stale values; every token is checked."""
+    """Requests, and paged caches of two layers, initially filled with stale values; every token is checked."""
 
     def __init__(
         self,

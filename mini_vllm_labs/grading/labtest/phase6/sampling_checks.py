@@ -33,7 +33,7 @@ CRASH_HINTS = (
 
 
 def sampled(phase6: ModuleType, rows: Sequence[Row], dtype: torch.dtype = torch.float32) -> list[int]:
-    """Return your tokens for rows of logits; require one id per row and unchanged arguments."""
+    """Return the tokens that you sample for rows of logits; require one id per row and unchanged arguments."""
     logits = torch.tensor([list(row[0]) for row in rows]).to(dtype)
     params, draws, before = [row[1] for row in rows], [row[2] for row in rows], logits.clone()
     situation = f"{len(rows)} rows of {logits.shape[1]} logits"
@@ -75,7 +75,7 @@ def expect_tokens(
 
 
 def told_of_row(phase6: ModuleType, rows: Sequence[Row], wrong: int, right: int, told: Told) -> Told:
-    """Build the report on a wrong row, and mention whether the row is right when sampled alone or again."""
+    """Build the report on a wrong row, and mention whether it is right if sampled alone or a second time."""
     # the last copies have new addresses
     copies = [[copy(row[1]) for row in rows] for _ in range(1000 // len(rows) + 1)]
     again = [(list(row[0]), params, row[2]) for row, params in zip(rows, copies[-1], strict=True)]
@@ -98,7 +98,7 @@ def scaled(probabilities: Sequence[float]) -> list[float]:
 
 
 def naive_sample(logits: Sequence[float], params: SamplingParams, draw: float) -> int | None:
-    """Return the token, or None if the result depends on rounding, so that no test may expect one."""
+    """Return the token, or None if the token depends on rounding, so that no test may expect a particular one."""
     ranked = sorted(range(len(logits)), key=lambda token: -logits[token])
     if params.temperature == 0:
         return ranked[0]
@@ -124,7 +124,7 @@ def naive_sample(logits: Sequence[float], params: SamplingParams, draw: float) -
 
 
 def random_row(rng: random.Random, vocab_size: int) -> tuple[list[float], SamplingParams, float]:
-    """Draw logits, settings and a random number. `min_tokens` forbids the tokens with -inf."""
+    """Draw logits, settings and a random number. The tokens that `min_tokens` forbids have logits of -inf."""
     spread = rng.choice([2, 2, 2, 500])  # with 500, exp(logit) is not finite
     logits = [rng.gauss(0, spread) for _ in range(vocab_size)]
     for token in rng.sample(range(vocab_size), rng.choice([0, 0, 1, vocab_size // 2, vocab_size - 1])):

@@ -8,7 +8,7 @@ import torch
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Iterator[None]:
-    """Compute on one thread, because for tensors this small several threads mostly wait for each other."""
+    """Compute on one thread, because with tensors this small, several threads mostly wait for each other."""
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -1,7 +1,7 @@
 """Measures how often `rejection_sample` returns each token, with a grid or with 100,000 numbers and a chi-square test.
 
-The borders of the grid are those of the distributions. So rounding does not affect the shares, and your function is
-called only once for each set of arguments.
+The grid's boundaries coincide with those of the distributions. So rounding does not affect the frequencies, and your
+function is called only once for each set of arguments.
 """
 
 import random
@@ -29,9 +29,9 @@ HINT_OF_SHARES = (
 
 @dataclass(frozen=True)
 class Distributions:
-    """A drafter's and a target's row in integer parts.
+    """The drafter's row and the target's row, in integer parts.
 
-    A random number is the middle of one of `num_keep` or `num_choose` parts.
+    A random number is the midpoint of one of `num_keep` or `num_choose` equal parts.
     """
 
     drafter: tuple[int, ...]
@@ -65,7 +65,7 @@ class Sampler:
         self.token = cache(self._token)
 
     def _token(self, draft: int, keep: int, choose: int) -> int:
-        """Return the token that replaces the draft, for random numbers in the middles of two parts."""
+        """Return the token at the draft's position, for random numbers in the middle of two parts."""
         draws = [(0.4, 0.6)] * self.place
         draws.append(((keep + 0.5) / self.distributions.num_keep, (choose + 0.5) / self.distributions.num_choose))
         drafts = [*([2] * self.place), draft]
@@ -75,7 +75,7 @@ class Sampler:
 
 
 def exact_shares(sampler: Sampler) -> dict[int, Fraction]:
-    """Return each token's share over all drafts and all numbers in the grid."""
+    """Return each token's relative frequency over all drafts and all numbers in the grid."""
     given = sampler.distributions
     shares: defaultdict[int, Fraction] = defaultdict(Fraction)
     for draft, keep, choose in product(range(len(given.drafter)), range(given.num_keep), range(given.num_choose)):
@@ -86,7 +86,7 @@ def exact_shares(sampler: Sampler) -> dict[int, Fraction]:
 
 
 def check_exact_shares(sampler: Sampler, what: str) -> None:
-    """Fail unless the shares equal the target's probabilities."""
+    """Fail unless the frequencies equal the target's probabilities."""
     given = sampler.distributions
     shares, total = exact_shares(sampler), sum(given.target)
     names = range(len(given.target))
@@ -105,7 +105,8 @@ def check_exact_shares(sampler: Sampler, what: str) -> None:
 
 
 def check_chi_square(sampler: Sampler, seed: int, what: str) -> None:
-    """Draw 100,000 drafts and random numbers; compare the counts with the target's in a chi-square test."""
+    """Draw 100,000 drafts and random numbers; compare the token counts with the expected counts in a chi-square
+    test."""
     given, rng = sampler.distributions, random.Random(seed)
     names, total = range(len(given.target)), sum(given.target)
     drafts = rng.choices(names, given.drafter, k=NUM_DRAWS)
@@ -137,7 +138,7 @@ def check_chi_square(sampler: Sampler, seed: int, what: str) -> None:
 
 
 def check_last_shares(phase7: ModuleType, num_drafts: int) -> None:
-    """Keep all drafts; compare the shares of the token that follows them with the target's last row."""
+    """Keep all drafts; compare the frequencies of the token that follows them with the target's last row."""
     parts, total = (3, 0, 5, 2), 10
     equal = [[1 / len(parts)] * len(parts)] * num_drafts
     target = torch.tensor([*equal, [part / total for part in parts]], dtype=torch.float64)

@@ -120,7 +120,7 @@ def check_repeats(phase7: ModuleType) -> None:
 
 
 def random_case(rng: random.Random, num_drafts: int) -> Rejection:
-    """Draw distributions in parts of 64, which need no rounding, and random numbers next to their borders."""
+    """Draw distributions in parts of 64, which need no rounding, and random numbers next to their boundaries."""
     vocab_size = rng.randint(2, 7)
     drafts = [rng.randrange(vocab_size) for _ in range(num_drafts)]
     drafter = [random_row(rng, vocab_size, token) for token in drafts]
