@@ -1,6 +1,6 @@
 """Set up and run the course with nothing but Python: `python lab.py demo`, `test`, `test-all`, `wheel`, `lab`, `lint`.
 
-The first call makes `.venv` and installs into it. Later calls start immediately unless `pyproject.toml` or
+The first call creates `.venv` and installs the course into it. Later calls start immediately unless `pyproject.toml` or
 `constraints.txt` has changed. `make` calls this file, which also works on systems without make.
 
 `--torch` chooses the build of PyTorch that the first call installs. On Linux, pip's own choice includes several
@@ -35,7 +35,7 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 # existed.
 HOOK = ["-m", "pre_commit", "install", "--hook-type", "commit-msg"]
 
-# Workers get the files in collection order. The long files come first, so that no core waits at the end.
+# Workers get the files in collection order. The long files come first, so that no core is left idle at the end.
 PYTEST = ["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]
 PYTEST += ["-p", "nbval.plugin", "--nbval-lax"]
 # These tests check the installation and the engine: graded tests on the reference, vLLM's recorded decisions, agreement
@@ -118,7 +118,7 @@ def install_cpu_torch(*, is_required: bool) -> None:
 
 
 def set_up(torch: str) -> None:
-    """Make the virtual environment and install the course. Raises `subprocess.CalledProcessError` if pip fails."""
+    """Create the virtual environment and install the course. Raises `subprocess.CalledProcessError` if pip fails."""
     build = "PyTorch's CPU build" if chosen_torch(torch) == "cpu" else "pip's choice of PyTorch"
     print(f"Setting up .venv with {build}: one or two minutes, about 1.8 GB ...", flush=True)
     # Link it as `python -m venv` would, because the folder may already exist.

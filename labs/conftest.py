@@ -1,4 +1,4 @@
-"""Fixtures that provide the code under test, phase by phase; also prints a line that says whose code it is."""
+"""Provides fixtures for the code under test, phase by phase, and prints a line that says whose code it is."""
 
 from collections.abc import Callable, Iterator
 from importlib import import_module

@@ -74,7 +74,7 @@ class SpeculativeConfig:
 
     @property
     def prefill_lookahead(self) -> int:
-        """How many tokens past the end of a chunk the drafter reads. Each MTP layer reads one."""
+        """How many tokens past the end of a chunk the drafter reads. Each MTP layer reads one such token."""
         return {"eagle": 1, "mtp": self.num_speculative_tokens}.get(self.method, 0)
 
     @property
@@ -98,7 +98,7 @@ class SpeculativeConfig:
 
 @dataclass(frozen=True, slots=True)
 class KVTransferConfig:
-    """Where K and V are stored outside the KV cache, in at most `kv_buffer_size` bytes.
+    """Settings for storing K and V outside the KV cache, in at most `kv_buffer_size` bytes.
 
     `host` keeps blocks of ended and preempted requests in the host's memory; `swap` keeps only those of preempted
     requests. `disk` writes blocks to `shared_storage_path`, a folder that several engines can share and a later engine
@@ -142,8 +142,8 @@ class EngineConfig:
     serve no images. vLLM 0.13.0 lacks `admission_guard`, `prepack_weights` (reorder the linear layers' weights for the
     CPU) and `max_num_waiting` (refuse requests above this queue length; None: no limit). With `quantization="int8"`,
     the weights of all linear layers except the logits layer are rounded when they are loaded, and these layers' inputs
-    are rounded for each token (W8A8). It needs a CPU and a C compiler. It is faster and takes a third of the memory,
-    but texts may differ from the plain model's.
+    are rounded for each token (W8A8). This quantisation needs a CPU and a C compiler. The quantised model is faster and
+    takes a third of the memory, but its texts may differ from the plain model's.
 
     `vllm` is the release whose decisions the scheduler makes (`release_rules.py`); releases after 0.13.0 need phase 14.
     The last seven settings exist only in releases after 0.13.0, and 0.13.0 rejects them; None means the release's own

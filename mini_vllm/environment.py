@@ -1,6 +1,6 @@
 """Defines every environment variable that this project reads, with its type, default and effect.
 
-`mini-vllm info` lists those that are set.
+`mini-vllm info` lists the variables that are set.
 """
 
 import os

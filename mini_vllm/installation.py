@@ -26,7 +26,7 @@ def install_command(extra: str = "") -> str:
 def pip_install(*requirements: str) -> str:
     """Return the command that installs packages into the running Python, in the versions the course was tested with.
 
-    It uses double quotes, because every shell understands them, including those on Windows.
+    The command uses double quotes, because every shell understands them, including those on Windows.
     """
     pins = ["-c", place(CONSTRAINTS)] if CONSTRAINTS.is_file() else []
     index = ["--extra-index-url", CPU_INDEX] if would_bring_cuda() else []

@@ -7,9 +7,9 @@ MetricValues = tuple[float, float | None, float | None, float | None, float | No
 
 
 class Logprob(NamedTuple):
-    """A token's log probability (natural logarithm) and its rank, 1 for the likeliest.
+    """A token's log probability (natural logarithm) and its rank, which is 1 for the most likely token.
 
-    It is a tuple, because a step may send thousands, and a frozen dataclass takes longer to pickle.
+    This is a tuple, because a step may send thousands of them, and a frozen dataclass takes longer to pickle.
     """
 
     logprob: float

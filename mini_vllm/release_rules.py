@@ -50,7 +50,7 @@ class ReleaseRules:
         "a request is admitted if enough blocks are free for its first chunk",
         "blocks for all of the request's known tokens must be free (`scheduler_reserve_full_isl`); a sliding window "
         "needs only the blocks that it can hold at once (since 0.21)",
-        "the old rule caused preemption thrash (#37307, #41064) and a deadlock with sliding windows (#39734)",
+        "the old rule caused preemption thrashing (#37307, #41064) and a deadlock with sliding windows (#39734)",
     )
     freed_without_content_first: bool = _rule(
         "0.23",
@@ -88,13 +88,13 @@ class ReleaseRules:
         "drafters do not read ahead of a chunk",
         "no chunk may leave fewer tokens of the prompt than the drafter reads ahead, and its blocks enter the cache "
         "that many tokens later",
-        "the rule came with several MTP layers; we did not find the reason",
+        "the rule was introduced along with support for several MTP layers; we did not find the reason",
     )
     windows_cache_the_end: bool = _rule(
         "0.30",
         "window_retention_loses_a_shared_prefix",
         "every full block of a sliding window enters the prefix cache",
-        "only the blocks before the end of the prompt and before a junction enter it "
+        "only the blocks before the end of the prompt and before a junction enter the prefix cache "
         "(`prefix_cache_retention_interval`)",
         "the cache filled with useless blocks (#43447, #52216)",
     )

@@ -54,8 +54,8 @@ class SamplingParams:
     penalties and `logit_bias` (which maps a token id to a number to add) change the logits before sampling. The
     presence and frequency penalties count a token's uses in the output; the repetition penalty counts its uses in the
     whole text (None means the value in the model's generation_config.json). `logprobs` returns the log probability of
-    each token, and of that many of the likeliest tokens. `structured_outputs` allows only tokens that keep the text in
-    the required format. `skip_reading_prefix_cache` computes every token, even those that are cached.
+    each token, and those of the `logprobs` most likely tokens. `structured_outputs` allows only tokens that keep the
+    text in the required format. `skip_reading_prefix_cache` computes every token, even those that are cached.
     """
 
     max_tokens: int = 16

@@ -102,7 +102,7 @@ class Session:
     def rewind(self, num_turns: int = 1) -> None:
         """Remove the last turns. Raises `ValueError` if the session has fewer turns."""
         if type(num_turns) is not int or not 1 <= num_turns <= len(self.turns):
-            raise ValueError(f"rewind must take back 1 to {len(self.turns)} turns, got {num_turns!r}")
+            raise ValueError(f"rewind must remove 1 to {len(self.turns)} turns, got {num_turns!r}")
         self._use(self.turns[:-num_turns])
 
     def fork(self) -> "Session":
@@ -170,7 +170,7 @@ def generate_together(
     """
     if len({id(session) for session in sessions}) < len(sessions) or len({id(one.llm) for one in sessions}) != 1:
         raise ValueError(
-            "generating together needs at least one session; all sessions must be different and use the same engine"
+            "generating together needs at least one session; the sessions must all be distinct and use the same engine"
         )
     if any(turn.question is not None for session in sessions for turn in session.turns):
         raise ValueError("this session is a chat: continue it with chat(), not with generate()")

@@ -45,7 +45,7 @@ def write_session(path: Path, model_id: str, turns: Sequence[Mapping[str, Any]])
 def read_session(path: Path, model_id: str, vocab_size: int) -> list[dict[str, Any]]:
     """Read a file and return its turns as fields of `Turn`.
 
-    Raises `ValueError` with the file and its fault: unreadable, not a session, truncated, modified, from a different
+    Raises `ValueError` with the file and the fault: unreadable, not a session, truncated, modified, from a different
     version or model, or containing impossible turns.
     """
     try:
@@ -57,7 +57,7 @@ def read_session(path: Path, model_id: str, vocab_size: int) -> list[dict[str, A
         raise ValueError(f"the session {path} cannot be read: {error.strerror or error}") from error
     try:
         if len(content) > MAX_BYTES:
-            raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
+            raise ValueError(f"the file has more than {MAX_BYTES:,} bytes")
         return _turns_of(_parsed(content), model_id, vocab_size)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the session {path} cannot be resumed: {error}") from error
@@ -68,25 +68,25 @@ def _parsed(content: bytes) -> dict[str, Any]:
         parsed = json.loads(content)
     except (ValueError, RecursionError):
         is_ours = content.startswith(b'{"format": "' + FORMAT.encode())
-        raise ValueError("it is cut off or damaged" if is_ours else "it is not a mini-vllm session") from None
+        raise ValueError("it is cut off or damaged" if is_ours else "the file is not a mini-vllm session") from None
     if not isinstance(parsed, dict) or parsed.get("format") != FORMAT:
-        raise ValueError("it is not a mini-vllm session")
+        raise ValueError("the file is not a mini-vllm session")
     return parsed
 
 
 def _turns_of(parsed: dict[str, Any], model_id: str, vocab_size: int) -> list[dict[str, Any]]:
     if parsed.get("version") != VERSION or type(parsed["version"]) is not int:
-        raise ValueError(f"it has version {parsed.get('version')!r:.20}; this program reads version {VERSION}")
+        raise ValueError(f"the session has version {parsed.get('version')!r:.20}; this program reads version {VERSION}")
     if parsed.pop("checksum", None) != _checksum(parsed):
-        raise ValueError("it was changed after it was saved: its checksum is wrong")
+        raise ValueError("the session was changed after it was saved: its checksum is wrong")
     if parsed.get("model") != model_id:
         raise ValueError(
-            f"it was saved with a different model or dtype ({parsed.get('model')!r:.40}); this engine uses "
-            f"{model_id!r}. Start the engine with the model and dtype that it was saved with"
+            f"the session was saved with a different model or dtype ({parsed.get('model')!r:.40}); this engine "
+            f"uses {model_id!r}. Start the engine with the model and dtype that it was saved with"
         )
     num_tokens, turns = 0, parsed.get("turns")
     if not isinstance(turns, list):
-        raise ValueError("its turns must be a list")
+        raise ValueError("the session's turns must be a list")
     for place, turn in enumerate(turns):
         _require_turn(turn, place, num_tokens, vocab_size, turns)
         num_tokens = turn["num_kept"] + len(turn["prompt_token_ids"]) + len(turn["output_token_ids"])
@@ -110,7 +110,7 @@ def _require_turn(turn: Any, place: int, num_tokens: int, vocab_size: int, turns
     if not isinstance(turn["answer"], str) or not isinstance(turn["question"], str | None):
         raise ValueError(f"the question and the answer in turn {place + 1} must be strings")
     if (turn["question"] is None) != (turns[0]["question"] is None):
-        raise ValueError("it mixes chat turns with plain text")
+        raise ValueError("the session mixes chat turns with plain text")
 
 
 def _checksum(content: Mapping[str, Any]) -> str:

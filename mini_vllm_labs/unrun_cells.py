@@ -1,7 +1,7 @@
 """An IPython extension that explains a missing name if its cell has not run since the kernel started.
 
-`notebook/ipython_kernel_config.json`, installed in the environment's `etc/ipython/`, loads it in every kernel, because
-the cell that fails may be the first that runs.
+`notebook/ipython_kernel_config.json`, installed in the environment's `etc/ipython/`, loads the extension in every
+kernel, because the first cell to run may be the cell that fails.
 """
 
 import traceback

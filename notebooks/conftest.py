@@ -1,4 +1,4 @@
-"""Runs notebooks as tests (`pytest -p nbval.plugin --nbval-lax notebooks`) on this checkout's code, as the report
+"""Runs notebooks as tests (`pytest -p nbval.plugin --nbval-lax notebooks`) on this checkout's code, as the test report
 says."""
 
 import os
@@ -29,7 +29,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    """Start the kernel with the report's lineup; it imports this checkout, wherever the package is installed."""
+    """Start the kernel with the lineup from the test report; it imports this checkout, wherever the package is
+    installed."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("LAB_IMPL", str(lineup_from_env()))
         environment.setenv("PYTHONPATH", str(CHECKOUT), prepend=os.pathsep)

@@ -61,7 +61,7 @@ class BlockStoreConnector:
         self._metadata = KVConnectorMetadata()
 
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
-        """Return how many tokens after the first `num_computed_tokens` are stored, counting whole blocks only, and
+        """Return a pair: how many tokens after the first `num_computed_tokens` are stored (whole blocks only), and
         False.
 
         At most `num_tokens - 1` tokens then count as computed: the last one is always computed here. False means that

@@ -96,7 +96,7 @@ class EncoderCacheManager:
 def schedule_encoder_inputs(
     request: Request, num_computed_tokens: int, num_new_tokens: int, budget: int, cache: EncoderCache
 ) -> tuple[list[int], int]:
-    """Return the images to encode, as indices of `request.mm_features`, and how many of the new tokens to compute.
+    """Return the images to encode, as indices into `request.mm_features`, and how many of the new tokens to compute.
 
     At most `budget` embeddings are encoded. Evicts encodings to make room, but allocates nothing.
     """

@@ -1,7 +1,7 @@
 """Phase 12, reference: chooses the blocks that a sliding window needs, and computes the attention that reads them.
 
 vLLM: `SlidingWindowManager` in `v1/core/single_type_kv_cache_manager.py` and `HybridKVCacheCoordinator` in
-`v1/core/kv_cache_coordinator.py`; the window of the attention is an argument of its kernels.
+`v1/core/kv_cache_coordinator.py`; the attention window is an argument of the attention kernels.
 """
 
 from collections.abc import Callable, Sequence
@@ -106,7 +106,8 @@ def _full_hit(blocks: Sequence[int | None]) -> list[int]:
 def sliding_attention(
     query: "Tensor", key_cache: "Tensor", value_cache: "Tensor", batch: "FlatBatch", scale: float, window: int
 ) -> "Tensor":
-    """Attend from each token to the last `window` tokens of its request up to itself; return [T, heads, head_dim].
+    """Attend from each token to its request's last `window` tokens, up to and including itself; return [T, heads,
+    head_dim].
 
     query [T, heads, head_dim]; caches [blocks, block_size, kv_heads, head_dim], already holding the step's own K and V.
     Query head h reads K/V head `h // (heads // kv_heads)`. The contents of the null block must not affect the result.

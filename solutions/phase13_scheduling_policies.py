@@ -97,4 +97,4 @@ class LeastSlackFirst(SchedulingPolicy):
 
 
 class MyPolicy(SchedulingPolicy):
-    """First come, first served, until you change it. `mini-vllm league` runs it."""
+    """First come, first served, until you change it. `mini-vllm league` runs this policy."""

@@ -17,7 +17,7 @@ def threshold_of_step(threshold: int, num_requests: int, max_num_batched_tokens:
     `num_requests` counts the running and waiting requests. With `is_adaptive` the limit is at least a fair share of the
     step's tokens.
     """
-    # No other request could use the tokens that a lone request would leave over.
+    # No other request could use the tokens that a lone request would leave unused.
     if threshold == 0 or num_requests <= 1:
         return 0
     return max(threshold, max_num_batched_tokens // num_requests) if is_adaptive else threshold
@@ -49,13 +49,13 @@ def has_room(asked: RoomAsked) -> bool:
 def requests_left(running: Sequence[str], current: str, victims: Collection[str]) -> list[str]:
     """Return the running requests that still get tokens in this step, in order, after `current` has requested room.
 
-    `victims` were preempted for it; `current` may be one of them. All requests before it have been served.
+    `victims` were preempted for it; `current` may be one of them. All requests before `current` have been served.
     """
     return [request_id for request_id in running[running.index(current) + 1 :] if request_id not in victims]
 
 
 class PrefillPacer:
-    """While other requests decode, computes parts of prompts only in every `interval`-th step."""
+    """Computes parts of prompts only in every `interval`-th step while other requests decode."""
 
     def __init__(self, interval: int) -> None:
         self.interval = interval

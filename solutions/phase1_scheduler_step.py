@@ -69,10 +69,10 @@ def _serve_running(
             memory_sufficed = False
             if not preemption.make_room(request, num_new_tokens, running, waiting, scheduler_output, kv):
                 if request.status is not RequestStatus.RUNNING:
-                    # No `continue` here. Under FCFS it was the last request anyway; under PRIORITY vLLM also ends the
-                    # loop, and serves the requests after it in the next step.
+                    # No `continue` here. Under FCFS, the request was the last one anyway; under PRIORITY, vLLM also
+                    # ends the loop, and serves the later requests in the next step.
                     break  # the request was its own victim
-                # Refused but still RUNNING: without phase 3, no request is preempted. A request after it may still have
+                # Refused but still RUNNING: without phase 3, no request is preempted. A later request may still have
                 # room in its last block and not need a new one.
                 continue
         scheduler_output.num_scheduled_tokens[request.request_id] = num_new_tokens
@@ -118,8 +118,8 @@ def update_from_output(
 ) -> dict[str, list[int]]:
     """Append the sampled tokens, finish the requests that stop, and free their blocks.
 
-    Handles the requests in the order of the plan and skips those that are no longer in `requests`.
-    Returns the tokens that were kept, by request id: none of them comes after a stop.
+    Handles the requests in the order of the plan and skips those that are no longer in `requests`. Returns the tokens
+    that were kept, keyed by request id; none of them comes after a stop.
     """
     kept: dict[str, list[int]] = {}
     finished: list[Request] = []

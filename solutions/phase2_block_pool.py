@@ -25,7 +25,7 @@ class FreeKVCacheBlockQueue:
             self.append(block)
 
     def append(self, block: KVCacheBlock) -> None:
-        """Append a block at the back. It must not be in the queue already."""
+        """Append a block at the back. The block must not already be in the queue."""
         last = self._tail.prev_free_block
         assert last is not None
         last.next_free_block = block
@@ -35,7 +35,7 @@ class FreeKVCacheBlockQueue:
         self.num_free_blocks += 1
 
     def remove(self, block: KVCacheBlock) -> None:
-        """Remove a block from any position. Raises `ValueError` if it is not in the queue."""
+        """Remove a block from any position. Raises `ValueError` if the block is not in the queue."""
         before, after = block.prev_free_block, block.next_free_block
         if before is None or after is None:
             raise ValueError(f"block {block.block_id} is not in the free queue")
@@ -50,7 +50,7 @@ class FreeKVCacheBlockQueue:
         """Remove and return the block at the front. Raises `ValueError` if the queue is empty."""
         first = self._head.next_free_block
         if first is None or first is self._tail:
-            raise ValueError("there is no free block")
+            raise ValueError("there are no free blocks")
         self.remove(first)
         return first
 
@@ -157,8 +157,8 @@ class PagedKVCacheManager:
         num_computed_tokens = request.num_computed_tokens + len(hit_blocks) * self.block_size
         num_tokens = num_computed_tokens + num_new_tokens
         num_needed = cdiv(num_tokens + num_lookahead_tokens, self.block_size) - num_held
-        # All or nothing, checked before anything changes: half of its blocks are useless to a request, and others would
-        # miss them. Pinning takes free hit blocks from the queue, so they count as needed.
+        # All or nothing, checked before anything changes: a request cannot use half of its blocks, and other requests
+        # would miss them. Pinning takes free hit blocks from the queue, so they count as needed.
         if num_needed + len(hit_blocks) > self.num_free_blocks:
             num_free_hits = sum(self.block_pool.blocks[block_id].ref_cnt == 0 for block_id in hit_blocks)
             if num_needed + num_free_hits > self.num_free_blocks:
@@ -191,11 +191,11 @@ class PagedKVCacheManager:
         self.block_pool.free_blocks(table[::-1])
 
     def block_ids(self, request_id: str) -> list[int]:
-        """Return the request's block table; empty if it holds nothing. Callers only read it."""
+        """Return the request's block table; empty if it holds nothing. Callers only read the table."""
         return self.req_to_blocks.get(request_id, [])
 
     def free_block_ids(self) -> list[int]:
-        """Return the ids in the free queue, front first, as a new list. For views and checks only."""
+        """Return the ids in the free queue, front first, as a new list. Used for views and checks only."""
         return self.block_pool.free_queue.block_ids()
 
     def ref_counts(self) -> dict[int, int]:

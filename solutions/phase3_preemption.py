@@ -68,8 +68,8 @@ def choose_victim(running: list[Request], policy: Policy) -> Request:
 
 
 def preempt(request: Request, waiting: RequestQueue, kv: KVCacheManager) -> None:
-    """Free a request's blocks and return the request to the waiting queue. It keeps its tokens, but not their K and
-    V."""
+    """Free a request's blocks and return the request to the waiting queue. The request keeps its tokens, but not their
+    K and V."""
     # Free first, while the counter still shows which blocks were computed: the prefix cache can still find them later.
     kv.free(request, request.num_computed_tokens)
     request.preempt()
@@ -98,7 +98,8 @@ class RecomputePreemption:
         scheduled in this step leaves the plan, and its tokens return to `scheduler_output.token_budget`. Return True if
         `request` holds its slots, or False if `request` itself was the last victim.
         """
-        # Try again after each victim instead of counting its blocks: shared blocks are not freed with it.
+        # Try again after each victim instead of counting its blocks: freeing the victim does not free blocks that
+        # others share.
         while kv.allocate_slots(request, num_new_tokens) is None:
             victim = choose_victim(running, self.policy)
             running.remove(victim)

@@ -108,7 +108,7 @@ class HashPrefixCache:
             self.evict(block_id)
 
     def cached_blocks(self) -> dict[int, bytes]:
-        """Return a copy of the map from block id to block hash. For views and checks only."""
+        """Return a copy of the map from block id to block hash. Used for views and checks only."""
         return dict(self._hash_of_block)
 
     def hit_rate(self) -> float:

@@ -69,8 +69,8 @@ class ChunkedPrefillPolicy:
         # twice.
         if not self.admission_guard:
             return True
-        # A hit block that no request holds is in the free queue, and admission takes it out. So it uses up a free block
-        # although nothing has to be computed for it.
+        # A hit block that no request holds is in the free queue, and admission takes it out. Such a hit uses up a free
+        # block, although nothing has to be computed for it.
         idle_hits = set(hit_blocks) - kv.ref_counts().keys()
         num_needed = cdiv(request.num_tokens, kv.block_size) - len(hit_blocks) + len(idle_hits)
         # Count block tables, not `num_computed_tokens`: a request served earlier in this step holds blocks for a chunk

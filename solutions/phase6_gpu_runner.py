@@ -90,7 +90,7 @@ def write_kv(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor,
 
 
 def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float) -> Tensor:
-    """Attend from each token to its request's tokens up to itself; return [T, heads, head_dim].
+    """Attend from each token to its request's tokens up to and including itself; return [T, heads, head_dim].
 
     query [T, heads, head_dim]; caches [blocks, block_size, kv_heads, head_dim], already holding the
     step's own K and V. Several query heads share one K/V head: head h reads `h // (heads // kv_heads)`.
@@ -130,12 +130,12 @@ def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: fl
 def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[float]) -> list[int]:
     """Return one token id, a Python integer, for each row of `logits` [S, vocab].
 
-    `draws` has one number per row, 0 <= draw < 1. Temperature 0 takes the likeliest token. Otherwise divide the logits
-    by the temperature, keep the `top_k` likeliest tokens, and of those keep the fewest whose probabilities together
-    reach `top_p`. After each of the two cuts the kept probabilities are scaled to add up to 1. Then walk through the
-    kept tokens until the probabilities add up to more than the draw. In a row with a cut (`top_k` over 0 or `top_p`
-    under 1), walk from the likeliest token downward; otherwise walk by token id, which needs no sorting. Compute in
-    float64, whatever the dtype of the logits. Tokens with equal logits may come in any order.
+    `draws` has one number per row, 0 <= draw < 1. Temperature 0 selects the most likely token. Otherwise divide the
+    logits by the temperature, keep the `top_k` likeliest tokens, and of those keep the fewest whose probabilities
+    together reach `top_p`. After each of the two cuts the kept probabilities are scaled to add up to 1. Then walk
+    through the kept tokens until the probabilities add up to more than the draw. In a row with a cut (`top_k` over 0 or
+    `top_p` under 1), walk from the likeliest token downward; otherwise walk by token id, which needs no sorting.
+    Compute in float64, whatever the dtype of the logits. Tokens with equal logits may come in any order.
     """
     tokens = logits.argmax(dim=-1)
     # Rows that need the same work form one batch; usually this means all 64 rows in a step. A loop over rows would wait
@@ -143,7 +143,7 @@ def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[flo
     for cuts in product((False, True), repeat=2):
         rows = [row for row, one in enumerate(params) if one.temperature > 0 and (one.top_k > 0, one.top_p < 1) == cuts]
         if rows:
-            # Numbers are copied from host to GPU without waiting for the forward pass to end.
+            # Numbers are copied from the host to the GPU without waiting for the forward pass to end.
             index = torch.tensor(rows).to(logits.device, non_blocking=True)
             tokens[index] = _draw(logits[index], [params[row] for row in rows], [draws[row] for row in rows], *cuts)
     # Python integers, fetched in one transfer: the engine compares tokens with `eos_token_id`.
@@ -194,7 +194,7 @@ def num_blocks_that_fit(total_bytes: int, free_bytes: int, gpu_memory_utilizatio
     num_blocks = int(total_bytes * gpu_memory_utilization - taken_bytes) // block_bytes
     if num_blocks < 2:
         raise ValueError(
-            f"no room for the KV cache: {taken_bytes:,} of {total_bytes:,} bytes are taken, the engine may use "
+            f"no room for the KV cache: {taken_bytes:,} of {total_bytes:,} bytes are in use, the engine may use "
             f"{gpu_memory_utilization:.0%}, and one block needs {block_bytes:,}; raise gpu_memory_utilization"
         )
     return num_blocks

@@ -16,7 +16,7 @@ from mini_vllm.runner.steps import FlatBatch
 # with fewer programs, a large GPU would have idle multiprocessors (an H100 has 132, each with room for a few)
 NUM_PROGRAMS = 512
 MAX_PARTS = 32
-TILE_BYTES = 16384  # of K, and as many of V: two tiles of each fit into a small GPU's shared memory
+TILE_BYTES = 16384  # for K, and the same for V: two tiles of each fit into a small GPU's shared memory
 
 
 @triton.jit
@@ -76,16 +76,17 @@ def paged_attention_kernel(
 ) -> None:
     """One program per combination of request, K/V head, tile of the request's tokens, and part of its keys.
 
-    With one part `output` is [T, heads, head_dim]. Otherwise it is float32 [T, heads, num_parts, head_dim] and not
-    normalised yet. In that case, `sums` [T, heads, num_parts, 2] gets each part's largest score, and the sum of its
-    weights relative to that score.
+    With one part `output` is [T, heads, head_dim]. With more than one part, `output` is float32 [T, heads, num_parts,
+    head_dim] and not yet normalised. With more than one part, `sums` [T, heads, num_parts, 2] receives each part's
+    largest score and the sum of its weights relative to that score.
     """
     request, kv_head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     tile, part = tl.program_id(2) // num_parts, tl.program_id(2) % num_parts
     start = tl.load(query_start_loc + request)
     query_len = (tl.load(query_start_loc + request + 1) - start).to(tl.int32)
     seq_len = tl.load(seq_lens + request).to(tl.int32)
-    # Each row is one token and one query head. `tl.dot` needs 16 rows, and each token has `group` of them, often fewer.
+    # Each row is one token and one query head. `tl.dot` needs 16 rows, but each token has only `group` of them, which
+    # is often fewer.
     tokens_tile: tl.constexpr = rows_tile // group
     if tile * tokens_tile >= query_len:
         return
@@ -172,11 +173,12 @@ def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache
 
 
 def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float) -> Tensor:
-    """Attend from each token to its request's tokens up to itself, as phase 6's `paged_attention` does.
+    """Attend from each token to its request's tokens up to and including itself, like phase 6's `paged_attention`.
 
     query [T, heads, head_dim] may be a view, like K; the caches [blocks, block_size, kv_heads, head_dim] are
-    contiguous. From the batch it reads `block_tables`, `seq_lens` and `query_start_loc`; on the host it reads only
-    `query_lens`. It sums in float32, whatever the dtype. The result is new and contiguous, with the query's dtype.
+    contiguous. The function reads `block_tables`, `seq_lens` and `query_start_loc` from the batch; on the host it reads
+    only `query_lens`. Sums are computed in float32, whatever the dtype. The result is new and contiguous, with the
+    query's dtype.
     """
     num_tokens, num_heads, head_dim = query.shape
     block_size, num_kv_heads = key_cache.shape[1:3]

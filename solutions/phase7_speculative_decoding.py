@@ -100,8 +100,8 @@ def select_logits_rows(batch: Sequence[ScheduledRequest]) -> list[int]:
 def accept_drafts(draft_token_ids: Sequence[int], sampled_token_ids: Sequence[int]) -> list[int]:
     """Return the tokens that a step generated for one request: from one up to the number of drafts plus one.
 
-    `sampled_token_ids[i]` is the model's sample after the known tokens and the first i drafts. This sample counts if
-    all those drafts were right.
+    `sampled_token_ids[i]` is the model's sample after the known tokens and the first i drafts. The sample counts if all
+    the drafts before it were right.
     """
     kept: list[int] = []
     for index, token_id in enumerate(sampled_token_ids):

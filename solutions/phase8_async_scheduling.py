@@ -47,8 +47,8 @@ def correct_share(
     """Return a request's corrected share of a step that was planned ahead; change nothing.
 
     The plan assumed that all drafts of the previous step would be accepted, so the share begins `num_rejected_tokens`
-    earlier. Its stand-ins become `draft_token_ids`, the drafts proposed since; if the plan has fewer positions, only
-    the first drafts are used, and if it has more, the share gets shorter.
+    earlier. Stand-ins become `draft_token_ids`, the drafts proposed since then; if the plan has fewer positions, only
+    the first drafts are used, and if it has more, the share is shortened.
     """
     drafts = list(draft_token_ids[: len(scheduled.draft_token_ids)])
     num_without_drafts = scheduled.num_scheduled_tokens - len(scheduled.draft_token_ids)

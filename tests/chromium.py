@@ -15,7 +15,7 @@ MEASURES = Path(__file__).with_name("measures.js").read_text(encoding="utf-8")
 
 
 def measure(page: Any, name: str, given: object = None) -> Any:
-    """Return the result of a function of `measures.js` in a page."""
+    """Call a `measures.js` function in a page and return its result."""
     return page.evaluate(f"(given) => {{ {MEASURES} return measures.{name}(given); }}", given)
 
 

@@ -20,7 +20,7 @@ HELLO = {"protocol": 1, "engine": "dynamo's mocker", "version": "1.6.1", "has": 
 SAME = (
     "max_num_seqs max_num_batched_tokens enable_prefix_caching enable_chunked_prefill max_model_len block_size".split()
 )
-LITTLE = 1e-4  # in ms; how long before its pass each request arrives
+LITTLE = 1e-4  # how many ms before its pass each request arrives
 TRACE = Path(tempfile.mkdtemp(), "requests.jsonl")
 
 

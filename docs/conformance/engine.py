@@ -56,7 +56,9 @@ class Engine:
         if op == "abort":
             self.scheduler.finish_request(message["id"], RequestStatus.FINISHED_ABORTED)
         elif op == "compiled":
-            cast(Any, self.requests[message["id"]].grammar).set_result(None)  # never read without a model
+            cast(Any, self.requests[message["id"]].grammar).set_result(
+                None
+            )  # ignored, because there is no model to read it
         elif op == "pause":
             set_pause_state(self.scheduler, PauseState(message["what"]))
         elif op == "reset":

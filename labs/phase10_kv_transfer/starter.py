@@ -1,4 +1,4 @@
-"""Phase 10: keep K and V in a second memory, and load them back.
+"""Phase 10: keep K and V in a second tier of memory, and load them back.
 
 The scheduler calls the connector while it plans; the worker moves the blocks before the step's forward pass.
 """
@@ -43,7 +43,7 @@ class BlockStoreConnector:
         raise NotImplementedError("Phase 10, task 2: store the arguments")
 
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
-        """Return how many tokens after the first `num_computed_tokens` are stored, counting whole blocks only, and
+        """Return a pair: how many tokens after the first `num_computed_tokens` are stored (whole blocks only), and
         False.
 
         At most `num_tokens - 1` tokens then count as computed: the last one is always computed here. False means that

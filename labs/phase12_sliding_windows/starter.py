@@ -60,7 +60,8 @@ def find_common_hit(cached: Sequence[Sequence[int | None]], windows: Sequence[in
 def sliding_attention(
     query: "Tensor", key_cache: "Tensor", value_cache: "Tensor", batch: "FlatBatch", scale: float, window: int
 ) -> "Tensor":
-    """Attend from each token to the last `window` tokens of its request up to itself; return [T, heads, head_dim].
+    """Attend from each token to its request's last `window` tokens, up to and including itself; return [T, heads,
+    head_dim].
 
     query [T, heads, head_dim]; caches [blocks, block_size, kv_heads, head_dim], already holding the step's own K and V.
     Query head h reads K/V head `h // (heads // kv_heads)`. The contents of the null block must not affect the result.

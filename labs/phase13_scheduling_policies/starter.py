@@ -16,15 +16,15 @@ class VirtualTokenCounter(SchedulingPolicy):
     def __init__(
         self, input_weight: float = 1.0, output_weight: float = 2.0, tenant_weights: Mapping[str, float] | None = None
     ) -> None:
-        """Keep all three arguments; every counter begins at 0."""
+        """Store all three arguments; every counter starts at 0."""
         raise NotImplementedError("Phase 13, task 1: store the arguments")
 
     def start_step(self, step: StepView) -> None:
         """Raise the counter of each tenant that is waiting now but was not waiting after the last plan.
 
-        The new value is the lowest counter of the tenants that were already waiting. If no tenant was waiting then, it
-        is the counter of the tenant whose request was the last to leave the queue. A counter that is already higher
-        does not change.
+        The new value is the lowest counter of the tenants that were already waiting. If no tenant was waiting then, the
+        new value is the counter of the tenant whose request left the queue last. A counter that is already higher does
+        not change.
         """
         raise NotImplementedError("Phase 13, task 1: start_step")
 
@@ -35,7 +35,7 @@ class VirtualTokenCounter(SchedulingPolicy):
     def scheduled(self, shares: Sequence[tuple[Request, int]]) -> None:
         """Charge the prompt tokens of the plan, and remember which tenants are still waiting.
 
-        The tokens of a share begin at `request.num_computed_tokens`, which does not count them yet.
+        A share's tokens begin at `request.num_computed_tokens`, which does not include them yet.
         """
         raise NotImplementedError("Phase 13, task 1: scheduled")
 
@@ -81,4 +81,4 @@ class LeastSlackFirst(SchedulingPolicy):
 
 
 class MyPolicy(SchedulingPolicy):
-    """First come, first served, until you change it. `mini-vllm league` runs it."""
+    """First come, first served, until you change it. `mini-vllm league` runs this policy."""

@@ -34,13 +34,13 @@ def has_room(asked: RoomAsked) -> bool:
 def requests_left(running: Sequence[str], current: str, victims: Collection[str]) -> list[str]:
     """Return the running requests that still get tokens in this step, in order, after `current` has requested room.
 
-    `victims` were preempted for it; `current` may be one of them. All requests before it have been served.
+    `victims` were preempted for it; `current` may be one of them. All requests before `current` have been served.
     """
     raise NotImplementedError("Phase 14, task 4: requests_left")
 
 
 class PrefillPacer:
-    """While other requests decode, computes parts of prompts only in every `interval`-th step."""
+    """Computes parts of prompts only in every `interval`-th step while other requests decode."""
 
     def __init__(self, interval: int) -> None:
         raise NotImplementedError("Phase 14, task 5: set the pacer's state")

@@ -49,7 +49,7 @@ def update_from_output(
 ) -> dict[str, list[int]]:
     """Append the sampled tokens, finish the requests that stop, and free their blocks.
 
-    Handles the requests in the order of the plan and skips those that are no longer in `requests`.
-    Returns the tokens that were kept, by request id: none of them comes after a stop.
+    Handles the requests in the order of the plan and skips those that are no longer in `requests`. Returns the tokens
+    that were kept, keyed by request id; none of them comes after a stop.
     """
     raise NotImplementedError("Phase 1, task 4: update_from_output")

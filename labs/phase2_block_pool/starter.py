@@ -22,11 +22,11 @@ class FreeKVCacheBlockQueue:
         raise NotImplementedError("Phase 2, task 1: make the free queue")
 
     def append(self, block: KVCacheBlock) -> None:
-        """Append a block at the back. It must not be in the queue already."""
+        """Append a block at the back. The block must not already be in the queue."""
         raise NotImplementedError("Phase 2, task 1: append")
 
     def remove(self, block: KVCacheBlock) -> None:
-        """Remove a block from any position. Raises `ValueError` if it is not in the queue."""
+        """Remove a block from any position. Raises `ValueError` if the block is not in the queue."""
         raise NotImplementedError("Phase 2, task 1: remove")
 
     def popleft(self) -> KVCacheBlock:
@@ -108,11 +108,11 @@ class PagedKVCacheManager:
         raise NotImplementedError("Phase 2, task 4: free")
 
     def block_ids(self, request_id: str) -> list[int]:
-        """Return the request's block table; empty if it holds nothing. Callers only read it."""
+        """Return the request's block table; empty if it holds nothing. Callers only read the table."""
         raise NotImplementedError("Phase 2, task 3: block_ids")
 
     def free_block_ids(self) -> list[int]:
-        """Return the ids in the free queue, front first, as a new list. For views and checks only."""
+        """Return the ids in the free queue, front first, as a new list. Used for views and checks only."""
         raise NotImplementedError("Phase 2, task 4: free_block_ids")
 
     def ref_counts(self) -> dict[int, int]:

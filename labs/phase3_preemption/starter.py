@@ -60,8 +60,8 @@ def choose_victim(running: list[Request], policy: Policy) -> Request:
 
 
 def preempt(request: Request, waiting: RequestQueue, kv: KVCacheManager) -> None:
-    """Free a request's blocks and return the request to the waiting queue. It keeps its tokens, but not their K and
-    V."""
+    """Free a request's blocks and return the request to the waiting queue. The request keeps its tokens, but not their
+    K and V."""
     raise NotImplementedError("Phase 3, task 3: preempt")
 
 

@@ -58,7 +58,7 @@ class HashPrefixCache:
         raise NotImplementedError("Phase 4, task 5: drop_uncomputed")
 
     def cached_blocks(self) -> dict[int, bytes]:
-        """Return a copy of the map from block id to block hash. For views and checks only."""
+        """Return a copy of the map from block id to block hash. Used for views and checks only."""
         raise NotImplementedError("Phase 4, task 3: cached_blocks")
 
     def hit_rate(self) -> float:

@@ -23,7 +23,7 @@ class ChunkedPrefillPolicy:
         enable_chunked_prefill: bool = True,
         admission_guard: bool = False,
     ) -> None:
-        """Keep the settings. `clamp(num_new, budget, threshold)` is a function; a threshold of 0 means no limit."""
+        """Store the settings. `clamp(num_new, budget, threshold)` is a function; a threshold of 0 means no limit."""
         raise NotImplementedError("Phase 5, task 1: store the settings")
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:

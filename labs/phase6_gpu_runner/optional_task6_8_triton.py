@@ -108,7 +108,7 @@ def test_a_context_of_any_length_in_any_number_of_parts(
     num_programs: int,
     max_parts: int,
 ) -> None:
-    """A short request batched with a long one gets parts without keys, as do some tokens of a chunk."""
+    """A short request batched with a long one has parts with no keys, as do some of a chunk's tokens."""
     monkeypatch.setattr(kernels, "NUM_PROGRAMS", num_programs)
     monkeypatch.setattr(kernels, "MAX_PARTS", max_parts)
     expect_paged_attention(kernels.paged_attention, queries * len(seq_lens), seq_lens, num_kv_heads=1, device=DEVICE)
@@ -138,7 +138,8 @@ def test_the_embedded_model_computes_the_same_logits(kernels: ModuleType) -> Non
 
 @pytest.mark.parametrize("capability", [80, 90])
 def test_the_kernels_compile_for_gpus(kernels: ModuleType, capability: int) -> None:
-    """Triton includes its compiler, so this test needs no GPU. It finds errors that the interpreter does not."""
+    """Triton includes its compiler, so this test needs no GPU. The compiler finds errors that the interpreter
+    misses."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     command = [
         sys.executable,

@@ -53,7 +53,7 @@ def write_kv(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor,
 
 
 def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float) -> Tensor:
-    """Attend from each token to its request's tokens up to itself; return [T, heads, head_dim].
+    """Attend from each token to its request's tokens up to and including itself; return [T, heads, head_dim].
 
     query [T, heads, head_dim]; caches [blocks, block_size, kv_heads, head_dim], already holding the
     step's own K and V. Several query heads share one K/V head: head h reads `h // (heads // kv_heads)`.
@@ -65,12 +65,12 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
 def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[float]) -> list[int]:
     """Return one token id, a Python integer, for each row of `logits` [S, vocab].
 
-    `draws` has one number per row, 0 <= draw < 1. Temperature 0 takes the likeliest token. Otherwise divide the logits
-    by the temperature, keep the `top_k` likeliest tokens, and of those keep the fewest whose probabilities together
-    reach `top_p`. After each of the two cuts the kept probabilities are scaled to add up to 1. Then walk through the
-    kept tokens until the probabilities add up to more than the draw. In a row with a cut (`top_k` over 0 or `top_p`
-    under 1), walk from the likeliest token downward; otherwise walk by token id, which needs no sorting. Compute in
-    float64, whatever the dtype of the logits. Tokens with equal logits may come in any order.
+    `draws` has one number per row, 0 <= draw < 1. Temperature 0 selects the most likely token. Otherwise divide the
+    logits by the temperature, keep the `top_k` likeliest tokens, and of those keep the fewest whose probabilities
+    together reach `top_p`. After each of the two cuts the kept probabilities are scaled to add up to 1. Then walk
+    through the kept tokens until the probabilities add up to more than the draw. In a row with a cut (`top_k` over 0 or
+    `top_p` under 1), walk from the likeliest token downward; otherwise walk by token id, which needs no sorting.
+    Compute in float64, whatever the dtype of the logits. Tokens with equal logits may come in any order.
     """
     raise NotImplementedError("Phase 6, task 5: sample")
 

@@ -48,7 +48,7 @@ def test_temperature_zero_takes_the_likeliest(phase6: ModuleType) -> None:
         ({"top_p": 0.6}, [2, 2, 2, 0, 0, 0]),  # 0.5 does not reach 0.6; the token that crosses it stays
         ({"top_p": 0.9}, [2, 2, 0, 0, 3, 3]),
         ({"top_p": 0.99}, [2, 2, 0, 0, 3, 1]),
-        ({"top_k": 2, "top_p": 0.62}, [2, 2, 2, 2, 2, 2]),  # of the two, token 2 has probability 0.625
+        ({"top_k": 2, "top_p": 0.62}, [2, 2, 2, 2, 2, 2]),  # of these two tokens, token 2 has probability 0.625
         ({"top_k": 3, "top_p": 0.7}, [2, 2, 2, 0, 0, 0]),
     ],
     ids=str,

@@ -30,8 +30,8 @@ class SpeculativeScheduling:
     rejected."""
 
     def __init__(self, num_speculative_tokens: int, drafter_has_kv_cache: bool) -> None:
-        """Keep both arguments: the maximum number of drafts per request, and whether the drafter computes its own K and
-        V."""
+        """Store both arguments: the maximum number of drafts per request, and whether the drafter computes its own K
+        and V."""
         raise NotImplementedError("Phase 7, tasks 2 and 3: store the settings")
 
     def num_lookahead_tokens(self, request: Request) -> int:
@@ -66,8 +66,8 @@ def select_logits_rows(batch: Sequence[ScheduledRequest]) -> list[int]:
 def accept_drafts(draft_token_ids: Sequence[int], sampled_token_ids: Sequence[int]) -> list[int]:
     """Return the tokens that a step generated for one request: from one up to the number of drafts plus one.
 
-    `sampled_token_ids[i]` is the model's sample after the known tokens and the first i drafts. This sample counts if
-    all those drafts were right.
+    `sampled_token_ids[i]` is the model's sample after the known tokens and the first i drafts. The sample counts if all
+    the drafts before it were right.
     """
     raise NotImplementedError("Phase 7, task 5: accept_drafts")
 

@@ -14,7 +14,7 @@ class PlaceholderScheduling:
     """Counts placeholders: output tokens that are scheduled to be sampled but not known yet."""
 
     def __init__(self, num_speculative_tokens: int) -> None:
-        """Keep the number of drafts per request; 0 means that there are no drafts. Everything else is stored in the
+        """Store the number of drafts per request; 0 means that there are no drafts. Everything else is stored in the
         request."""
         raise NotImplementedError("Phase 8, task 1: store the number of drafts")
 
@@ -40,7 +40,7 @@ def correct_share(
     """Return a request's corrected share of a step that was planned ahead; change nothing.
 
     The plan assumed that all drafts of the previous step would be accepted, so the share begins `num_rejected_tokens`
-    earlier. Its stand-ins become `draft_token_ids`, the drafts proposed since; if the plan has fewer positions, only
-    the first drafts are used, and if it has more, the share gets shorter.
+    earlier. Stand-ins become `draft_token_ids`, the drafts proposed since then; if the plan has fewer positions, only
+    the first drafts are used, and if it has more, the share is shortened.
     """
     raise NotImplementedError("Phase 8, task 3: correct_share")

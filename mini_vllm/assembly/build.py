@@ -38,7 +38,7 @@ def build_engine(
     runs the fake model, which needs no torch, or, with `dense`, a plain forward pass of `model` without a KV cache.
     `record` keeps a trace of every step (`engine.recorder.steps`). `adapters` maps names to directories in PEFT's
     format; one step may mix all of them unless the config sets `max_loras`. `scheduling_policy` replaces the config's
-    `policy`. `clock` returns seconds; it stamps arrivals, and the policy receives it.
+    `policy`. `clock` returns seconds; it timestamps arrivals and is also passed to the policy.
     """
     if adapters and config.max_loras is None:
         config = replace(config, max_loras=len(adapters))

@@ -53,8 +53,8 @@ def build_scheduler(
     `config` must be resolved. `on_evict` is called with the id of every block that the prefix cache evicts. `windows`
     has one entry per group of layers: the number of tokens that its attention reaches. None, which means all tokens,
     comes first. `make_connector` returns the scheduler side of KV transfers and is called again after a restart.
-    `policy` replaces the config's policy; it uses `clock`, which also stamps arrivals. Without `images_have_places` a
-    block's hash ignores where its images begin, as in vLLM 0.13.0. `electives` are the lineup's electives if they are
+    `policy` replaces the config's policy; it uses `clock`, which also timestamps arrivals. Without `images_have_places`
+    a block's hash ignores where its images begin, as in vLLM 0.13.0. `electives` are the lineup's electives if they are
     already open; `releases` replaces the lineup's phase 14. Raises `ValueError` if config and lineup are incompatible.
     """
     electives, (max_model_len, _) = electives or Electives(lineup, config), config.sizes

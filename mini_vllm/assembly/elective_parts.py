@@ -28,7 +28,7 @@ def needs(setting: str, phase: str, *phases: str) -> ValueError:
 
 
 def speculation_functions_for(impl: Impl, config: EngineConfig) -> SpeculationFunctions | None:
-    """Return phase 7, or None if speculative decoding is off. Raises `ValueError` if it is needed but absent."""
+    """Return phase 7, or None if speculative decoding is off. Raises `ValueError` if the phase is needed but absent."""
     if config.speculative_config is None:
         return None
     if impl == "absent":
@@ -55,7 +55,8 @@ def speculation_functions_for(impl: Impl, config: EngineConfig) -> SpeculationFu
 
 
 def async_functions_for(impl: Impl, config: EngineConfig) -> AsyncFunctions | None:
-    """Return phase 8, or None if asynchronous scheduling is off. Raises `ValueError` if it is needed but absent."""
+    """Return phase 8, or None if asynchronous scheduling is off. Raises `ValueError` if the phase is needed but
+    absent."""
     if not config.async_scheduling:
         return None
     if impl == "absent":
@@ -85,7 +86,7 @@ def structured_output_functions_for(impl: Impl) -> StructuredOutputFunctions | N
 
 
 def kv_transfer_functions_for(impl: Impl, config: EngineConfig) -> KVTransferFunctions | None:
-    """Return phase 10, or None if KV transfer is off. Raises `ValueError` if it is needed but absent."""
+    """Return phase 10, or None if KV transfer is off. Raises `ValueError` if the phase is needed but absent."""
     if config.kv_transfer_config is None:
         return None
     if impl == "absent":
@@ -100,8 +101,8 @@ def kv_transfer_functions_for(impl: Impl, config: EngineConfig) -> KVTransferFun
 
 
 def admission_functions_for(impl: Impl, config: EngineConfig) -> AdmissionFunctions | None:
-    """Return phase 11, or None if neither adapters nor images are enabled. Raises `ValueError` if it is needed but
-    absent."""
+    """Return phase 11, or None if neither adapters nor images are enabled. Raises `ValueError` if the phase is needed
+    but absent."""
     if config.max_loras is None and config.encoder_cache_size is None:
         return None
     if impl == "absent":
@@ -157,8 +158,8 @@ def window_functions_for(impl: Impl) -> WindowFunctions | None:
 
 
 def release_functions_for(impl: Impl, config: EngineConfig) -> "ReleaseFunctions | None":
-    """Return phase 14, or None if the engine follows the rules of 0.13.0. Raises `ValueError` if it is needed but
-    absent."""
+    """Return phase 14, or None if the engine follows the rules of 0.13.0. Raises `ValueError` if the phase is needed
+    but absent."""
     if config.vllm == RELEASES[0]:
         return None
     if impl == "absent":
@@ -191,7 +192,7 @@ def release_functions_for(impl: Impl, config: EngineConfig) -> "ReleaseFunctions
 
 @dataclass(frozen=True)
 class Electives:
-    """Phases 7 to 14 of one engine. Each is imported on first use; it is None if the config does not need it."""
+    """Phases 7 to 14 of one engine. Each phase is imported on first use, and is None if the config does not need it."""
 
     lineup: Lineup
     config: EngineConfig

@@ -53,7 +53,7 @@ class Lineup:
             if impl not in get_args(Impl):
                 raise ValueError(f"phase {phase} must be one of {', '.join(get_args(Impl))}; got {impl!r}")
         if self.scheduler == "absent":
-            raise ValueError("phase 1 (scheduler step) cannot be absent: without it nothing is ever scheduled")
+            raise ValueError("phase 1 (scheduler step) is required: without it, nothing is ever scheduled")
         if self.prefix_cache != "absent" and self.kv_cache == "absent":
             raise ValueError("phase 4 (prefix cache) needs phase 2 (block pool), because it shares blocks")
 
@@ -126,7 +126,9 @@ def _impl(name: str) -> Impl:
         case "starter" if labs_exist():
             return "starter"
         case "starter":
-            raise ValueError("the engine has no labs here: run it in the folder that `mini-vllm start my-labs` creates")
+            raise ValueError(
+                "no labs were found here: run the engine in the folder that `mini-vllm start my-labs` creates"
+            )
         case "solution" if solutions_exist():
             return "solution"
         case "solution":

@@ -212,7 +212,7 @@ def runner_steps_on(impl: Impl, device_type: str) -> "RunnerSteps":
 
 
 def triton_kernels_for(impl: Impl) -> ModuleType | None:
-    """Return the module of phase 6's Triton task, or None if triton is missing or the starter is unwritten."""
+    """Return phase 6's Triton module, or None if triton is missing or the starter has not been filled in."""
     if find_spec("triton") is None:
         return None
     if impl == "starter":
@@ -225,7 +225,7 @@ def triton_kernels_for(impl: Impl) -> ModuleType | None:
 
 
 def decode_attention_of(impl: Impl) -> Path:
-    """Return the C file of phase 6's optional task, even if it is unwritten."""
+    """Return the C file of phase 6's optional task, even if it has not been filled in."""
     checkout = Path(__file__).resolve().parents[2]
     if impl == "starter":
         return checkout / "labs" / "phase6_gpu_runner" / "starter_decode_attention.c"
@@ -233,7 +233,8 @@ def decode_attention_of(impl: Impl) -> Path:
 
 
 def decode_attention_for(impl: Impl) -> Path | None:
-    """Return the file of `decode_attention_of`, or None if a compiler is missing or the starter is unwritten."""
+    """Return the file of `decode_attention_of`, or None if a compiler is missing or the starter has not been filled
+    in."""
     from mini_vllm.runner.c_library import can_compile
     from mini_vllm.runner.c_starter import unwritten_task
 
@@ -242,6 +243,7 @@ def decode_attention_for(impl: Impl) -> Path | None:
 
 
 def is_written(module: ModuleType) -> bool:
-    """Return whether a module's source never raises `NotImplementedError`. Its kernels cannot be called to find out."""
+    """Return whether a module's source never raises `NotImplementedError`. Kernels cannot simply be called to find this
+    out."""
     raised = [node.exc for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Raise)]
     return not any(exc is not None and ast.unparse(exc).startswith("NotImplementedError") for exc in raised)

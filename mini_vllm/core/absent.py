@@ -11,8 +11,8 @@ from mini_vllm.core.step import KVConnectorOutput, SchedulerOutput
 class SlotReservation:
     """Phase 2 absent: gives each token one slot; a request reserves its maximum on admission.
 
-    The rest of the engine treats a slot as a block of one token, so the same runner works with both.
-    Slot 0 stays unused, as block 0 does.
+    The rest of the engine treats a slot as a block of one token, so the same runner works with both. Slot 0 stays
+    unused, like block 0.
     """
 
     block_size = 1

@@ -62,7 +62,7 @@ class KVCacheManager(Protocol):
         """Return the request's block table; empty if the request has no blocks."""
 
     def free_block_ids(self) -> list[int]:
-        """Return the free queue, front first. For pictures and checks, not for the hot path."""
+        """Return the free queue, front first. Used for pictures and checks, not on the hot path."""
 
     def ref_counts(self) -> dict[int, int]:
         """Return the number of holders of each block in use, keyed by block id."""
@@ -130,7 +130,8 @@ class PrefixCache(Protocol):
         """Remove blocks that were entered into the cache but never computed."""
 
     def cached_blocks(self) -> dict[int, bytes]:
-        """Return the hash of every cached block, keyed by block id. For pictures and checks, not for the hot path."""
+        """Return the hash of every cached block, keyed by block id. Used for pictures and checks, not on the hot
+        path."""
 
     def hit_rate(self) -> float:
         """Return the fraction of the admitted requests' tokens that the cache supplied, from 0 to 1."""

@@ -65,7 +65,7 @@ def check_queues(scheduler: Scheduler, policy: Policy) -> None:
 
 
 def order_error(scheduler: Scheduler) -> str:
-    """Return a message about two requests out of arrival order; empty if all are in order, or need not be."""
+    """Return a message about two requests out of arrival order; empty if the order is correct or does not matter."""
     if scheduler.orders_by_priority or scheduler.has_policy:
         return ""
     arrival = {request_id: order for order, request_id in enumerate(scheduler.requests)}
@@ -119,7 +119,7 @@ def check_pool(scheduler: Scheduler) -> None:
     require(len(set(free)) == len(free), f"a block is in the free queue twice: {free}")
     counts = kv.ref_counts()
     if dict(holders) != counts:  # not `require`: building its message would format both dicts at every step
-        raise InvariantError(f"holders are {dict(holders)}, but reference counts are {counts}")
+        raise InvariantError(f"block holders are {dict(holders)}, but the reference counts are {counts}")
     require(not holders.keys() & set(free), f"free and held: {holders.keys() & set(free)}")
     require(0 not in holders and 0 not in free, "block 0 is the null block: never free, never held")
     num_known = len(free) + len(holders)
@@ -144,7 +144,7 @@ def check_cache(scheduler: Scheduler) -> None:
     kv, cached = scheduler.kv, scheduler.prefix_cache.cached_blocks()
     prefix_of_hash: dict[bytes, object] = {}
     most_computed: dict[int, int] = {}
-    if scheduler.gates.has_connector:  # if several requests lost a block, the first of them caches it again
+    if scheduler.gates.has_connector:  # if several requests lost the same block, the first of them caches it again
         for request, _, block_id in _places(scheduler):
             most_computed[block_id] = max(most_computed.get(block_id, 0), request.num_computed_tokens)
     for request, index, block_id in _places(scheduler):

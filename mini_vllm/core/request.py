@@ -94,12 +94,12 @@ class Request:
     """One request as the scheduler sees it.
 
     `num_computed_tokens` counts the tokens whose K and V are in the cache, or will be when the planned step has run.
-    Only the methods below change it. `num_cached_tokens` is the prefix hit at the first admission, and -1 before that.
-    `spec_token_ids` are the drafts for the next step: guesses, not yet tokens of the request. `num_output_placeholders`
-    counts the output tokens that steps in flight will produce. Phases 7 and 8 maintain these two fields. `cache_salt`
-    and `adapter_id` separate the cached blocks of tenants and adapters. `seed` seeds the request's random draws. Until
-    `grammar` is compiled the request is WAITING_FOR_FSM. `mm_features` are the prompt's images in order. `tenant` and
-    `service_level` are for scheduling policies; no phase reads them.
+    Only the methods below change this counter. `num_cached_tokens` is the prefix hit at the first admission, and -1
+    before that. `spec_token_ids` are the drafts for the next step: guesses, not yet tokens of the request.
+    `num_output_placeholders` counts the output tokens that steps in flight will produce. Phases 7 and 8 maintain these
+    two fields. `cache_salt` and `adapter_id` separate the cached blocks of tenants and adapters. `seed` seeds the
+    request's random draws. Until `grammar` is compiled the request is WAITING_FOR_FSM. `mm_features` are the prompt's
+    images in order. `tenant` and `service_level` are for scheduling policies; no phase reads them.
     """
 
     request_id: str
@@ -195,7 +195,7 @@ class Request:
         self.num_computed_tokens += num_new_tokens
 
     def take_back(self, num_tokens: int) -> None:
-        """Subtract the tokens of rejected drafts. The next tokens overwrite their K and V."""
+        """Subtract the tokens of rejected drafts. The next tokens overwrite the K and V of the rejected drafts."""
         self.num_computed_tokens -= num_tokens
 
     def preempt(self) -> None:

@@ -44,7 +44,7 @@ class Scheduler:
         self._to_roll_back: list[ScheduledRequest] | None = None
         self._is_half_updated = False
         # The requests in the last update and their token counts before it, and the requests that have ended since; kept
-        # until `settle_update`. Copying all of `requests` in each step would cost 2 ms if 100,000 wait.
+        # until `settle_update`. Copying all of `requests` in each step would cost 2 ms if 100,000 requests are waiting.
         self._in_update: dict[str, Request] = {}
         self._num_tokens_before: dict[str, int] = {}
         self._ended: dict[str, Request] = {}
@@ -55,7 +55,7 @@ class Scheduler:
         self._use(make_parts())
 
     def add_request(self, request: Request) -> None:
-        """Queue a request. `LLMEngine.add_request` has checked that each request can be served."""
+        """Queue a request. `LLMEngine.add_request` has already checked that the request can be served."""
         self.requests[request.request_id] = request
         self._arrival_of[request.request_id] = next(self._arrivals)
         self.prefix_cache.update_block_hashes(request)
@@ -117,7 +117,11 @@ class Scheduler:
             end = request.num_computed_tokens
             drafts = scheduler_output.scheduled_spec_decode_tokens.get(request_id, ())
             if self.release is not None and request_id in self.release.has_stand_ins:
-                num_tokens, end, drafts = num_tokens - len(drafts), end - len(drafts), ()  # all of them are rejected
+                num_tokens, end, drafts = (
+                    num_tokens - len(drafts),
+                    end - len(drafts),
+                    (),
+                )  # all of the drafts are rejected
             needs_token = self.chunks.should_sample(request, end)
             share = ScheduledRequest(
                 request, end - num_tokens, num_tokens, self.kv.block_ids(request_id), needs_token, drafts
@@ -135,7 +139,7 @@ class Scheduler:
         sampled_token_ids: dict[str, list[int]],
         transfers: KVConnectorOutput | None = None,
     ) -> dict[str, list[int]]:
-        """Apply the sampled tokens of the oldest step in flight; return the accepted tokens by request id.
+        """Apply the sampled tokens of the oldest step in flight; return the accepted tokens, keyed by request id.
 
         `transfers` is the report of the connector's worker side for this step.
         """
@@ -218,7 +222,8 @@ class Scheduler:
         self.settle_update()
 
     def settle_update(self) -> None:
-        """Make the last update final, because every check of its step has passed. It can no longer be undone."""
+        """Make the last update final, because every check of its step has passed. After this, the update can no longer
+        be undone."""
         self._is_settled = True
         for request_id in self._ended:
             if request_id not in self.requests:  # a new request may have its id
@@ -272,9 +277,9 @@ class Scheduler:
     def _roll_back(self, batch: list[ScheduledRequest]) -> None:
         """Move the requests of a batch that was never computed to the front of the waiting queue, in order.
 
-        They start again from their first token, because blocks that the batch should have filled may already be shared.
-        The prefix cache still holds their earlier blocks. Later running requests outside the batch also move there, to
-        keep the order of arrival.
+        These requests start again from their first token, because blocks that the batch should have filled may already
+        be shared. The prefix cache still holds their earlier blocks. Later running requests outside the batch are also
+        moved to the front, to keep the order of arrival.
         """
         num_computed_before = {scheduled.request.request_id: scheduled.num_computed_tokens for scheduled in batch}
         for scheduled in batch:

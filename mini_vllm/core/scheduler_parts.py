@@ -79,7 +79,7 @@ class PlansAhead(Protocol):
         waiting: RequestQueue,
         apply: Callable[[SchedulerOutput, Sampled], Sampled],
     ) -> Sampled:
-        """Apply the sampled tokens; return the accepted ones by request id. `apply` is phase 1's update."""
+        """Apply the sampled tokens; return the accepted ones, keyed by request id. `apply` is phase 1's update."""
 
 
 class Release(Protocol):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 class ServiceLevel:
     """A class of requests and its limits in seconds: to the first token, per later token, and to the end.
 
-    `tpot` is the mean time per output token after the first one; `e2e` counts from arrival, as `ttft` does. `inf` means
-    no limit. Raises `ValueError` for a limit that is not above 0.
+    `tpot` is the mean time per output token after the first one; `e2e` is measured from arrival, like `ttft`. `inf`
+    means no limit. Raises `ValueError` for a limit that is not above 0.
     """
 
     name: str = "normal"

@@ -75,10 +75,10 @@ class KVConnectorOutput:
 
 @dataclass(slots=True)
 class ModelRunnerOutput:
-    """The result of a forward pass: new tokens by request id, and an error for each request with unusable logits.
+    """The result of a forward pass: new tokens keyed by request id, and an error per request with unusable logits.
 
     `draft_token_ids` are guesses at the following tokens, for the next step. `logprobs` has an entry for each token of
-    a request with logprobs. `kv_connector_output` reports transfers of K and V.
+    a request that wants logprobs. `kv_connector_output` reports transfers of K and V.
     """
 
     sampled_token_ids: dict[str, list[int]]

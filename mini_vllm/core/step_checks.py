@@ -54,7 +54,7 @@ def check_samples(batch: Sequence[ScheduledRequest]) -> None:
         if row.needs_token != (end >= num_tokens):
             samples = "samples" if row.needs_token else "does not sample"
             raise InvariantError(
-                f"{row.request.request_id} has {num_tokens} known tokens, computes them up to {end}, and {samples}"
+                f"{row.request.request_id} has {num_tokens} known tokens, computes up to token {end}, and {samples}"
             )
 
 
@@ -79,7 +79,8 @@ def check_hit(
         if cached.get(block_id) != block_hash:
             holds = "a different prefix" if block_id in cached else "no cached prefix"
             raise InvariantError(
-                f"{request.request_id} is admitted with the hit {list(block_ids)}, but block {block_id} holds {holds}"
+                f"{request.request_id} is admitted with the cache hit {list(block_ids)}, but block {block_id} "
+                f"holds {holds}"
             )
 
 
@@ -104,8 +105,8 @@ def check_kept(
             is_over = request.is_finished or is_dropped
             if new != returned or new != answer[: len(new)] or not is_over:
                 raise InvariantError(
-                    f"the runner returned {answer} for {request_id}, but the update appended {new} and returned "
-                    f"{returned}"
+                    f"the runner returned {answer} for {request_id}, but the update step appended {new} and "
+                    f"returned {returned}"
                 )
         limit = request.num_prompt_tokens + request.sampling_params.max_tokens
         if len(request.all_token_ids) > limit:

@@ -36,7 +36,7 @@ class Tokenizer(Protocol):
 
 
 class ByteTokenizer:
-    """A tokeniser with one token per UTF-8 byte; token 256 ends a text."""
+    """A tokenizer with one token per UTF-8 byte; token 256 ends a text."""
 
     eos_token_ids = frozenset([256])
     control_tokens: Mapping[str, int] = {}

@@ -65,8 +65,8 @@ def literal(text: str) -> Node:
 def parse_regex(text: str) -> Node:
     """Parse a regex of literals, `.`, classes, groups, `|`, `* + ? {m} {m,} {m,n}` and escapes; return its tree.
 
-    It matches the same texts as Python's `re.fullmatch` with `re.ASCII`. Raises `ValueError` with the name and the
-    position of any other syntax: anchors, look-around, back-references, lazy repetition.
+    The regex matches the same texts as Python's `re.fullmatch` with `re.ASCII`. Raises `ValueError` with the name and
+    the position of any other syntax: anchors, look-around, back-references, lazy repetition.
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a regex may have at most {MAX_LENGTH:,} characters, got {len(text):,}")

@@ -6,7 +6,7 @@ A learner's code for phases 1, 2 and 5 counts known tokens. It serves phases 7 a
     phase 2 gives them slots, and their blocks are cached as soon as they are known      `KVCacheAhead`
     phase 1 applies the results one request at a time, wrapped by phases 7 and 8         `TokensAhead`
 
-An engine without phases 7 and 8 uses none of this.
+An engine without phases 7 and 8 uses nothing from this module.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -101,7 +101,7 @@ class KVCacheAhead(WrappedKVCache):
             self._num_cached_blocks[request.request_id] = num_full_blocks
 
     def cache_late_blocks(self, request: Request) -> None:
-        """Cache the blocks that late results have filled. The newest token is not computed yet."""
+        """Cache the blocks that late results have filled. The newest token has not been computed yet."""
         if self.results_are_late:
             self.cache_blocks(request, min(request.num_computed_tokens, request.num_tokens - 1))
 
@@ -113,7 +113,7 @@ class KVCacheAhead(WrappedKVCache):
 
 
 class TokensAhead:
-    """Phases 7 and 8, which wrap the other phases' plan and update. One of the two may be None.
+    """Phases 7 and 8, which wrap the other phases' plan and update. One of the two phases may be None.
 
     The scheduler uses `chunks` and `kv` in place of phases 5 and 2.
     """
@@ -156,7 +156,7 @@ class TokensAhead:
         waiting: RequestQueue,
         apply: Callable[[SchedulerOutput, Sampled], Sampled],
     ) -> Sampled:
-        """Apply the sampled tokens; return the accepted ones by request id. `apply` is phase 1's update.
+        """Apply the sampled tokens; return the accepted ones, keyed by request id. `apply` is phase 1's update.
 
         Requests are updated one at a time, as in vLLM, because only the first of several identical blocks is cached.
         """

@@ -64,7 +64,7 @@ def require_servable(
         raise ValueError(f"token id {unknown[0]} is not in the vocabulary, which is 0 to {vocab_size - 1}")
     biased = [token_id for token_id in request.sampling_params.logit_bias or () if not 0 <= token_id < vocab_size]
     if biased:
-        raise ValueError(f"logit_bias has token id {biased[0]}, but the vocabulary is 0 to {vocab_size - 1}")
+        raise ValueError(f"logit_bias contains token id {biased[0]}, but the vocabulary is 0 to {vocab_size - 1}")
     # The last token is sampled but never computed, so it needs no slot.
     num_needed = max_held_blocks(request.max_total_tokens(max_model_len) - 1)
     if num_needed > kv.num_usable_blocks:
@@ -80,7 +80,7 @@ def require_servable(
 
 def longest_request(max_model_len: int, kv: KVCacheManager, max_held_blocks: Callable[[int], int]) -> int:
     """Return the maximum number of tokens, prompt included, that fits both the model and the whole cache."""
-    # The last token is never computed, so the result is the number of lengths, counting from 0, whose blocks fit.
+    # The last token is never computed, so the result is the number of lengths (counting from 0) whose blocks fit.
     return bisect_right(range(max_model_len), kv.num_usable_blocks, key=max_held_blocks)
 
 
@@ -94,9 +94,11 @@ def require_images(request: Request, config: EngineConfig, *, has_fake_model: bo
     """Raise `ValueError` if a request's images overlap or are out of order, or if one could never be encoded."""
     images = request.mm_features
     if images and not has_fake_model:
-        raise ValueError("mm_features need the fake model, because the engine cannot serve a model with an encoder yet")
+        raise ValueError(
+            "mm_features needs the fake model, because the engine cannot serve a model with an encoder yet"
+        )
     if images and (config.max_num_encoder_input_tokens is None or config.encoder_cache_size is None):
-        raise ValueError("mm_features need max_num_encoder_input_tokens and encoder_cache_size, which are not set")
+        raise ValueError("mm_features needs max_num_encoder_input_tokens and encoder_cache_size, which are not set")
     for image in images:
         largest = min(config.max_num_encoder_input_tokens or 0, config.encoder_cache_size or 0)
         if not 1 <= image.length <= largest:

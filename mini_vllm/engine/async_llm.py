@@ -164,11 +164,11 @@ class AsyncLLM:
         return await asyncio.wrap_future(self._host.call_during_step(function))
 
     def pause(self) -> None:
-        """Take no more steps until `resume`. Requests may still be added and aborted."""
+        """Stop taking steps until `resume` is called. Requests may still be added and aborted."""
         self._host.pause()
 
     def resume(self) -> None:
-        """Take steps again."""
+        """Resume taking steps."""
         self._host.resume()
 
     @property

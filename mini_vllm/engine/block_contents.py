@@ -120,7 +120,7 @@ class ContentsChecker(StepObserver):
         due = own.end - own.num_drafts + num_accepted
         if not self.results_are_late and begin != due and not self.scheduler.gates.has_connector:
             raise InvariantError(
-                f"{name} starts computing at token {begin}, but its last step stopped before token {due}"
+                f"{name} starts computing at token {begin}, but its last step ended before token {due}"
             )
         for before, now in zip(own.tables, tables, strict=True):
             for old, new in zip(before, now, strict=False):
@@ -128,7 +128,7 @@ class ContentsChecker(StepObserver):
                     raise InvariantError(f"{name} held block {old} in the last step but now reads block {new}")
 
     def _settle(self, own: Progress) -> None:
-        """Record the blocks that the last step filled with tokens that were unknown then."""
+        """Record the blocks that the last step filled with tokens that were not known at the time."""
         num_known = own.request.num_tokens
         if own.num_drafts and not self.results_are_late:
             num_known -= 1  # the newest token replaced a draft, and its slot holds that draft

@@ -96,7 +96,7 @@ def bounds_1_2_5(maximum: int) -> list[int]:
 
 @dataclass
 class Counts:
-    """An engine's metrics by name, counted since `EngineStatistics` was created.
+    """An engine's metrics keyed by name, counted since `EngineStatistics` was created.
 
     The gauges describe the newest step or request. `drafts` is None if speculative decoding is off. `leak` describes
     blocks that were in use although no request was running. `cache_config` holds the cache settings as strings.

@@ -1,4 +1,5 @@
-"""Turns tokens into text one by one. It never emits partial characters and finds stop strings across tokens.
+"""Turns tokens into text one by one. The detokenizer never emits partial characters, and finds stop strings that span
+several tokens.
 
 vLLM: `v1/engine/detokenizer.py`.
 """
@@ -16,7 +17,7 @@ INCOMPLETE = "\ufffd"
 
 
 class IncrementalDetokenizer:
-    """The text of one request while it grows.
+    """One request's text as it grows.
 
     One character may need several tokens, and a token's text may depend on the tokens before it. So new tokens are
     decoded in a window that begins with the last tokens whose text was accepted. Text is accepted up to its last whole
@@ -151,7 +152,7 @@ def context_of(tokenizer: Tokenizer, prompt_token_ids: Sequence[int]) -> list[in
         text = tokenizer.decode(tail)
         if text and INCOMPLETE not in text:
             return tail
-    # A blank is visible only if a token precedes it.
+    # A space is visible only if a token precedes it.
     shown = (token_id for token_id in reversed(prompt_token_ids) if tokenizer.decode([token_id, token_id]))
     last = list(islice(shown, MAX_CONTEXT_TOKENS))[::-1]
     lengths = (*range(NUM_CONTEXT_TOKENS, MAX_CONTEXT_TOKENS + 1), *range(NUM_CONTEXT_TOKENS - 1, 0, -1))

@@ -12,7 +12,8 @@ from mini_vllm.engine.llm_engine import LLMEngine
 OpenEngine = Callable[[], LLMEngine]  # a module-level function, a method of a picklable object, or a `partial`
 Tell = Callable[[str], None]
 # A function that watches the engine from inside its process. Its first argument is a function that stops the engine and
-# gives a reason. Its second argument reports a slow call, and receives an empty string when that call ends.
+# gives a reason. Its second argument is a function that reports a slow call, and that receives an empty string when the
+# call ends.
 Watch = Callable[[Tell, Tell], None]
 
 

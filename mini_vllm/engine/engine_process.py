@@ -124,7 +124,7 @@ class EngineProcess:
         self._send_unless_ended(SetPaused(False))
 
     def end(self) -> None:
-        """Let the process exit after all calls made so far."""
+        """Let the process exit once all calls made so far have been handled."""
         self._send_unless_ended(EndProcess())
 
     def abandon(self) -> None:

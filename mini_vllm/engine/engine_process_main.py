@@ -35,7 +35,7 @@ from mini_vllm.freed_memory import keep_freed_memory
 from mini_vllm.outputs import RequestOutput
 
 SWITCH_INTERVAL = 0.0005
-"""Seconds for which a thread may keep Python's lock. With the default, 5 ms, compiling a grammar delays steps."""
+"""Seconds for which a thread may hold the GIL. With the default, 5 ms, compiling a grammar delays steps."""
 
 
 def run_engine(
@@ -43,7 +43,7 @@ def run_engine(
 ) -> None:
     """Open the engine, then execute calls from the pipe until an `EndProcess` message arrives or the pipe closes.
 
-    The clock `beat` is updated twice a second, unless native code holds the interpreter's lock.
+    The clock `beat` is updated twice a second, unless native code holds the GIL.
     """
     lead_group()
     # Ctrl-C reaches every process in a terminal, but the server decides when to exit, because it lets running requests
@@ -88,8 +88,7 @@ def end_with_parent(beat: StepClock) -> None:
     if sys.platform == "linux":
         import fcntl
 
-        # Native code that holds the interpreter lock blocks this thread, but a signal to the group still ends the
-        # process.
+        # Native code that holds the GIL blocks this thread, but a signal to the group still ends the process.
         fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)
     if sys.platform != "win32":

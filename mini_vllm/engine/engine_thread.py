@@ -65,7 +65,8 @@ class EngineThread:
 
     @property
     def seconds_in_step(self) -> float:
-        """Seconds since the current step began, or 0 between two steps. A large value suggests an endless loop."""
+        """Seconds since the current step began, or 0 between two steps. A large number of seconds suggests an endless
+        loop."""
         return seconds_since(self._step_clock)
 
     def call(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
@@ -104,7 +105,7 @@ class EngineThread:
         return self.call(lambda engine: self.step() if engine.has_unfinished_requests() else None)
 
     def pause(self) -> None:
-        """Take no more steps until `resume`, except through `step_once`."""
+        """Stop taking steps until `resume` is called, except through `step_once`."""
         self.is_paused = True
 
     def resume(self) -> None:
@@ -127,7 +128,7 @@ class EngineThread:
         self.deliver(outputs)
 
     def end(self) -> None:
-        """Stop the thread after all calls made so far."""
+        """Stop the thread once all calls made so far have been handled."""
         with self._ending:
             self.is_ending = True
         self._interrupt_wait()

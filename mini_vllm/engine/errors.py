@@ -7,7 +7,8 @@ from mini_vllm.core.scheduler import Scheduler
 
 
 class StalledError(RuntimeError):
-    """Deadlock: every request with blocks waits for more, or has ended but its blocks are never reported as sent."""
+    """Deadlock: every request with blocks is waiting for more, or has ended but its blocks are never reported as
+    sent."""
 
     @classmethod
     def of(cls, scheduler: Scheduler) -> "StalledError":
@@ -62,4 +63,4 @@ class ContextLengthError(ValueError):
 
 
 class QueueFullError(ValueError):
-    """`max_num_waiting` requests are already waiting. Try again after some have been admitted."""
+    """`max_num_waiting` requests are already waiting. Try again after some requests have been admitted."""

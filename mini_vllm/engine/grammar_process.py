@@ -1,4 +1,5 @@
-"""Calls functions in child processes with time and memory limits, because native code cannot be interrupted here."""
+"""Calls functions in child processes with time and memory limits, because native code cannot be interrupted in this
+process."""
 
 import os
 import pickle
@@ -21,8 +22,8 @@ MAX_SECONDS, MAX_MEBIBYTES = 10.0, 1_024  # the largest legal grammars need 1 s 
 class GrammarProcesses:
     """Makes calls on threads, each with a child process that runs the function.
 
-    A child starts with the first call, and again after it has ended. A child exits when this process does, even during
-    a call. On Windows and macOS, a child's memory is not limited.
+    A child is started for the first call, and again after it has ended. A child exits when this process does, even
+    during a call. On Windows and macOS, a child's memory is not limited.
     """
 
     def __init__(self) -> None:

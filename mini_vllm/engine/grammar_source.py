@@ -1,4 +1,5 @@
-"""Checks grammars and converts them to llguidance's format. A server does this in a process with limits."""
+"""Checks grammars and converts them to llguidance's format. A server does this in a process with time and memory
+limits."""
 
 import json
 import re
@@ -12,7 +13,7 @@ from mini_vllm.engine.llguidance_grammar import llguidance, reason_of
 from mini_vllm.sampling_params import StructuredOutputsParams
 
 MAX_CHARACTERS = 256 * 1024  # llguidance takes 2 s for this number; the time grows quadratically
-COMPACT = {"whitespace_flexible": False}  # if white space is flexible, a model may write spaces endlessly
+COMPACT = {"whitespace_flexible": False}  # with flexible whitespace, a model may write spaces endlessly
 
 
 def text_of(params: StructuredOutputsParams) -> tuple[str, str]:

@@ -12,7 +12,7 @@ IN_MAPPINGS = ("properties", "patternProperties", "$defs", "definitions", "depen
 IN_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 ALONE = ("items", "additionalProperties", "additionalItems", "unevaluatedProperties", "unevaluatedItems",
          "propertyNames", "contains", "not", "if", "then", "else")  # fmt: skip
-MAX_REFS = 1_000  # with more references, searching for endless ones would take seconds
+MAX_REFS = 1_000  # with more references, searching for infinite recursion would take seconds
 UUID = "^[0-9a-f]{{8}}-[0-9a-f]{{4}}-{}[0-9a-f]{{3}}-[89ab][0-9a-f]{{3}}-[0-9a-f]{{12}}$"
 # Pydantic's formats, written with keywords that llguidance supports. All other formats that llguidance does not support
 # are treated as mere annotations.
@@ -75,7 +75,7 @@ def _endless(schema: Any) -> list[str]:
     if len(refs) > MAX_REFS:
         return []
     targets, ends = {ref: _target(schema, ref) for ref in refs}, set[str]()
-    # Start with targets that have no references, then add those whose required parts can all end.
+    # Start with targets that have no references, then add those in which every required part can end.
     while found := {ref for ref, target in targets.items() if ref not in ends and _can_end(target, ends)}:
         ends |= found
     return [] if _can_end(schema, ends) else sorted(refs - ends)

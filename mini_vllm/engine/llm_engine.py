@@ -32,7 +32,7 @@ MAX_STEPS_TO_SEND = 8  # while a step is in flight, sending spans two steps
 
 
 class LLMEngine:
-    """Serves requests with one scheduler and one runner. `assembly/build.py` builds it."""
+    """Serves requests with one scheduler and one runner. `assembly/build.py` builds the engine."""
 
     def __init__(self, parts: EngineParts) -> None:
         self.config = parts.config

@@ -45,7 +45,7 @@ class Counter(Metric):
 
 @dataclass
 class Vector(Metric):
-    """Counters by position."""
+    """Counters indexed by position."""
 
     values: list[int]
 

@@ -61,7 +61,7 @@ class StepObserver:
 
 
 class DraftStatistics(StepObserver):
-    """Counts accepted drafts: `num_accepted_tokens_per_pos[i]` is how often draft i was accepted.
+    """Counts accepted drafts: `num_accepted_tokens_per_pos[i]` is the number of times that draft i was accepted.
 
     `num_drafts` counts the requests with drafts in each step, and `num_draft_tokens` counts their drafts. (vLLM:
     `SpecDecodingStats` in `v1/spec_decode/metrics.py`.)

@@ -1,4 +1,4 @@
-"""Sends outputs of an engine's process as pieces that contain only the new parts, and merges them for slow readers."""
+"""Sends an engine process's outputs as pieces that contain only the new parts, and merges them for slow readers."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -119,7 +119,8 @@ class OutputCollector:
     def fail(self, error: Exception) -> None:
         """Make the reader's `get` raise `error` after any unread output. Called on the reader's event loop.
 
-        The first error is kept: a process that is killed for a reason also reports its exit code later.
+        The first error is kept, because a process that is killed for some stated reason also reports its exit code
+        later.
         """
         self._error = self._error or error
         self._is_there.set()

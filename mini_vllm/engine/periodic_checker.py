@@ -32,8 +32,8 @@ class PeriodicChecker(StepObserver):
 
     Raises `InvariantError`. A leak and a wrong order of service, which corrupt no text, are only logged.
 
-    It also detects a request that gets no tokens for `NUM_CHECKS_WITHOUT_PROGRESS` checks in a row. Every step in
-    between must have had tokens left, and also blocks and request slots if the request is first in the queue.
+    The checker also detects a request that gets no tokens for `NUM_CHECKS_WITHOUT_PROGRESS` checks in a row. Every step
+    in between must have had tokens left, and also blocks and request slots if the request is first in the queue.
     """
 
     def __init__(self, scheduler: Scheduler, clock: Callable[[], float] = time.monotonic) -> None:
@@ -119,7 +119,8 @@ class PeriodicChecker(StepObserver):
 
 
 def _is_stuck(before: Progress, now: Progress) -> bool:
-    """Return whether a request got no token, and computed none or was preempted, although blocks were always free."""
+    """Return whether a request gained no token, and either computed none or was preempted, although blocks were always
+    free."""
     return now == before or (now[1] == before[1] and now[2] > before[2])
 
 

@@ -24,7 +24,7 @@ def checked_answer(
     limits = {one.request.request_id: 1 + len(one.draft_token_ids) for one in batch if one.draft_token_ids}
     answered = runner_output.sampled_token_ids.keys() | runner_output.errors.keys()
     if both := runner_output.sampled_token_ids.keys() & runner_output.errors.keys():
-        raise RunnerError(f"the runner returned a token and an error for {sorted(both)}")
+        raise RunnerError(f"the runner returned both a token and an error for {sorted(both)}")
     if answered != expected:
         raise RunnerError(
             f"the runner returned tokens for {sorted(answered)}, but tokens for {sorted(expected)} were expected"

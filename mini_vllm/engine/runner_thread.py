@@ -13,7 +13,7 @@ from mini_vllm.electives.async_scheduling import CorrectShare
 from mini_vllm.electives.gates.transferring_runner import run_step
 from mini_vllm.engine.runner_answer import checked_answer
 
-# Every call into torch releases Python's lock. Reacquiring it may take this long while the engine's thread writes text.
+# Every call into torch releases the GIL. Reacquiring the GIL may take this long while the engine's thread writes text.
 # With Python's default of 5 ms, running with a step in flight was slower on a GPU than running without one (`mini-vllm
 # bench gpu in-flight`).
 SWITCH_SECONDS = 0.0005

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class EngineStatistics(StepObserver):
-    """Counts an engine's work and warns of preemptions. It runs in every step, so each line costs time.
+    """Counts an engine's work and warns of preemptions. This code runs in every step, so each line costs time.
 
     The caller counts `request_params_n`, because the engine does not know which requests belong to a single request
     with `n` > 1.

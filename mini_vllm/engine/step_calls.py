@@ -41,7 +41,7 @@ RUNNING = RequestStatus.RUNNING
 
 
 class StepCalls:
-    """The calls of the newest step. It observes the scheduler until `leave` is called.
+    """The calls of the newest step. The object observes the scheduler until `leave` is called.
 
     `asked` contains all requests for which phase 5 or phase 2 was called; `guarded` and `shortages` contain those whose
     last call was refused. `short` contains the running requests that were refused blocks, in order; `head` is the last
@@ -140,7 +140,7 @@ def shortage_of(
     hit_blocks: Sequence[int],
     num_lookahead_tokens: int = 0,
 ) -> Shortage:
-    """Return the numbers of a refusal that has just occurred. No state has changed since."""
+    """Return the numbers of a refusal that has just occurred. No state has changed since the refusal."""
     end = request.num_computed_tokens + len(hit_blocks) * kv.block_size + num_slots
     while isinstance(kv, WrappedKVCache):
         if isinstance(kv, KVCacheAhead):

@@ -30,7 +30,7 @@ class StepReasons:
     def of_step(self, plan: SchedulerOutput) -> tuple[dict[str, Found], dict[str, Found]]:
         """Return the reasons why requests got no token, and the limits that reduced shares.
 
-        Call it right after `schedule()`. Both results map request ids to a name and the numbers for its sentence.
+        Call this right after `schedule()`. Both results map request ids to a name and the numbers for its sentence.
         """
         self._plan, self._left = plan, self.scheduler.max_num_batched_tokens - plan.total_num_scheduled_tokens
         victims = {entry.victim_id: entry.cause_id for entry in plan.preempted}

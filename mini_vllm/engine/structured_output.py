@@ -117,7 +117,7 @@ class StructuredOutputManager:
 def checked(params: StructuredOutputsParams) -> StructuredOutputsParams:
     """Check the params and return them with `_source` set. Raises `ValueError` if they are invalid.
 
-    A long grammar takes seconds, so a server first calls `source_of` in a process with limits.
+    A long grammar takes seconds, so a server first calls `source_of` in a process with time and memory limits.
     """
     return params if params._source is not None else replace(params, _source=cached_source_of(*text_of(params)))
 

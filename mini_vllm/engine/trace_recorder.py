@@ -157,7 +157,7 @@ class TraceRecorder(StepRecorder):
         self._unsent |= self._finished
         for record in self.steps[self._num_ended :]:
             self._priorities = record.get("priorities", {}) | self._priorities
-            # After an interrupt just after `append`, the record shares these lists.
+            # If an interrupt came just after `append`, the record shares these lists.
             if record["added"] is not self._added:
                 self._added, self._aborted = record["added"] + self._added, record["aborted"] + self._aborted
         del self.steps[self._num_ended :]

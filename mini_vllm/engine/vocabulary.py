@@ -12,7 +12,7 @@ UTF_8 = frozenset(range(256)) - {0xC0, 0xC1, *range(0xF5, 0x100)}
 
 
 class Vocabulary:
-    """A tokenizer's text tokens, by token id up to `vocab_size`. llguidance uses it as a tokenizer.
+    """A tokenizer's text tokens, indexed by token id up to `vocab_size`. llguidance uses this object as a tokenizer.
 
     Control tokens have empty bytes. End-of-text tokens also have empty bytes, because they end a text whatever they
     decode to.

@@ -57,7 +57,7 @@ class Adapter:
 
 
 def load_adapter(name: str, path: str | Path) -> Adapter:
-    """Read a directory saved by PEFT. Raises `ValueError` if it is invalid or uses an unsupported option."""
+    """Read a directory saved by PEFT. Raises `ValueError` if the adapter is invalid or uses an unsupported option."""
     folder = Path(path)
     try:
         for file in folder.glob("adapter_*"):
@@ -68,7 +68,7 @@ def load_adapter(name: str, path: str | Path) -> Adapter:
         rank, alpha = int(config["r"]), float(config["lora_alpha"])
     except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
         raise ValueError(
-            f"adapter {name!r}: {folder} must have adapter_config.json, with r and lora_alpha, and "
+            f"adapter {name!r}: {folder} must contain adapter_config.json, with r and lora_alpha, and "
             f"adapter_model.safetensors: {error!r}"
         ) from error
     if rank < 1 or not isfinite(alpha):
@@ -147,7 +147,7 @@ class StepAdapters:
 
 
 def with_adapters(model: ForwardPass, adapters: Sequence[Adapter], bgmv: Bgmv) -> StepAdapters:
-    """Add adapters to a model's layers, in place. Raises `ValueError` if they do not fit the model."""
+    """Add adapters to a model's layers, in place. Raises `ValueError` if the adapters do not fit the model."""
     if not isinstance(model, LlamaModel):
         raise ValueError("adapters need a model of the Llama family: Llama, Mistral, Qwen2 or Qwen3")
     step = StepAdapters([adapter.name for adapter in adapters], model.device)

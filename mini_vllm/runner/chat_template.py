@@ -33,7 +33,7 @@ def encode_chat(tokenizer: Any, messages: Sequence[Message], tools: Sequence[Too
     for number, message in enumerate(messages, start=1):
         if not all(isinstance(message.get(name), str) for name in ("role", "content")):
             raise ValueError(f"message {number} must have a role and content, both strings, got {message!r:.200}")
-        message["content"].encode()  # raises `ValueError` for half of a surrogate pair
+        message["content"].encode()  # raises `ValueError` for a lone surrogate
     if has_template(tokenizer) and not tokenizer.chat_template:
         raise ValueError(NO_TEMPLATE)
     reasons: list[tuple[bool, str]] = []  # whether the template accepts this form, and the template's error if not

@@ -49,7 +49,7 @@ class CompiledLlama(LlamaModel):
         self.weights_of_layer: int = config.hidden_size * (heads + 3 * config.intermediate_size)
 
     def product(self, *layers: Any) -> PanelProduct:
-        """Return one matrix product that replaces linear layers with the same input, and free their original
+        """Return one matrix product that replaces linear layers that share an input, and free their original
         weights."""
         # rounding the logits would change most of the chosen tokens
         is_int8 = self.is_int8 and layers[0] is not self.model.lm_head

@@ -27,7 +27,7 @@ def _compiled(file: CFile, dtype: torch.dtype) -> Any:
 def compiled_sample(in_torch: Sample, file: CFile) -> Sample:
     """Return a `sample` in C, compiled on first use; `in_torch` handles other dtypes.
 
-    It raises `MemoryError` if a row in float64 does not fit in memory.
+    The returned function raises `MemoryError` if a row in float64 does not fit in memory.
     """
 
     def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[float]) -> list[int]:

@@ -83,8 +83,8 @@ def attend_in_one_row(
     refuse_unsupported_options(model_type, kwargs)
     if key.shape != value.shape or not hasattr(module, "layer_idx"):
         raise ValueError(
-            f"{model_type} has keys of shape {tuple(key.shape)} and values of shape {tuple(value.shape)}, or no "
-            "layer_idx"
+            f"{model_type} has keys of shape {tuple(key.shape)} and values of shape {tuple(value.shape)}, which "
+            "must match, or its attention has no layer_idx"
         )
     contract.layers.append(int(str(module.layer_idx)))
     contract.kv_shapes.append((key.shape[1], key.shape[3]))
@@ -101,7 +101,7 @@ def require_replaceable_attention(model: Any) -> None:
     """Raise `ValueError` if a model's attention function cannot be replaced."""
     if not model._can_set_attn_implementation():
         raise ValueError(
-            f"{model.config.model_type} does not allow its attention to be replaced (no transformers "
+            f"{model.config.model_type} does not allow its attention to be replaced (it lacks transformers' "
             "AttentionInterface)"
         )
 

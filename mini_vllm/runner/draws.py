@@ -9,7 +9,7 @@ from mini_vllm.core.request import Request
 def draw(request: Request, num_drafts: int = 0) -> float:
     """Return a random number, 0 <= draw < 1, for the request's token after `num_drafts` drafts.
 
-    It depends only on the seed and the token's position in the output, so drafts do not change the tokens.
+    The number depends only on the seed and the token's position in the output, so drafts do not change the tokens.
     """
     return draw_twice(request, num_drafts)[0]
 

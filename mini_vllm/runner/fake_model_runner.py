@@ -2,7 +2,7 @@
 
 Its "KV cache" stores the token itself in the token's slot. The next token is a hash of all tokens of the request *as
 read back through its block table*. So a wrong block, slot, position or prefix hit always changes the text. A mixed-up
-image changes it too, because the slots of an image's tokens store the image's content.
+image also changes the text, because the slots of an image's tokens store the image's content.
 """
 
 from array import array

@@ -40,7 +40,7 @@ def quiet(*, bar: bool = False) -> Iterator[None]:
 
 
 def plain_names(folder: Path, names: Mapping[str, Any], prefix: str) -> dict[str, str]:
-    """Map each tensor's name to that name without wrapper prefixes. Raises `ValueError` if two of them name the same
+    """Map each tensor's name to that name without wrapper prefixes. Raises `ValueError` if two tensors name the same
     parameter.
 
     `prefix` is the name of the part below the head, such as `model` in `model.layers`; transformers adds or removes it.
@@ -94,8 +94,9 @@ def fill(folder: Path, config: Any, tensors: Mapping[str, Any], dtype: str, devi
     except Exception as error:  # incompatible settings may raise any error
         if "conversion of the weights" in str(error):  # transformers concatenates the experts' tensors
             raise ValueError(
-                f"the weights in {folder} do not match its config.json ({kind.__name__}): some experts of a layer "
-                "lack tensors or have a different shape. Save the whole model with `save_pretrained`"
+                f"the weights in {folder} do not match its config.json ({kind.__name__}): in some layer, some "
+                "experts have missing tensors or tensors of a different shape. Save the whole model with "
+                "`save_pretrained`"
             ) from error
         raise ValueError(
             f"{folder / 'config.json'}: transformers cannot build this {config.model_type}: {one_line(error)}"

@@ -10,7 +10,7 @@ NOT_NEEDED = ("*/*", "consolidated*")
 
 
 def find_folder(name: str, *, download: bool = True) -> Path:
-    """Return a model's folder; download it if `name` is a hub name. Raises `ValueError` if it is not found."""
+    """Return a model's folder; download it if `name` is a hub name. Raises `ValueError` if the model is not found."""
     path = Path(expanduser(name))  # unlike `Path.expanduser`, it leaves other names with a tilde as they are
     try:
         if path.exists():
@@ -25,6 +25,6 @@ def find_folder(name: str, *, download: bool = True) -> Path:
     except (OSError, ValueError) as error:  # the name is unknown, or the network is unavailable
         raise ValueError(
             f"no model at {name!r}: it is not a local folder with config.json and weights, and the hub returned "
-            f"none. Without a network, pass the path of a `save_pretrained` directory, download the model once "
-            f"while online (`hf download {name}`), or leave the name out to use the embedded model."
+            "no model. Without a network connection, pass the path to a `save_pretrained` directory, download "
+            f"the model once while online (`hf download {name}`), or omit the name to use the embedded model."
         ) from error

@@ -24,7 +24,7 @@ class RequestGroup:
     """A rectangle of N requests, or pieces of long chunks, with Q tokens each, over B blocks (S slots).
 
     `rows` [N, Q] int64 are the tokens' rows in the flat batch; a request with fewer than Q tokens repeats its last row.
-    `block_tables` [N, B] int64 are cut to the longest one; shorter tables keep the padding of the batch's table. `mask`
+    `block_tables` [N, B] int64 are cut to the longest table; shorter ones keep the padding of the batch's table. `mask`
     [N, 1, Q, S] float32 is 0 where a token may attend and minus infinity elsewhere.
     """
 

@@ -100,7 +100,8 @@ class LlamaModel(PagedModel):
         for number, layer in enumerate(self.layers):
             hidden += self._attention(number, hidden, cos, sin, flat)
             hidden += self._mlp(layer, hidden)
-        # Use only the rows that sample a token, because the product with the vocabulary is the largest of all.
+        # Use only the rows that sample a token, because the multiplication by the vocabulary matrix is the most
+        # expensive of all.
         return self.logits(self._norm(hidden[flat.logits_indices], self.last_norm))
 
     # With separate methods, a layer's intermediate tensors are freed on return, and the next layer reuses the memory.

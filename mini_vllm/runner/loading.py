@@ -30,7 +30,7 @@ NUM_COMPARED_WEIGHTS = 64
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A transformers model, and the sizes that determine its KV cache. `digest` identifies its weights.
+    """A transformers model, and the sizes that determine its KV cache. `digest` identifies the model's weights.
 
     `repetition_penalty` is the default for requests.
     """
@@ -97,7 +97,7 @@ def load_draft_model(config: EngineConfig) -> LoadedModel:
     loaded = _load_weights(open_folder(path), config.dtype)
     if loaded.groups.has_windows:
         raise ValueError(
-            f"the draft model must attend to all tokens, but it has windows of {loaded.groups.windows[-1]}"
+            f"the draft model must attend to all tokens, but it has sliding windows of {loaded.groups.windows[-1]}"
         )
     return loaded
 
@@ -119,7 +119,7 @@ def is_small(model: Any) -> bool:
 
 
 def _load_weights(folder: ModelFolder, dtype: str) -> LoadedModel:
-    folder.skeleton(dtype)  # raises an error before any weight is read
+    folder.skeleton(dtype)  # if the model cannot be loaded, raises an error before any weight is read
     model = folder.load(dtype, bar=not folder.path.is_relative_to(EMBEDDED_MODEL))
     return described(folder, model.to(pick_device()).eval())
 
@@ -147,7 +147,7 @@ def described(folder: ModelFolder, model: Any) -> LoadedModel:
 
 
 def describe_model(model: Any) -> LoadedModel:
-    """Return a model with the sizes that the KV cache needs. Raises `ValueError` if the cache cannot serve it.
+    """Return a model with the sizes that the KV cache needs. Raises `ValueError` if the cache cannot serve the model.
 
     The model computes a few tokens, because its config does not show how the attention behaves. Without parameter
     values (on the device `meta`), only its sizes and function calls are checked.
@@ -190,7 +190,7 @@ def layer_groups(config: Any, windows: list[int | None], longest: int) -> KVCach
     told = [config.sliding_window if one == SLIDING else None for one in types]
     if told != windows or len(set(windows) - {None}) > 1:
         raise ValueError(
-            f"{config.model_type} calls its layers' attention with the windows {windows}, but its config has {told}; "
-            "both must specify the same single window length"
+            f"{config.model_type} calls its layers' attention with windows {windows}, but its config specifies "
+            f"{told}; both must specify the same single window length"
         )
     return KVCacheGroups(tuple(None if one is None or one >= longest else one for one in windows))

@@ -1,7 +1,7 @@
 """Chooses the number of KV cache blocks from the free memory.
 
-On a GPU it first runs the largest step, to measure the step's memory. (vLLM: `profile_run` of `GPUModelRunner` and
-`determine_available_memory` of its worker.)
+On a GPU, this module first runs the largest step to measure its memory use. (vLLM: `profile_run` of `GPUModelRunner`
+and `determine_available_memory` of its worker.)
 """
 
 import psutil
@@ -58,7 +58,7 @@ def size_kv_cache(
 def _blocks_of(num_bytes: int, block_bytes: int) -> int:
     if num_bytes < 2 * block_bytes:
         raise ValueError(
-            f"kv_cache_memory_bytes must hold at least 2 blocks of {block_bytes:,} bytes, got {num_bytes:,}"
+            f"kv_cache_memory_bytes must be enough for at least 2 blocks of {block_bytes:,} bytes, got {num_bytes:,}"
         )
     return num_bytes // block_bytes
 

@@ -1,4 +1,4 @@
-"""Reads a model folder's JSON and safetensors headers. It does not import torch, so that `info` is fast."""
+"""Reads a model folder's JSON and safetensors headers. This module does not import torch, so that `info` is fast."""
 
 import json
 from collections.abc import Collection
@@ -81,7 +81,7 @@ def read_json(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{file} is not JSON: {one_line(error)}") from None
     if not isinstance(found, dict):
-        raise ValueError(f"{file} must hold a JSON object, got {type(found).__name__}")
+        raise ValueError(f"{file} must contain a JSON object, got {type(found).__name__}")
     return found
 
 

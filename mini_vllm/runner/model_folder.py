@@ -35,14 +35,16 @@ class ModelFolder:
     stored: dict[str, StoredTensor]
 
     def skeleton(self, dtype: str) -> Any:
-        """Build the model without parameter values. Raises `ValueError` with the names unless the tensors fill it
-        exactly."""
+        """Build the model without parameter values. Raises `ValueError` with the tensors' names unless they fill the
+        model exactly."""
         with quiet():
             model = skeleton(self.path, self.config, self.stored, dtype)
         model.generation_config = self.generation_config
         for part in model.modules():  # transformers' warning would read the prompt, which has no data here
             part.warn_if_padding_and_no_attention_mask = lambda *_: None
-            if getattr(part, "rope_type", None) == "dynamic":  # it compares positions, which have no values here
+            if (
+                getattr(part, "rope_type", None) == "dynamic"
+            ):  # the dynamic type compares positions, which have no values here
                 part.rope_type = "default"
         return model
 

@@ -56,8 +56,8 @@ def refuse_by_files(folder: Path) -> dict[str, Any]:
     config = read_json(file)
     if (folder / "adapter_config.json").exists():
         raise ValueError(
-            f"{folder} contains a model and an adapter: move adapter_config.json and adapter_model.safetensors to a "
-            "different folder, and pass that with --adapter NAME=PATH"
+            f"{folder} contains both a model and an adapter: move adapter_config.json and "
+            "adapter_model.safetensors to a different folder, and pass that folder with --adapter NAME=PATH"
         )
     if (folder / "modules.json").exists():
         raise ValueError(f"{folder} contains a sentence-transformers model, which computes embeddings; {SERVES}")
@@ -190,10 +190,10 @@ def _refuse_tasks(folder: Path, config: dict[str, Any]) -> None:
     served, bare = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind), MODEL_MAPPING_NAMES.get(kind)
     if served is None:
         named = f"{kind} ({first})" if first else kind
-        raise ValueError(f"{folder} contains {named}, which does not continue a text; {SERVES}")
+        raise ValueError(f"{folder} contains {named}, which does not generate text; {SERVES}")
     if kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not config.get("is_decoder"):
         raise ValueError(f"{folder} contains {kind} as an encoder (is_decoder is not true in config.json); {SERVES}")
     if first and first not in {served, bare} and (code := names_code(config)):
         raise ValueError(f"{file} names {first}, which needs code from the folder ({code}); such code is never run")
     if first and first not in {served, bare} and not first.endswith(("LMHeadModel", "ForCausalLM")):
-        raise ValueError(f"{folder} contains {first}, which does not continue a text; {SERVES}")
+        raise ValueError(f"{folder} contains {first}, which does not generate text; {SERVES}")

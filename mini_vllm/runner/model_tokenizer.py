@@ -1,4 +1,4 @@
-"""Adapts a transformers tokenizer. It does not import torch, because a server's process needs no tensors."""
+"""Adapts a transformers tokenizer. This module does not import torch, because a server's process needs no tensors."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -17,7 +17,7 @@ class ModelTokenizer:
     def __init__(self, tokenizer: Any, eos_token_ids: frozenset[int]) -> None:
         self.tokenizer = tokenizer
         self.eos_token_ids = eos_token_ids
-        # instead, mistral-common has a method that raises an error
+        # mistral-common has a method of this name instead, and it raises an error
         decoder = getattr(tokenizer, "added_tokens_decoder", None)
         special = decoder.items() if isinstance(decoder, Mapping) else ()
         added = {str(one): token_id for token_id, one in special if one.special}

@@ -23,8 +23,8 @@ class StepBuffer:
     def stage(self, parts: Sequence[Numbers]) -> list[Tensor]:
         """Return each part, a row or a rectangle of numbers, as a tensor on the device.
 
-        The tensors are valid until the next call, which overwrites them. This does not wait for the copy, but reading
-        the step's logits does. Raises `ValueError` if the rows of a rectangle differ in length.
+        The tensors are valid until the next call, which overwrites them. This call does not wait for the copy, but
+        reading the step's logits does. Raises `ValueError` if the rows of a rectangle differ in length.
         """
         shapes = [_shape(part) for part in parts]
         ends = list(accumulate(map(prod, shapes)))

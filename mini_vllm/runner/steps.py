@@ -19,7 +19,7 @@ from mini_vllm.runner.step_buffer import Numbers, StepBuffer
 from mini_vllm.sampling_params import SamplingParams
 
 Booleans = NDArray[np.bool_]
-# a request with more tokens than this is a chunk; one with fewer decodes one token or verifies drafts
+# a request with more tokens than this is a chunk; otherwise, it decodes one token or verifies drafts
 MAX_DECODE_TOKENS = 8
 
 
@@ -57,7 +57,7 @@ class FlatBatch:
 
     @cached_property
     def decodes_and_chunks(self) -> tuple["Decodes", "Chunks | None"]:
-        """The step's requests, split by length: short ones as rows, and long ones as a batch (None without any)."""
+        """The step's requests, split by length: short ones as rows, long ones as a batch (None if there are none)."""
         lengths = np.asarray(self.query_lens)
         is_long = lengths > MAX_DECODE_TOKENS
         if len(lengths) == len(self.input_ids):

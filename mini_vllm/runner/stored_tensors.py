@@ -45,7 +45,7 @@ def load_pickled(file: Path, device: str) -> dict[str, torch.Tensor]:
         isinstance(name, str) and isinstance(one, torch.Tensor) and one.layout is torch.strided
         for name, one in found.items()
     ):
-        raise ValueError(f"{file} must hold a dictionary of named tensors that are not sparse")
+        raise ValueError(f"{file} must contain a dictionary of named, non-sparse tensors")
     return found
 
 

@@ -160,8 +160,8 @@ class Arrivals:
     ) -> bool:
         """Record a request's new tokens; return whether it is finished.
 
-        With `finished=None` it is finished when it reaches its full length. `times` are seconds since the round began;
-        the default is the current time.
+        With `finished=None`, the request is finished when it reaches its full length. `times` are seconds since the
+        round began; the default is the current time.
         """
         self.token_ids[index] += new
         self.token_times[index] += times or [self.now] * len(new)

@@ -1,8 +1,8 @@
 """One backend in its own process: it loads a model, then serves one round after another.
 
-`python -m mini_vllm_labs.bench.backend_process NAME SETTINGS` exchanges JSON lines. It writes {"ready": {...}} when the
-model is loaded. For each round it reads {"requests": [[prompt, num_output_tokens, arrival], ...], "load": {...}},
-writes {"done": n} while it works, and {"served": {...}} at the end. Each backend imports only the
+`python -m mini_vllm_labs.bench.backend_process NAME SETTINGS` exchanges JSON lines. The process writes {"ready": {...}}
+when the model is loaded. For each round, the process reads {"requests": [[prompt, num_output_tokens, arrival], ...],
+"load": {...}}, writes {"done": n} while it works, and {"served": {...}} at the end. Each backend imports only the
 libraries it needs, because `.venv-openvino` has few of them and peak memory is one of the figures.
 """
 

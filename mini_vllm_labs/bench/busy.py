@@ -102,7 +102,7 @@ def busy_cases(plan: BusyPlan, folder: Path, facts: dict[str, Any], report: Prog
 def opened(sides: Mapping[str, tuple[str, BackendSettings]]) -> Iterator[dict[str, PeerProcess]]:
     """Start a process for each side.
 
-    Its threads depend only on its settings, not on this process's environment variables.
+    Each process's threads depend only on its settings, not on this process's environment variables.
     """
     with ExitStack() as stack, patch.dict(os.environ):
         for variable in THREADS:

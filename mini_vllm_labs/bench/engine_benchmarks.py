@@ -54,7 +54,8 @@ def questions(work: Work) -> list[TimedRequest]:
 
 
 def documents_among_chats(work: Work) -> list[TimedRequest]:
-    """Return chats with long outputs, and an equal number of 1,536-token documents that arrive one by one meanwhile."""
+    """Return chats with long outputs, and an equal number of 1,536-token documents that arrive one by one in the
+    meantime."""
     rng, half = Random(f"chunked {work.round_number}"), work.size // 2
     length, output = round(1536 * work.scale), max(8, round(256 * work.scale))
     chats = [TimedRequest(0.0, f"chat {n}", rng.choices(VOCAB, k=16), output) for n in range(half)]
@@ -158,7 +159,7 @@ BENCHMARKS = {
             WITHOUT: EngineSetting(absent=("prefix_cache", "chunking", "kv_cache", "preemption")),
         },
         WITHOUT,
-        {"32 requests of up to 512 tokens, most of which end earlier, in a fifth of the memory": unknown_lengths},
+        {"32 requests of up to 512 tokens, most of which end earlier, with a fifth of the memory": unknown_lengths},
         latencies,
         {"batch_sizes": (6,), "scale": 0.1},
         batch_sizes=(32,),

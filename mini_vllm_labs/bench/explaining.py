@@ -15,7 +15,7 @@ from mini_vllm.sampling_params import SamplingParams
 from mini_vllm_labs.bench.case import Measured
 from mini_vllm_labs.bench.scheduling import BLOCK_SIZE, clock, decode_prompt, per_request
 
-NUM_REQUESTS = 64  # this many requests run, and as many wait
+NUM_REQUESTS = 64  # this many requests run, and the same number wait
 NUM_STEPS = 8  # only a few, because the fake model reads the whole context at every step
 
 

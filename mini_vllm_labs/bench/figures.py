@@ -13,8 +13,8 @@ def figures_of(requests: Sequence[TimedRequest], served: ServedRound) -> dict[st
     """Return medians and 99th percentiles of three latencies, and CPU seconds and peak memory if they are known.
 
     "per token" is the time from a request's arrival until it finishes, divided by its output tokens. This figure
-    penalises a backend that delays some requests to serve others quickly. (It is the normalized latency of Yu and
-    others, Orca, 2022.)
+    penalises a backend that delays some requests to serve others quickly. (It is the normalized latency of Yu et al.,
+    Orca, 2022.)
     """
     pairs = [(request.arrival_time, times) for request, times in zip(requests, served.token_times, strict=False)]
     latencies = {

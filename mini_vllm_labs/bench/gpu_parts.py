@@ -74,7 +74,7 @@ def random_qwen3(folder: str) -> str:
 
 
 def decodes(contexts: Sequence[int], device: torch.device) -> FlatBatch:
-    """Build a step in which each request computes its last token, and its blocks are scattered over the cache."""
+    """Build a step in which each request computes its last token, with its blocks scattered over the cache."""
     lengths, rows = torch.tensor(contexts), torch.arange(len(contexts) + 1)
     width = -(-max(contexts) // BLOCK_SIZE)
     tables = 1 + torch.randperm(len(contexts) * width, generator=torch.Generator().manual_seed(0)).view(-1, width)

@@ -1,7 +1,7 @@
 """Measures page size and, in headless Chromium, the delay between moving a slider or knob and seeing the picture.
 
-It steps through the time machine with pools of two sizes, and through the replay on the live page. It also drags the
-knobs of the notebooks' panels, and the chunking dial's knob with each workload.
+The benchmark steps through the time machine with pools of two sizes, and through the replay on the live page. The
+benchmark also drags the knobs of the notebooks' panels, and the chunking dial's knob with each workload.
 """
 
 import json

@@ -59,8 +59,8 @@ def chosen_peers(text: str, known: Sequence[str]) -> list[str]:
 
 
 class JsonLines:
-    """Runs a Python module in a different environment; the module writes JSON lines to stdout, and may read some
-    too."""
+    """Runs a Python module in a different environment; the module writes JSON lines to stdout and may also read
+    some."""
 
     def __init__(self, name: str, python: Path | str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         self.name = name
@@ -76,14 +76,14 @@ class JsonLines:
         )
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the messages until the process exits. Raises `PeerError` if it fails."""
+        """Yield the messages until the process exits. Raises `PeerError` if the process fails."""
         assert self._process.stdout is not None
         yield from map(json.loads, self._process.stdout)
         if self._process.wait() != 0:
             raise self.error()
 
     def send(self, message: Any) -> None:
-        """Write a message to the process. Raises `PeerError` if it has ended."""
+        """Write a message to the process. Raises `PeerError` if the process has ended."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(message) + "\n")
@@ -113,7 +113,7 @@ class JsonLines:
 
 
 class PeerProcess:
-    """A running backend process. It waits without using CPU while other backends serve their rounds."""
+    """A running backend process. The process waits without using CPU time while other backends serve their rounds."""
 
     def __init__(self, name: str, settings: BackendSettings) -> None:
         self.name, self.settings = name, settings

@@ -1,6 +1,6 @@
-"""Computes a step's minimum time on this machine (Williams and others, 2009).
+"""Computes a step's minimum time on this machine (Williams et al., 2009).
 
-It is the longer of two times: reading the step's bytes, and computing its products, both at measured rates.
+The minimum is the longer of two times: reading the step's bytes, and computing its products, both at measured rates.
 """
 
 import time

@@ -34,8 +34,8 @@ REST_SECONDS = 0.5  # a worker that has used no CPU time for this long has impor
 def verdict_cases(numbers: Sequence[int], num_rounds: int, report: ProgressReport) -> Iterator[Case]:
     """Yield a case for each phase, measured on a copy of the course.
 
-    The copy's starters are the solutions where there are any, and otherwise the learner's files. Raises `ValueError`
-    for a phase that has not been filled in, and `PeerError` if a first task does not pass.
+    The copy's starters are the solutions where they exist, and otherwise the learner's files. Raises `ValueError` for a
+    phase that has not been filled in, and `PeerError` if a first task does not pass.
     """
     with TemporaryDirectory() as folder:
         for name in COPIED:

@@ -51,7 +51,7 @@ def scheduler_cases(lineup: Lineup, report: ProgressReport = unreported) -> Iter
     yield case("For comparison, a bare loop with a dict insert, an addition and a list append", bare, report)
     title = f"An admission in a step that admits {NUM_ADMISSIONS:,} requests, which share {SHARED_TOKENS} cached tokens"
     yield Case.of(title, "us", "arrival", admissions({"": maker}, NUM_ADMISSIONS, 3))
-    title = f"A step of the fake model that says why requests wait: {NUM_REQUESTS} run and {NUM_REQUESTS} wait"
+    title = f"A fake-model step that reports why requests wait: {NUM_REQUESTS} running and {NUM_REQUESTS} waiting"
     yield case(title, explaining(lineup, NUM_ROUNDS), report)
     if lineup.kv_cache != "absent":
         pools: Runs = {
@@ -74,7 +74,7 @@ def case(title: str, runs: Runs, report: ProgressReport) -> Case:
 def bookkeeping(num_requests: int, number: int) -> Measured:
     """Measure the minimum cost per request of any Python scheduler: a loop that plans, counts and appends a token.
 
-    It is measured in the same run, so that costs can be expressed as multiples of it.
+    The minimum is measured in the same run, so that costs can be expressed as multiples of it.
     """
     requests = [Request(f"r{index}", [0]) for index in range(num_requests)]
     num_steps = steps_per_round(num_requests)

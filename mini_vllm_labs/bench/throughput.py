@@ -120,7 +120,7 @@ def seconds_by_operator(plan: ThroughputPlan) -> dict[str, float]:
 
 
 class Versus(NamedTuple):
-    """One comparison: `times` is how many times as fast ours is; below `aim`, ours counts as slower."""
+    """One comparison: `times` is how many times as fast our engine is; below `aim`, it counts as slower."""
 
     words: str
     times: float
@@ -132,7 +132,7 @@ class Versus(NamedTuple):
 
 
 def versus(case: Case, peer: str) -> list[Versus]:
-    """Compare ours with a peer by tokens/s and by median latencies: three for a stream, one for a batch.
+    """Compare our engine with a peer by tokens/s and by median latencies: three for a stream, one for a batch.
 
     When all requests arrive at once, backends compute batches of different sizes, so latencies mean little.
     """

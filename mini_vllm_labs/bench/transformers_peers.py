@@ -24,7 +24,8 @@ def load(settings: BackendSettings) -> Any:
 
 
 def sampling(temperature: float) -> dict[str, Any]:
-    """Return the sampling options of `generate`. Its default `top_k` keeps the 50 most likely tokens; 0 keeps all."""
+    """Return the sampling options of `generate`. The default `top_k` of `generate` keeps the 50 most likely tokens; 0
+    keeps all of them."""
     return {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
 
 
@@ -107,7 +108,7 @@ class Continuous:
         """Serve a round. The manager records when each token is generated."""
         index_of: dict[str, int] = {}
         if load.temperature != self.temperature:
-            self.model.destroy_cached_continuous_batching_manager()  # it would keep the last temperature
+            self.model.destroy_cached_continuous_batching_manager()  # a cached manager would keep the last temperature
             self.temperature = load.temperature
         # -1 is not a token id, so every request runs to its full length.
         generation = GenerationConfig(  # type: ignore[no-untyped-call]

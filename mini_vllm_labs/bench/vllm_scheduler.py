@@ -1,7 +1,7 @@
 """Compares our scheduler with a vLLM release's stock scheduler, alternating between them in one process.
 
 `python -m mini_vllm_labs.bench.vllm_scheduler LINEUP ROUNDS ADMISSIONS` runs in an environment with vLLM and writes a
-JSON line per comparison. vLLM's scheduler runs unmodified, and ours under the rules of the same release.
+JSON line per comparison. vLLM's scheduler runs unmodified, and ours runs under the rules of the same release.
 """
 
 import inspect

@@ -69,7 +69,7 @@ class ArenaOptions:
         try:
             percents = [float(text) for text in self.load.split(",")]
         except ValueError:
-            raise ValueError(f"load must be percentages such as 70,95, got {self.load!r}") from None
+            raise ValueError(f"load must be a list of percentages such as 70,95, got {self.load!r}") from None
         sample = ArenaLoad(self.workload, self.requests, 1.0, self.tenants).requests(0)
         capacity = sustainable_rate(sample, experiment.resolved_engine(), experiment.cost)
         found: dict[str, ArenaLoad | TraceLoad] = {}

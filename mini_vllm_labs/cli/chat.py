@@ -84,7 +84,7 @@ def chat(
 
 
 class Conversation:
-    """A conversation and its forks, only one of which goes on, and the questions in all of them."""
+    """A conversation and its forks, only one of which continues, and the questions asked in all of them."""
 
     def __init__(
         self, llm: LLM, console: Console, params: SamplingParams, *, show: bool, session: Session | None = None
@@ -209,7 +209,7 @@ def count_of(session: Session) -> str:
 
 def _number(command: str, argument: str | None, most: int) -> int:
     if argument is None or not argument.isdecimal() or not 1 <= int(argument) <= most:
-        raise ValueError(f"/{command} N: N must be 1 to {most}, got {argument or 'nothing'}")
+        raise ValueError(f"/{command} N: N must be from 1 to {most}, got {argument or 'nothing'}")
     return int(argument)
 
 

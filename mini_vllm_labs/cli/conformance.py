@@ -52,7 +52,7 @@ def conformance(
             console.print(last_steps("as recorded", recorded))  # type: ignore[arg-type]
 
     if seed is not None and kind and not set(kind) & set(DRAWN):
-        raise ValueError(f"--seed {seed} works only with --kind small and mixed, got --kind {', '.join(kind)}")
+        raise ValueError(f"--seed {seed} works only with --kind small or mixed, got --kind {', '.join(kind)}")
 
     def draw_scenarios(releases: Sequence[str], kinds: Sequence[str]) -> Iterator[Message]:
         if not solutions_exist():

@@ -84,8 +84,8 @@ def require_this_checkout() -> None:
 
 @contextmanager
 def progress(console: Console, phases: list[PlannedPhase]) -> Iterator[OnProgress]:
-    """Show a progress bar per phase while the block runs (without a terminal: lines); yield a function that updates
-    it."""
+    """Show progress per phase, as bars or (without a terminal) as lines, while the block runs; yield an update
+    function."""
     if not is_live(console):
         total, done_of = sum(len(phase.tests) for phase in phases), dict[int, int]()
 

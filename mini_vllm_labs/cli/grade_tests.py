@@ -28,9 +28,10 @@ def grade_tests(
 ) -> None:
     """Grade your test file on known mistakes in a phase.
 
-    Your tests take the fixture `phaseN`, or import the phase's starter. The tests run on known mistakes, whose code is
-    not shown, and on other correct versions of the phase. Your points are ten, times the share of mistakes that a test
-    catches, times the share of correct versions that all tests accept. Your own phase must be correct first.
+    Your tests use the `phaseN` fixture, or import the phase's starter. The tests run on known mistakes, whose code is
+    not shown, and on other correct versions of the phase. Your points are ten times the share of mistakes that a test
+    catches, times the share of correct versions that all tests accept. Your own version of the phase must already be
+    correct.
 
     Exit code 1: a rule has no test, or a correct version of the phase is rejected.
     """

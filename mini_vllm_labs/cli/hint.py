@@ -1,7 +1,8 @@
 """`mini-vllm hint` shows a task's hint step by step; `approaches` shows other solutions once the task is done.
 
-The hints are in `hints.rot13` next to a handout. Each letter is rotated by 13 places, so that nobody reads a recipe by
-accident when reading the handout or searching its folder. `tr A-Za-z N-ZA-Mn-za-m` converts a file in either direction.
+The hints are in `hints.rot13` next to a handout. Each letter is rotated by 13 places, so that nobody comes across a
+recipe by accident when reading the handout or searching its folder. `tr A-Za-z N-ZA-Mn-za-m` converts a file in either
+direction.
 """
 
 import codecs

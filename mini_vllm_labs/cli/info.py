@@ -43,7 +43,7 @@ STYLES = {"OK": "green", "warn": "yellow", "missing": "bold red", "wrong": "bold
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. With the status `missing` or `wrong`, the course does not work."""
+    """One line of the report. If the status is `missing` or `wrong`, the course does not work."""
 
     what: str
     status: Status
@@ -84,7 +84,7 @@ def read_constraints(path: Path) -> dict[str, str]:
 
 
 def check_python() -> Finding:
-    """Python must be 3.11 or newer."""
+    """Check that Python is 3.11 or newer."""
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < MINIMUM_PYTHON:
         return Finding("Python", "wrong", version, "install Python 3.11 or newer and make the environment with it")
@@ -92,7 +92,7 @@ def check_python() -> Finding:
 
 
 def check_package(name: str, pinned: dict[str, str], *, required: bool) -> Finding:
-    """A package must be installed, and should have the version in `constraints.txt`."""
+    """Check that a package is installed, preferably in the version given in `constraints.txt`."""
     install = install_command()
     try:
         found = metadata.version(name)
@@ -106,14 +106,14 @@ def check_package(name: str, pinned: dict[str, str], *, required: bool) -> Findi
 
 
 def check_kernel(environment: Path) -> Finding:
-    """The notebooks' kernel is part of the course, except in old installations."""
+    """Check for the notebooks' kernel, which is part of the course, except in old installations."""
     if (environment / "share" / "jupyter" / "kernels" / PROJECT / "kernel.json").is_file():
         return Finding("kernel", "OK", "mini-vLLM Labs")
     return Finding("kernel", "warn", "not installed (only the notebooks need it)", pip_install("-e", str(CHECKOUT)))
 
 
 def check_torch() -> Iterator[Finding]:
-    """Reports which device torch computes on, and on how many threads."""
+    """Report which device torch computes on, and on how many threads."""
     if importlib.util.find_spec("torch") is None:
         return
     import torch
@@ -132,7 +132,7 @@ def check_torch() -> Iterator[Finding]:
 
 
 def check_load() -> Iterator[Finding]:
-    """While other programs are busy, all timings are unreliable, and many threads are slower than a few."""
+    """Warn about busy programs, which make all timings unreliable, and many threads slower than a few."""
     load, usable = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
     if load > usable:
         fix = "end other programs before you measure"
@@ -140,7 +140,7 @@ def check_load() -> Iterator[Finding]:
 
 
 def check_extra(extra: str) -> Finding:
-    """An extra is optional; it counts as installed if its first package is installed."""
+    """Report an optional extra, which counts as installed if its first package is installed."""
     package, costs = OPTIONAL[extra]
     if importlib.util.find_spec(package) is None:
         return Finding(f"[{extra}]", "OK", f"{package} is not installed (optional): {costs}", install_command(extra))
@@ -148,7 +148,7 @@ def check_extra(extra: str) -> Finding:
 
 
 def check_compiler() -> Iterator[Finding]:
-    """A C compiler is optional: without one, attention on a CPU runs in torch."""
+    """Look for the optional C compiler: without one, attention on a CPU runs in torch."""
     if importlib.util.find_spec("torch") is None:
         return
     from mini_vllm.runner.c_library import can_compile, find_compiler
@@ -158,7 +158,7 @@ def check_compiler() -> Iterator[Finding]:
 
 
 def check_model(folder: Path) -> Finding:
-    """The embedded model must be complete and match the SHA-256 in its README."""
+    """Check that the embedded model is complete and matches the SHA-256 in its README."""
     fetch = "git checkout -- mini_vllm/embedded_model"
     absent = [name for name in MODEL_FILES if not (folder / name).exists()]
     if absent:
@@ -174,14 +174,14 @@ def check_model(folder: Path) -> Finding:
 
 
 def check_solutions() -> Finding:
-    """A student edition has no reference solutions, and does not need any."""
+    """Report whether there are reference solutions; a student edition has none and needs none."""
     if solutions_exist():
         return Finding("solutions/", "OK", "there")
     return Finding("solutions/", "OK", "not there: a student edition")
 
 
 def check_lineup() -> Iterator[Finding]:
-    """`LAB_IMPL` must be a lineup; this shows whose code runs in each phase."""
+    """Check that `LAB_IMPL` is a lineup, and show whose code runs in each phase."""
     text = LAB_IMPL.get()
     if not text and not solutions_exist():
         yield from check_written()
@@ -198,7 +198,7 @@ def check_lineup() -> Iterator[Finding]:
 
 
 def check_variables() -> Iterator[Finding]:
-    """Lists the other environment variables that are set, and their effects."""
+    """List the other environment variables that are set, and their effects."""
     for variable in VARIABLES:
         if variable is LAB_IMPL or not (text := os.environ.get(variable.name)):
             continue
@@ -210,7 +210,7 @@ def check_variables() -> Iterator[Finding]:
 
 
 def check_written() -> Iterator[Finding]:
-    """In a student edition without `LAB_IMPL`, reports which phases have been written."""
+    """In a student edition without `LAB_IMPL`, report which phases have been written."""
     lineup = written_lineup()
     yield Finding("LAB_IMPL", "OK", f"not set: commands run {lineup or 'nothing yet'}, tests grade all six phases")
     for phase, name in enumerate(ALL_NAMES, start=1):

@@ -99,7 +99,7 @@ def require_written(team: Lineup) -> None:
 
 
 def compared(team: Lineup, console: Console) -> tuple[list[Pair], Result]:
-    """Run all rounds in one process with vLLM. Ends the command if the learner's scheduler fails."""
+    """Run all rounds in a single process that also runs vLLM. Ends the command if the learner's scheduler fails."""
     more: dict[str, Any] = {} if team.chunking != "absent" else {"max_num_batched_tokens": MAX_MODEL_LEN}
     if team.chunking == "absent":
         console.print(f"Phase 5 is absent: whole prompts only, so a step may compute {MAX_MODEL_LEN} tokens.")

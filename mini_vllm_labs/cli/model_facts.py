@@ -21,7 +21,8 @@ class Layers:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """The facts about a folder that the engine can serve. `layers` is None if its code cannot run without weights."""
+    """The facts about a folder that the engine can serve. `layers` is None if the model's code cannot run without
+    weights."""
 
     path: Path
     type_and_class: str

@@ -155,7 +155,8 @@ def _facts(
 
 
 def _tokenizer_settings(folder: Path) -> dict[str, Any]:
-    """Return tokenizer_config.json. Raises `ValueError` if only transformers knows which tokenizer to build."""
+    """Return the contents of tokenizer_config.json. Raises `ValueError` if only transformers knows which tokenizer to
+    build."""
     for pattern in (*TOKENIZERS, "*.jinja", "merges.txt"):
         for file in folder.glob(pattern):
             require_content(file)

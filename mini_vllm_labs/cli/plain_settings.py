@@ -101,5 +101,5 @@ GENERATION_SETTINGS: dict[str, Callable[[Any], bool]] = {
 
 
 def is_plain(settings: dict[str, Any], known: dict[str, Callable[[Any], bool]]) -> bool:
-    """Return whether this file knows every setting and the effect of its value."""
+    """Return whether this module knows every setting and the effect of its value."""
     return all(name in known and known[name](value) for name, value in settings.items())

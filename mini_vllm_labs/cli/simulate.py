@@ -184,7 +184,7 @@ def legend(slo: Slo) -> str:
 
 
 def sweep_table(setting: str, values: list[str], summaries: list[Summary]) -> Table:
-    """Return one row per value. The table fits into 80 columns."""
+    """Return one row per value. The table fits in 80 columns."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title=setting, title_justify="left")
     table.add_column("", no_wrap=True)
     for heading in SWEPT:

@@ -119,7 +119,7 @@ def sentences(found: list[LineupResult], mentions_phase_6: bool) -> Table:
 
 
 def stage_table(found: list[LineupResult], *, roomy: bool) -> Table:
-    """Return one row per stage. The table fits into 80 columns unless `roomy`."""
+    """Return one row per stage. The table fits in 80 columns unless `roomy` is set."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1 if roomy else 0, 0, 0), pad_edge=False)
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading == "phases" else "right", no_wrap=True)

@@ -1,7 +1,7 @@
 """`mini-vllm tutor` is an MCP server that gives a learner's assistant the course's own texts, but no solutions.
 
-It communicates over stdio and opens no connection. It returns rules, failing cases, hints and reasons, so that the
-assistant can explain them.
+The server communicates over stdio and opens no network connections. The server returns rules, failing cases, hints and
+reasons, so that the assistant can explain them.
 """
 
 import os
@@ -42,7 +42,7 @@ MAX_CHARACTERS = 20_000
 def tutor() -> None:
     """Give your assistant failing cases, rules, hints and reasons, but no answers.
 
-    It is an MCP server on stdio: configure it in your assistant as the command `mini-vllm tutor`, run in this folder.
+    This MCP server uses stdio: configure it in your assistant as the command `mini-vllm tutor`, run in this folder.
     """
     try:
         import mcp.server  # noqa: F401
@@ -78,7 +78,7 @@ def make_server(tutor: "Tutor") -> "MCPServer":
 class Tutor:
     """The information that an assistant may get about the starters of one folder.
 
-    Every method raises `ValueError`, with a message that is meant to be read by people.
+    On failure, every method raises `ValueError` with a message meant for people.
     """
 
     def __init__(self, folder: Path = CHECKOUT) -> None:
@@ -110,8 +110,8 @@ class Tutor:
         return "\n\n".join(parts)
 
     def hint(self, task: str) -> str:
-        """Return the next hint for a task such as "1.2". A further hint follows only after the learner has tried the
-        previous one."""
+        """Return the next hint for a task such as "1.2". The next hint is available only after the learner has tried
+        the previous one."""
         ladder = all_hints().get(task)
         if ladder is None:
             raise ValueError(f"there are no hints for task {task}")

@@ -89,7 +89,7 @@ def require_passing(files: Files) -> None:
 
 
 def ask(console: Console, sheet: Sheet, *, practice: bool) -> None:
-    """Ask the questions, and record the answers and the seconds, until the input or the time ends."""
+    """Ask the questions, and record the answers and the seconds, until the input ends or time runs out."""
     typed, start = typed_lines("answer: "), time.monotonic()
     for number, question in enumerate(sheet.questions, start=1):
         if not practice and time.monotonic() - start > SECONDS:

@@ -1,4 +1,4 @@
-"""Runs the suite without the rest of the course, as `python -m` with this package. It uses only the standard
+"""Runs the suite without the rest of the course, as `python -m` with this package. This package uses only the standard
 library."""
 
 import argparse

@@ -90,7 +90,7 @@ def failure(verdict: ScenarioOutcome, rules: Rules) -> Iterator[str]:
 
 
 def in_common(verdicts: Sequence[ScenarioOutcome], rules: Rules) -> Iterator[str]:
-    """Yield the fields in which failures first differ, the capabilities that all failures need, and the scenarios for a
+    """Yield the fields where failures first differ, the capabilities they all need, and failures that each show one
     rule."""
     failures = [one for one in verdicts if one.failed]
     fields = Counter(one.difference.words if one.difference else "a broken answer" for one in failures)

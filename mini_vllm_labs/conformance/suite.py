@@ -42,7 +42,7 @@ def run(
     rules: Rules | None = None,
     draw: Callable[[ScenarioOutcome], object] = lambda verdict: None,
 ) -> int:
-    """Run the scenarios, report through `say`, and return the exit code: 0 same, 1 failed or none run.
+    """Run the scenarios, report through `say`, and return the exit code (0: all match; 1: failures or none run).
 
     `draw` shows the first failure as a picture. Raises `ValueError` for a bad option, trace or greeting.
     """
@@ -92,9 +92,9 @@ def _wanted(options: Options, releases: Sequence[str]) -> list[RecordedScenario]
     known = [one.name for one in found]
     if unknown := [name for name in options.names if name not in known]:
         raise ValueError(
-            f"{unknown[0]!r} is not among the {len(found)} chosen scenarios, such as {', '.join(known[:5])}"
+            f"{unknown[0]!r} is not one of the {len(found)} chosen scenarios, which include {', '.join(known[:5])}"
         )
     if not found:
         asked_for = ", ".join(options.kinds) or "any"
-        raise ValueError(f"there are no scenarios of release {', '.join(releases)} and kind {asked_for}")
+        raise ValueError(f"release {', '.join(releases)} has no scenarios of kind {asked_for}")
     return [one for one in found if one.name in options.names] if options.names else found

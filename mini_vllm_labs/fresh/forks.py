@@ -49,7 +49,8 @@ class ForkServer:
 
 
 def serve_forks(fd: int) -> None:
-    """Run the server at the other end of a socket. Returns in each fork, whose stdio is its relay's pipes."""
+    """Run the server at the other end of a socket. Returns in each fork, whose stdio is connected to its relay's
+    pipes."""
     with socket.socket(fileno=fd) as owner:
         while fds := socket.recv_fds(owner, 1, 1)[1]:
             with socket.socket(fileno=fds[0]) as relay:

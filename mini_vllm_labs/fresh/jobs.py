@@ -27,7 +27,7 @@ class WorkloadRun:
 
 @dataclass(frozen=True)
 class VllmRun(WorkloadRun):
-    """A run in a whole vLLM, with each request's text."""
+    """A run in a complete vLLM, with each request's text."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
 

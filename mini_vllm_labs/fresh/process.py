@@ -1,14 +1,14 @@
 """Runs a function in a new Python process, so that the learner's latest saved code runs.
 
-It also protects the notebook's kernel from `sys.exit`, crashes and, without torch, from running out of memory. An
-endless call into a starter is stopped and explained there.
+The new process also protects the notebook's kernel from `sys.exit`, crashes and, without torch, from running out of
+memory. An endless call into a starter is stopped and explained in that process.
 
 Functions, arguments and results are pickled, because a result may contain any of the course's types.
 A browser has no subprocesses: there, the call runs in the kernel, with the learner's files reloaded.
 
 Unpickling lets the sender run code, so it is safe only if the sender is allowed to run code anyway. Here the sender is
-the learner's code on the learner's machine, under the same user as the kernel. The judge, which runs untrusted code,
-never unpickles.
+the learner's code on the learner's machine, running as the same user as the kernel. The judge, which runs untrusted
+code, never unpickles.
 """
 
 import base64

@@ -1,9 +1,9 @@
 """Other fair ways to write a task, sealed until the task passes.
 
-`approaches/phaseN.json` has one text per task, enciphered with a key from the task's tests and the reference's answers.
-Opening or searching the files reveals nothing, nor does rotating their letters, and their code cannot be imported. This
-is a seal rather than a lock: the course includes the recorded answers, so calling `unsealed` reveals an unsolved task.
-The commands that show an approach grade the task first.
+`approaches/phaseN.json` has one text per task, enciphered with a key derived from the task's tests and the reference's
+answers. Opening or searching the files reveals nothing, nor does rotating their letters, and their code cannot be
+imported. This is a seal rather than a lock: the course includes the recorded answers, so calling `unsealed` reveals an
+unsolved task. The commands that show an approach grade the task first.
 """
 
 import base64
@@ -45,7 +45,8 @@ def unsealed(task: str) -> list[Approach]:
         plain = zlib.decompress(enciphered(base64.b85decode(texts[task]), key_of(task)))
     except zlib.error:
         raise ValueError(
-            f"the approaches of task {task} were sealed for different tests: labs/ or mini_vllm_labs/ changed"
+            f"the approaches for task {task} were sealed against different tests: labs/ or mini_vllm_labs/ has "
+            "changed since"
         ) from None
     return [Approach(**one) for one in json.loads(plain)]
 

@@ -5,8 +5,8 @@ import time
 
 from mini_vllm_labs.runs.sandbox.watch import waiting_seconds
 
-GRACE_SECONDS = 2.0  # the test's limit must be reached first, because it can name the line
-NUM_TRIES, PAUSE_SECONDS = 20, 0.25  # within five seconds, the same user's old processes may exit
+GRACE_SECONDS = 2.0  # the test's own limit must expire first, because its error can name the line
+NUM_TRIES, PAUSE_SECONDS = 20, 0.25  # five seconds in total, in which the same user's old processes may exit
 
 
 def fork_patiently() -> int | None:

@@ -1,8 +1,8 @@
 """Hints for known mistakes. A mistake is recognised by all the wrong answers that it gives to a task's tests.
 
-`recorded_hints/phaseN.json` maps a task and the digest of those answers to the hint. It is recorded by running every
-known mistake on the graded tests. If two mistakes give the same answers but have different hints, neither is recorded.
-If there is no hint, a failure keeps its test's question.
+`recorded_hints/phaseN.json` maps a task and the digest of those answers to the hint. The file is recorded by running
+every known mistake on the graded tests. If two mistakes give the same answers but have different hints, neither is
+recorded. If there is no hint, a failure keeps its test's question.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Records a learner's work in `history.jsonl`, in `labs`, with one readable line for each event. It is never sent
-anywhere.
+"""Records a learner's work in `history.jsonl`, in `labs`, with one readable line for each event. The history is never
+sent anywhere.
 
 A file that begins with the word `off` is never changed. A teacher's checkout, which contains the solutions, has no
 history.
@@ -22,7 +22,7 @@ What = Literal["graded", "hint", "missed"]
 
 
 def note(*events: tuple[What, Mapping[str, object]]) -> None:
-    """Append events, each with its time in seconds. A file that cannot be written is ignored."""
+    """Append events, each with its time in seconds. Failing to write the file is not an error."""
     if not events or solutions_exist():
         return
     lines = [json.dumps({"at": int(time.time()), "what": what, **facts}) + "\n" for what, facts in events]

@@ -1,8 +1,8 @@
 """The known mistakes and the fair ways to write a phase, unlocked only by the answers that correct code gives.
 
-`known_mistakes/phaseN.json` is enciphered. Its key is derived from the answers to randomly drawn cases of the graded
-tests' tables, and no file contains these answers. So only somebody who has written the phase can open it. `python -m
-tests.mutants.known` locks it.
+`known_mistakes/phaseN.json` is enciphered. The file's key is derived from the answers to randomly drawn cases of the
+graded tests' tables, and no file contains these answers. So only somebody who has written the phase can open the file.
+`python -m tests.mutants.known` locks the file.
 """
 
 import base64
@@ -58,8 +58,8 @@ def unlocked(phase: int, inner: bytes) -> KnownMistakes:
     """Open a phase's file. Raises `ValueError` if there is no key, because the answers were wrong."""
     if not inner:
         raise ValueError(
-            f"the known mistakes in phase {phase} can be opened once your phase is right: run mini-vllm grade --phase "
-            f"{phase}"
+            f"the known mistakes in phase {phase} can be opened once your phase passes: run mini-vllm grade "
+            f"--phase {phase}"
         )
     known = json.loads(lzma.decompress(enciphered(read(phase)[1], inner)))
     pairs = {name: [(first, text) for first, text in known[name]] for name in ("mistakes", "fair")}

@@ -117,8 +117,8 @@ def check_as_json(check: EngineCheck) -> dict[str, Any]:
 def as_junit(grade: Grade) -> str:
     """Return the grade as JUnit XML: one suite per phase, with cases for tests, oracle and stack.
 
-    pytest's `--junitxml` cannot write it, because a phase may need several workers. A test that ends its worker, runs
-    out of time or is never reached has a result in the grade but not in any pytest run.
+    pytest's `--junitxml` cannot write this file, because a phase may need several workers. A test that ends its worker,
+    runs out of time or is never reached has a result in the grade but not in any pytest run.
     """
     root = ElementTree.Element("testsuites", name="mini-vllm grade")
     for phase in grade.phases:

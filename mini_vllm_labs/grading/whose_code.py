@@ -11,8 +11,8 @@ NAME = "whose code"
 
 
 def say_whose_code(config: pytest.Config, folder: Path) -> None:
-    """Print the lines now and again at the end, only once even if several conftest files call this. `folder` contains
-    the tests.
+    """Print the lines now and again at the end, without repeating them if several conftest files call this. `folder`
+    contains the tests.
 
     Raises `pytest.UsageError` if `LAB_IMPL` is not a lineup, or if the engine comes from a different folder.
     """

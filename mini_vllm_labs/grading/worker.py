@@ -116,7 +116,7 @@ def shorten(text: str) -> str:
 class GradingWorker(WorkerProcess):
     """Runs `python ARGUMENTS` in the checkout.
 
-    It imports the modules that it needs, then waits for an order, a JSON object.
+    The process imports the modules that it needs, then waits for an order, a JSON object.
     """
 
     def __init__(self, arguments: list[str], max_bytes: int = MAX_BYTES) -> None:

@@ -22,7 +22,7 @@ class Decisions:
     def observe(self) -> None:
         scheduler, manager = self.scheduler, self.scheduler.kv_cache_manager
         self.pool = manager.block_pool
-        self.cause: str | None = None  # the request for which slots are requested
+        self.cause: str | None = None  # the request that slots are being allocated for
         self.taken: dict[str, int] = {}
         preempt, evict, allocate = (
             scheduler._preempt_request,

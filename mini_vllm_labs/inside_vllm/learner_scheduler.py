@@ -26,7 +26,7 @@ from mini_vllm_labs.inside_vllm.translation import engine_config, reason_to_refu
 from mini_vllm_labs.runs.sandbox.frames import learners_frames, place_of
 from mini_vllm_labs.runs.starter_status import describe
 
-Answers = list[tuple[int, EngineCoreOutput]]  # each with its client's number
+Answers = list[tuple[int, EngineCoreOutput]]  # each output with its client's number
 logger = init_logger("vllm.mini_vllm_labs")  # a child of vLLM's logger, so that the same settings apply
 
 

@@ -51,8 +51,8 @@ class Engine:
     def made(cls, model: str, scheduler: str, num_blocks: int, more: dict[str, Any]) -> "Engine":
         own = LEARNERS if scheduler == "yours" else None
         llm = LLM(model=model, scheduler_cls=own, num_gpu_blocks_override=num_blocks, **(SETTINGS | more))
-        # Call it only once: vLLM 0.32.0 registers its kernels for each engine, and this fails after an engine with
-        # n-gram drafts.
+        # Make this call only once: vLLM 0.32.0 registers its kernels for each engine, and this fails after an engine
+        # with n-gram drafts.
         current_platform.register_triton_kernel_overrides = lambda: None
         engine = cls(llm)
         engine.generate(["Hello"], 4)

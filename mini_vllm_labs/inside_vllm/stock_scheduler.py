@@ -104,8 +104,8 @@ class StandInLoRA:
 
 
 def make_scheduler(config: Mapping[str, Any]) -> Any:
-    """Build the scheduler of a recording's `config`. A newer setting that is left at its default takes this release's
-    default.
+    """Build the scheduler of a recording's `config`. If a newer setting is not changed from its default, this release's
+    default is used.
 
     Raises `ValueError` for a setting that this release does not support, or with vLLM's reason for rejecting the
     configuration.
@@ -117,7 +117,8 @@ def make_scheduler(config: Mapping[str, Any]) -> Any:
     vllm_config = VllmConfig(
         scheduler_config=settings, cache_config=cache_config, model_config=_model_config(config["max_model_len"])
     )
-    # Later releases choose it for a plain model on a GPU, but 0.30's VllmConfig rejects it without Triton.
+    # Later releases choose the newer runner for a plain model on a GPU, but 0.30's VllmConfig rejects it without
+    # Triton.
     if hasattr(VllmConfig, "use_v2_model_runner"):
         os.environ[NEWER_RUNNER] = "1"
     # The hooks of vLLM's CPU platform change some of these settings.
@@ -243,7 +244,7 @@ def _model_config(max_model_len: int) -> Any:
 
 @cache
 def _tiny_model_config() -> Any:
-    """Build the configuration of a tiny text model, which takes vLLM 0.2 seconds, or 20 the first time."""
+    """Build the configuration of a tiny text model, which takes vLLM 0.2 seconds, or 20 seconds the first time."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "config.json").write_text(json.dumps(TINY_MODEL), encoding="utf-8")
         return ModelConfig(folder, tokenizer=folder, dtype="float16", seed=0, skip_tokenizer_init=True)

@@ -96,7 +96,8 @@ def update(folder: Path, edition: Mapping[str, bytes]) -> Changes:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Lock the folder for one call, creating it if missing; a killed call releases the lock. Does not lock on Windows.
+    """Lock the folder for one call, creating it if missing; a killed call releases the lock. The folder is not locked
+    on Windows.
 
     Raises `FolderError` if a different call holds the lock or a file cannot be written.
     """
@@ -117,8 +118,8 @@ def held(folder: Path) -> Iterator[None]:
         raise FolderError(f"another `mini-vllm start` is writing to {folder}: wait until it has finished") from error
     except OSError as error:
         raise FolderError(
-            f"{folder} is unfinished: {error.strerror or error} ({error.filename}). None of your files was changed; fix"
-            " that and run the command again to continue"
+            f"{folder} is unfinished: {error.strerror or error} ({error.filename}). None of your files was "
+            "changed; fix the problem and run the command again to continue"
         ) from error
 
 
@@ -151,7 +152,7 @@ def remove_empty_folders(top: Path, folder: Path) -> None:
 
 
 def bring_file(folder: Path, path: str, content: bytes, before: list[str], changes: Changes) -> None:
-    """Write one file, or FILE.new next to the learner's version if the course's has changed since it was handed out."""
+    """Write one file, or FILE.new next to the learner's if the course's version has changed since it was handed out."""
     target = folder / path
     if not os.path.lexists(target):
         write_whole(target, content)
@@ -194,7 +195,7 @@ def write_marker(folder: Path, ours: Ours, *, unfinished: bool) -> None:
 
 
 def read_marker(folder: Path) -> Marker | None:
-    """Return the folder's marker, or None if it has none. Raises `FolderError` if it cannot be read."""
+    """Return the folder's marker, or None if there is no marker. Raises `FolderError` if the marker cannot be read."""
     path = folder / MARKER
     if not path.is_file():
         return None

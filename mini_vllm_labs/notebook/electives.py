@@ -105,7 +105,8 @@ def play_in_turn(
 
 
 def encode_images(num_tokens: int, images: Sequence[Image], budget: int, lineup: Lineup) -> list[ImageStep]:
-    """Compute a prompt with images on the fake model. A step encodes `budget` embeddings, and the cache holds them."""
+    """Compute a prompt with images on the fake model. A step encodes up to `budget` embeddings, and the cache holds the
+    same number."""
     config = EngineConfig(num_gpu_blocks=40, max_num_encoder_input_tokens=budget, encoder_cache_size=budget)
     engine, steps = build_engine(config, lineup, record=True), list[ImageStep]()
     engine.add_request("A", [7] * num_tokens, SamplingParams(2), mm_features=images)

@@ -180,7 +180,7 @@ def comparison(parts: Mapping[str, Any]) -> str:
 
 
 def table(rows: Sequence[tuple[str, str, str]]) -> str:
-    """Render the differences, expected values next to the learner's."""
+    """Render the differences, with expected values next to the learner's."""
     cells = "".join(
         f"<tr><th>{escape(name)}</th><td>{escape(expected)}</td><td>{escape(yours)}</td></tr>"
         for name, expected, yours in rows
@@ -236,7 +236,7 @@ def step_bars(expected: Mapping[str, int], yours: Mapping[str, int], budget: int
     """Render the expected plan above the learner's, to the same scale, with frames around the differing shares."""
     names = list(dict.fromkeys([*expected, *yours]))
     totals = [sum(max(0, amount) for amount in plan.values()) for plan in (expected, yours)]
-    # If most of the budget is unused, every share would be too narrow to see.
+    # If most of the budget were unused, every share would be too narrow to see.
     scale = max([min(budget, 2 * max(totals)), *totals, 1])
     return "".join(bar(side, plan, other, names, scale) for side, plan, other in (
         ("expected", expected, expected), ("yours", yours, expected),

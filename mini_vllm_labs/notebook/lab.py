@@ -42,7 +42,7 @@ class Lab:
 
     An elective's notebook has phases 1 to 6 and, in each run, the electives that the run's config turns on. `lineup`
     has the form of `LAB_IMPL`, and overrides it. Without `model`, phase 6 is absent. Every call runs in a new process,
-    so an edited starter needs no new kernel. If a task is unwritten, the result is a recorded run of the reference,
+    so editing a starter requires no new kernel. If a task is unwritten, the result is a recorded run of the reference,
     marked as recorded. If a run fails or was not recorded, the result is a `Notice`. Raises `ValueError` if `phase` is
     not 1 to 14 or the lineup is invalid.
     """

@@ -130,7 +130,7 @@ class Revealed:
 
 
 class Predictions:
-    """The predictions of one notebook. Answers are saved in `NAME.predictions.json` next to it.
+    """The predictions of one notebook. Answers are saved in `NAME.predictions.json` next to the notebook.
 
     `questions` maps titles to groups, which map texts to questions (see `question_of`); by default, it is the
     notebook's file in `questions/`.

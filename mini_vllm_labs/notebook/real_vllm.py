@@ -37,7 +37,7 @@ class Pair:
         """The first step in which the schedules differ. Raises `LookupError` if they are the same."""
         found = first_difference(self.stock.recording.steps, self.yours.recording.steps)
         if found is None:
-            raise LookupError("both schedules are identical in every step")
+            raise LookupError("the two schedules are identical in every step")
         return found.step
 
     @property
@@ -73,7 +73,7 @@ def in_vllm(lab: Lab, num_blocks: int) -> tuple[VllmRun | Notice, VllmRun | Noti
 
 
 def run_both(num_blocks: int, lineup: Lineup) -> list[VllmRun]:
-    """Run the prompts with both schedulers in one process of vLLM.
+    """Run the prompts with both schedulers in a single vLLM process.
 
     Raises `ValueError` with the reason if the scheduler or vLLM fails.
     """

@@ -100,7 +100,7 @@ class Recall:
         self.path = folder / "recall.json"
 
     def read(self) -> Memory:
-        """Read the file. Raises `ValueError` if it is damaged or has a different version."""
+        """Read the file. Raises `ValueError` if the content is damaged or has a different version."""
         try:
             return memory_of(json.loads(self.path.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -173,10 +173,10 @@ def words_before(notebook: Path, title: str) -> str:
 
 
 def memory_of(kept: Any) -> Memory:
-    """Decode a file's content. Raises `ValueError` if it is damaged or has a different version."""
+    """Decode a file's content. Raises `ValueError` if the content is damaged or has a different version."""
     version = kept.get("version") if isinstance(kept, dict) else None
     if version != VERSION:
-        raise ValueError(f"its version is {version}, but it must be {VERSION}")
+        raise ValueError(f"the file's version is {version}, but it must be {VERSION}")
     try:
         missed = [missed_of(one) for one in kept["missed"]]
         return Memory(int(kept["num_started"]), str(kept["last"]), missed)

@@ -33,7 +33,7 @@ class Refusal:
 def key_of(function: Callable[..., object], arguments: tuple[object, ...]) -> str:
     """Return the name of a run's record: a digest of the function and its arguments, regardless of the lineup's code.
 
-    Settings at their defaults are omitted, so that a new setting or phase renames no record.
+    Settings at their defaults are omitted, so that adding a setting or phase does not rename any record.
     """
     return hashlib.sha256(f"{function.__qualname__}{_plain(arguments)}".encode()).hexdigest()[:16]
 

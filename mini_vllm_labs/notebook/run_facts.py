@@ -164,7 +164,7 @@ class RunFacts:
         return len({block for share in self.recording.steps[step]["scheduled"] for block in share["blocks"]})
 
     def left_of(self, owner: str, taker: str) -> int:
-        """Return the number of blocks held by `owner` in its first step but not by `taker` in its own."""
+        """Return the number of blocks held by `owner`, but not by `taker`, in their respective first steps."""
         before, after = (self.blocks_of(name, self.admitted(name)) for name in (owner, taker))
         return len(set(before) - set(after))
 

@@ -44,7 +44,7 @@ def watch_drafts(run: ChatRun | WorkloadRun | Notice, step: int | None = None) -
 
 
 def watch_lanes(runs: Mapping[str, ChatRun | WorkloadRun | Notice]) -> "Panel | Notice":
-    """Show when engine and runner work in several runs, in simulated time, with knobs for their times per step."""
+    """Show when the engine and runner work in several runs, in simulated time, with knobs for their times per step."""
     return of_recordings(
         runs, lambda recordings, mark: lanes_panel(recordings, lambda picture: marked_picture(picture, mark))
     )
@@ -53,7 +53,7 @@ def watch_lanes(runs: Mapping[str, ChatRun | WorkloadRun | Notice]) -> "Panel | 
 def draw_lanes(
     runs: Mapping[str, ChatRun | WorkloadRun | Notice], plan_ms: float, compute_ms: float
 ) -> Picture | Notice:
-    """Draw when engine and runner work in several runs, given the time in ms that each needs for a step."""
+    """Draw when the engine and runner work in several runs, given the time in ms that each needs per step."""
     return of_recordings(runs, lambda recordings, mark: marked_picture(lanes(recordings, plan_ms, compute_ms), mark))
 
 

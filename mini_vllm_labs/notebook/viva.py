@@ -27,7 +27,7 @@ def viva_deck(guess: Predictions, seed: int = 0) -> "Deck | Notice":
 def card_of(sheet: Sheet, number: int, question: VivaQuestion) -> Card:
     """Build a question's card, whose answer shows the run that proves it."""
     numbers = tuple(str(place) for place in range(1, len(question.options) + 1))
-    # Answers are stored under the question's text, and a different seed gives different answers.
+    # Answers are stored under the question's text, because they depend on the seed.
     asked = Question(
         f"Your answer (seed {sheet.seed}, question {number})?",
         question.kind,

@@ -11,7 +11,7 @@ from mini_vllm_labs.pictures.typeset import text_width, wrap
 Point = tuple[float, float]
 LABEL, TITLE = 12, 15
 TICK_GAP = 6
-SHORT = 150  # a scale whose ends differ by at most this factor has ticks in addition to the powers of ten
+SHORT = 150  # a scale whose ends differ by at most this factor has extra ticks between the powers of ten
 NEARLY = 1e-9  # a tolerance, because powers of ten below 1 cannot be represented exactly
 MARGIN, LINE_HEIGHT, MAX_LINES = 10, 16, 6
 

@@ -3,7 +3,7 @@
 
 def digits(value: float) -> str:
     """Format a number with three significant digits, but keep all digits before the point; millions get M."""
-    if value >= 999_999.5:  # values from here on round up to a million; the limits below work the same way
+    if value >= 999_999.5:  # values from here up round to a million; the limits below work the same way
         return f"{digits(value / 1e6)} M"
     if value >= 99.95:
         return f"{value:,.0f}"

@@ -68,7 +68,7 @@ class Lane:
 
 
 def race(runs: Mapping[str, Recording]) -> Film:
-    """Return a film with one picture per step of the longest run. Raises `ValueError` without a run."""
+    """Return a film with one picture per step of the longest run. Raises `ValueError` if there are no runs."""
     if not runs:
         raise ValueError("a race needs at least one run")
     num_steps, last = max(len(run.steps) for run in runs.values()), [*runs][-1]
@@ -126,7 +126,8 @@ def pictures(steps: Sequence[Sequence[Lane]], width: float) -> list[Picture]:
 
 
 def track(lane: Lane, lengths: Mapping[str, int], leads: bool, width: float) -> Part:
-    """Draw a lane with the requests of each zone, as wide as their answers and filled as far as generated."""
+    """Draw a lane with each zone's requests, as wide as their answers and filled in proportion to their generated
+    tokens."""
     info, room = lane.info, span_of(width) / len(ZONES)
     scale = max(0.0, room - 20 - MORE - LEAST * len(lengths)) / (sum(lengths.values()) or 1)
     drawn, grounds = list[svg.Markup](), list[svg.Markup]()

@@ -58,7 +58,7 @@ def stutter(runs: Mapping[str, Recording], request: str, step_ms: Callable[[int]
     A step of n tokens takes `step_ms(n)`. The film opens in the longest pause. Raises `ValueError` if there is no run.
     """
     if not runs:
-        raise ValueError("a stutter needs at least one run")
+        raise ValueError("a stutter film needs at least one run")
     typings = [
         Typing(name, run, request, list(accumulate(step_ms(record["total"]) for record in run.steps)))
         for name, run in runs.items()

@@ -1,4 +1,4 @@
-"""Fits text into a width; SVG cannot wrap text, so widths are estimated from above for common fonts."""
+"""Fits text into a width; SVG cannot wrap text, so upper bounds on widths are estimated for common fonts."""
 
 import re
 import textwrap

@@ -40,9 +40,9 @@ class JointOrder(Around):
     """Sorts waiting and running requests together by a different policy's rank; the first `max_num_seqs` run.
 
     vLLM issue 6077 proposed this for priorities; vLLM's scheduler sorts only the waiting queue. Here, running requests
-    give way when `max_num_seqs` is reached, not when blocks run out. They give way only after they have received a
-    token, because otherwise two requests with changing ranks could take turns forever. The other policy chooses the
-    order of service, and the victims when blocks run out.
+    give way when `max_num_seqs` is reached, not when blocks run out. Running requests give way only after they have
+    received a token, because otherwise two requests with changing ranks could take turns forever. The other policy
+    chooses the order of service, and the victims when blocks run out.
     """
 
     def __init__(self, inner: SchedulingPolicy | None = None) -> None:

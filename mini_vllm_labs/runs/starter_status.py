@@ -65,7 +65,7 @@ def written_electives(checkout: Path = CHECKOUT) -> list[int]:
 
 
 def written_lineup(checkout: Path = CHECKOUT) -> Lineup | None:
-    """Return the lineup of all written phases that can run together, or None without phase 1.
+    """Return the lineup of all written phases that can run together, or None if phase 1 is unwritten.
 
     The lineup includes written electives; an engine uses them if its settings enable drafts or a step in flight.
 
@@ -79,7 +79,7 @@ def written_lineup(checkout: Path = CHECKOUT) -> Lineup | None:
 
 
 def describe(lineup: Lineup) -> str:
-    """Return the same text as `Lineup.describe`, but call only code that has been written yours."""
+    """Return the same text as `Lineup.describe`, but mark code as yours only once it has been written."""
     items = lineup.describe().split(", ")
     for index, item in enumerate(items):
         phase = int(item.partition(" ")[0])

@@ -87,9 +87,9 @@ def whole_choice(request: GenerateRequest, index: int, output: RequestOutput) ->
 class StreamedAnswer(Response):
     """Sends the events of all choices directly to the connection, without a generator in between.
 
-    The status line is not sent before the first output, so a request that the engine rejects gets its error's status; a
-    later error becomes an event. If the client disconnects, the choices are aborted. A notice is sent immediately as a
-    comment, which clients skip.
+    The status line is not sent before the first output, so a request that the engine rejects still gets an error
+    status; a later error becomes an event. If the client disconnects, the choices are aborted. A notice is sent
+    immediately as a comment, which clients skip.
     """
 
     def __init__(self, request: GenerateRequest) -> None:

@@ -189,7 +189,7 @@ class Connection(HttpToolsProtocol):
         super().resume_writing()
 
     def shutdown(self) -> None:
-        """Accept at most one more request, which is then refused because the server is shutting down."""
+        """Allow at most one more request, and refuse it because the server is shutting down."""
         self._is_last_request = True
         if self.cycle is not None:
             self.cycle.keep_alive = False
@@ -225,7 +225,7 @@ class Connection(HttpToolsProtocol):
         return ApiError(431, message, code="header_too_large")
 
     def _refuse(self, error: ApiError) -> None:
-        """Answer with an error and close the connection. If another answer is in progress, only close the
+        """Answer with an error and close the connection. If a different answer is already in progress, only close the
         connection."""
         if self.transport.is_closing():
             return

@@ -94,7 +94,7 @@ def error_of_output(message: str, sent: SentFields) -> ApiError:
 
 
 def error_of_engine(error: Exception, sent: SentFields) -> ApiError:
-    """Return the client's error for an exception of `AsyncLLM.generate`.
+    """Return the client's error for an exception raised by `AsyncLLM.generate`.
 
     A timeout is a 504, because the engine's answer is late; a 408 would blame the client for sending too slowly.
     """

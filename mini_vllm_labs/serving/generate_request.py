@@ -85,7 +85,7 @@ class GenerateRequest:
                 yield output
 
     def reported_logprobs(self, index: int) -> ReportedLogprobs | None:
-        """Return a reporter for a choice's logprobs, or None if the request does not include them."""
+        """Return a reporter for a choice's logprobs, or None if the request does not ask for them."""
         shown = self.choices[index].sampling_params.logprobs
         return None if shown is None else ReportedLogprobs(self.served.llm.tokenizer, shown)
 

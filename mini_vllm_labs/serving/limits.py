@@ -1,4 +1,4 @@
-"""Rejects bodies that are too large or too slow, and requests to foreign host names, before a route answers.
+"""Rejects request bodies that are too large or too slow, and requests to unknown host names, before a route answers.
 
 Without the host name check, a web page could talk to the server through the browser (DNS rebinding). The page's name
 would then resolve to this machine, and the browser would send that name as `Host`. A request also ends when its client

@@ -75,8 +75,8 @@ class ServedModel:
         return max(1, self._max_tokens - num_prompt_tokens)
 
     def require_room(self, texts: Iterable[str], max_tokens: int, at_least: int = 0) -> None:
-        """Raise `ContextLengthError` if a prompt certainly has at least `MAX_TIMES` as many tokens as allowed, without
-        tokenizing it.
+        """Raise `ContextLengthError` if a prompt certainly has at least `MAX_TIMES` times as many tokens as allowed,
+        without tokenizing it.
 
         Tokenizing 3 MB takes seconds. `at_least` is a number of tokens in addition to those of `texts`.
         """

@@ -36,7 +36,7 @@ class ForcedCall:
         return {"anyOf": [_with_name(*item, f"#/anyOf/{place}") for place, item in enumerate(self.schemas.items())]}
 
     def finish_reason(self, reason: str | None) -> str | None:
-        """Return the finish reason as OpenAI and vLLM report it: a named call ends like any text."""
+        """Return the finish reason as OpenAI and vLLM report it: a named call ends like any other text."""
         return "tool_calls" if reason == "stop" and not self.is_named else reason
 
     def message(self, text: str) -> dict[str, Any]:

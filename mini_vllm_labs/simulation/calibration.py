@@ -44,7 +44,8 @@ class Calibration:
 
 
 def fit(steps: Sequence[MeasuredStep], shape: ModelShape, bytes_per_number: int) -> CostModel:
-    """Return the cost model whose rates and overheads best fit the steps, if reads and computation do not overlap.
+    """Return the cost model whose rates and overheads best fit the steps, assuming that reads and computation do not
+    overlap.
 
     Every step reads the weights, so a fit cannot separate this time from overhead. The fit assumes that weights are
     read at the same rate as K and V; the remaining time is overhead. Copying K and V from the cache is slower than

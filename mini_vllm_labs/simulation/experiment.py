@@ -36,7 +36,7 @@ class Experiment:
     """One simulation. `rate` is in requests per second; None means 70 % (`DEFAULT_LOAD`) of the sustainable rate.
 
     `policy` names a scheduling policy; one request in five is urgent. `scale` multiplies all lengths. `calibrated`
-    replaces GPU and model with a measured calibration.
+    replaces the GPU and the model with a measured calibration.
     """
 
     workload: str = "chat"
@@ -116,7 +116,7 @@ class Experiment:
 
 
 def sustainable_rate(sample: list[TimedRequest], config: EngineConfig, cost: CostModel) -> float:
-    """Estimate how many such requests can be served per second without prefix-cache hits.
+    """Estimate how many of the experiment's requests can be served per second without prefix-cache hits.
 
     A request costs its prefill and its share of the decode steps in the largest batch that fits in memory.
     """

@@ -136,7 +136,7 @@ class Runs:
 
 
 def turn(experiment: Experiment, knob: str) -> Experiment:
-    """Return the experiment with one knob, given as `setting=value`, turned."""
+    """Return the experiment after turning one knob, given as `setting=value`."""
     name, (value,) = parse_sweep(knob)
     return experiment.with_setting(name, value)
 

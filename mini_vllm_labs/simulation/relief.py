@@ -11,7 +11,7 @@ DOUBLED = {"seats": "max_num_seqs", "tokens": "max_num_batched_tokens"} | dict.f
 
 
 def by_mark(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Add up the seconds of reasons with the same mark, longest first."""
+    """Add up the seconds of all reasons with the same mark, and return the sums, longest first."""
     found: defaultdict[str, float] = defaultdict(float)
     for name, value in seconds.items():
         found[REASONS[name].mark] += value

@@ -32,8 +32,8 @@ def activation_bytes(model: ModelShape, num_tokens: int, num_gpus: int = 1) -> i
     """Return the peak bytes of activations in a step of `num_tokens` tokens, without its logits.
 
     The peak is in an MLP: the residual, its input, gate and up, and their product. A layer's activations are freed
-    before the next layer's, so the number of layers does not matter. Every GPU holds all of the first two and its share
-    of the others. Activations have 16 bits, regardless of the precision of the weights.
+    before the next layer's, so the number of layers does not matter. Every GPU holds all of the residual and the MLP's
+    input, and its share of the other tensors. Activations have 16 bits, regardless of the precision of the weights.
     """
     return num_tokens * (2 * num_gpus * model.hidden_size + 3 * model.intermediate_size) * BYTES_PER_NUMBER
 

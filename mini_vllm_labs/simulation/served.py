@@ -9,7 +9,7 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 @dataclass(frozen=True, slots=True)
 class Slo:
-    """A service level objective: a request is good if it meets both limits, in seconds.
+    """A service level objective: two limits in seconds; a request is good if it meets both.
 
     `time_to_first_token` counts from arrival; `inter_token_latency` is the mean over a request's tokens.
     """

@@ -1,4 +1,4 @@
-"""Measures how long a simulated load's requests got no tokens, by reason."""
+"""Measures for how long a simulated load's requests got no tokens, by reason."""
 
 from collections import defaultdict
 
@@ -12,7 +12,7 @@ from mini_vllm.engine.step_reasons import StepReasons
 class WaitingTimes:
     """Adds up the seconds during which requests got no tokens. `seconds` is keyed by the reason's name.
 
-    A request after a refused one waits for the same thing.
+    A request after a refused one is waiting for the same thing.
     """
 
     def __init__(self) -> None:

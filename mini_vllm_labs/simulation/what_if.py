@@ -1,9 +1,9 @@
 """Computes a simulation's result without the engine, for sliders: thousands of requests take milliseconds.
 
-It assumes FCFS, enough memory for every request, and no prefix cache, so no request is ever skipped. Except for the
-last request admitted, a running request never needs more tokens than in its previous step. All requests but the last
-therefore get all their tokens in every step. The decodes therefore advance as one group, and simulating a step takes
-the same work for any number of decodes. The results are identical to those of `simulation.py`.
+The computation assumes FCFS, enough memory for every request, and no prefix cache, so no request is ever skipped.
+Except for the last request admitted, a running request never needs more tokens than in its previous step. All requests
+but the last therefore get all their tokens in every step. The decodes therefore advance as one group, and simulating a
+step takes the same work for any number of decodes. The results are identical to those of `simulation.py`.
 """
 
 import math

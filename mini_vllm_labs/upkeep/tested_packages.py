@@ -1,4 +1,4 @@
-"""`python -m mini_vllm_labs.upkeep.tested_packages` prints the packages that the wheel's extra `tested` pins.
+"""`python -m mini_vllm_labs.upkeep.tested_packages` prints the packages that the wheel's `tested` extra pins.
 
 They are the packages that a learner needs on every platform, directly or indirectly. The list is stored in a file,
 because a wheel is built in an environment with only setuptools, which cannot read packages' requirements.
@@ -24,7 +24,8 @@ PLATFORMS = tuple(
 def tested(needed: Iterable[str], pins: Iterable[str]) -> list[str]:
     """Return the pinned packages that every platform needs.
 
-    Raises `importlib.metadata.PackageNotFoundError` if one is not installed, because its requirements are then unknown.
+    Raises `importlib.metadata.PackageNotFoundError` if a package is not installed, because its requirements are then
+    unknown.
     """
     pinned = {canonicalize_name(name): name for name in (pin.partition("==")[0] for pin in pins)}
     found, left = set[tuple[NormalizedName, frozenset[str]]](), [Requirement(text) for text in needed]

@@ -38,10 +38,10 @@ INTRODUCTION = f"""\
 # What a year changed
 
 The course's phases make the same scheduling decisions as vLLM {OLDEST} (December 2025). With
-`EngineConfig(vllm="{NEWEST}")`, the engine decides as the November 2026 release does. Learners write six of that
-release's rules in [phase 14](../labs/phase14_year_of_vllm/README.md). `mini-vllm parity` replays recordings of both
-releases. `python -m mini_vllm_labs.upkeep.what_changed` writes this page from `mini_vllm/release_rules.py`, which also
-gives the release that introduced each rule. Without its rule, the recording in the last column
+`EngineConfig(vllm="{NEWEST}")`, the engine makes the same decisions as the November 2026 release. Learners write six of
+that release's rules in [phase 14](../labs/phase14_year_of_vllm/README.md). `mini-vllm parity` replays recordings of
+both releases. `python -m mini_vllm_labs.upkeep.what_changed` writes this page from `mini_vllm/release_rules.py`, which
+also gives the release that introduced each rule. Without its rule, the recording in the last column
 (`mini_vllm_labs/runs/parity/traces33`) comes out differently: a test turns each rule off to check this. The handouts
 show the rules in boxes. One command records [the next release](next-release.md) and compares it.
 
@@ -56,7 +56,11 @@ def page() -> str:
     lines += [f"| {d['since']} | {d['before']} | {d['now']} | {d['why']} | `{d['trace']}` |" for d in found]
     lines += ["", "## Settings", "", "| Since | Setting | Default | Meaning |", "| --- | --- | --- | --- |"]
     lines += [f"| {s.since} | `{name}` | `{s.default}` | {s.meaning} |" for name, s in SETTINGS.items()]
-    lines += ["", f"vLLM {OLDEST} supports none of these settings, and under it the engine rejects them by name.", ""]
+    lines += [
+        "",
+        f"vLLM {OLDEST} supports none of these settings, so an engine that follows it rejects them by name.",
+        "",
+    ]
     return "\n".join(lines)
 
 

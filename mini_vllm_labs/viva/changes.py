@@ -35,7 +35,7 @@ def deletions(phase: int, text: str, lines: Collection[int]) -> Iterator[Change]
 
 
 def swaps(phase: int, text: str, lines: Collection[int]) -> Iterator[Change]:
-    """Yield the file with one operator, `and`, `or`, `min` or `max` on these lines replaced by its counterpart."""
+    """Yield the file with one operator (or `and`, `or`, `min` or `max`) on these lines replaced by its counterpart."""
     rows = text.splitlines()
     for line, start, end in places_of_words(ast.parse(text)):
         # `ast` counts in bytes, so a line must be plain ASCII.
@@ -45,7 +45,7 @@ def swaps(phase: int, text: str, lines: Collection[int]) -> Iterator[Change]:
 
 
 def places_of_words(tree: ast.AST) -> Iterator[tuple[int, int, int]]:
-    """Yield line, start and end of each name, and of the text between two operands on the same line."""
+    """Yield the line, start and end of each name and of the text between two operands on one line."""
     for node in ast.walk(tree):
         operands: list[ast.expr] = []
         if isinstance(node, ast.Name):

@@ -51,7 +51,7 @@ def read_files(folder: Path = CHECKOUT) -> Files:
     paths = {phase: path for phase in PHASES if (path := path_of(folder, phase)) is not None}
     if not paths:
         raise ValueError(
-            f"{folder} contains no starter of phases 1 to 5: name a folder that contains labs/ or phase1.py"
+            f"{folder} contains no starters for phases 1 to 5: name a folder that contains labs/ or phase1.py"
         )
     texts, unwritten, with_bom = dict[int, str](), dict[int, list[str]](), set[int]()
     for phase, path in paths.items():

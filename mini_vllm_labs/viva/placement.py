@@ -26,7 +26,7 @@ NUM_EACH = 4
 LEAST_RIGHT = 3
 NUM_SHEETS = 4
 NUM_RUNS, REQUESTS = 8, 8
-LINEUP = "solution:1-3,solution:5"  # with a prefix cache, questions about hits would be needed too
+LINEUP = "solution:1-3,solution:5"  # if there were a prefix cache, questions about hits would be needed too
 
 
 def recorded() -> list[list[VivaQuestion]]:

@@ -63,7 +63,7 @@ def plain(value: object) -> int | str | list[object]:
 
 
 def install(texts: Mapping[int, str]) -> None:
-    """Make the starters' modules from these texts; their lines are then those of the course's own files.
+    """Make the starters' modules from these texts, as if their lines were in the course's own files.
 
     A file can import the starters of earlier phases, but not of later ones.
     """

@@ -112,7 +112,7 @@ def deleted_lines(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
 
 
 def swapped_traces(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
-    """Ask which steps come from the file with a replaced operator."""
+    """Ask which steps were produced by the file in which an operator was replaced."""
     runs = [facts.base, *(run for _, run in [*facts.swapped, *facts.deleted]), *(run for *_, run in facts.settings)]
     for change, run in facts.swapped:
         step = first_change(facts.base, run)

@@ -11,8 +11,8 @@ VERSION = 1
 class VivaQuestion:
     """A question with its right answer: a whole number, or the position (from 1) of one of the `options`.
 
-    `sameness` is what a guesser would need to know; it is equal for candidates with the same right answer. `shown`
-    contains the steps of the run that determines the answer.
+    `sameness` identifies what a guesser would have to know; it is equal for candidates with the same right answer.
+    `shown` contains the steps of the run that determines the answer.
     """
 
     kind: str
@@ -25,7 +25,8 @@ class VivaQuestion:
 
 @dataclass
 class Sheet:
-    """The questions about some files, identified by `digests`, and the answers so far, each after `seconds`."""
+    """The questions about some files, identified by `digests`, and the answers so far, with the `seconds` that each
+    took."""
 
     seed: int
     requests: int
@@ -49,7 +50,7 @@ class Sheet:
         try:
             values: dict[str, Any] = json.loads(text)
             if values.pop("version") != VERSION:
-                raise ValueError("it was written by a different version")
+                raise ValueError("the file was written by a different version")
             values.pop("points")
             asked = [
                 VivaQuestion(**one | {name: tuple(one[name]) for name in ("options", "shown")})
@@ -60,7 +61,7 @@ class Sheet:
             raise ValueError(f"not a sheet from `mini-vllm viva`: {error}") from None
 
     def is_about_the_same(self, other: "Sheet") -> bool:
-        """Return whether both have the same files, run, questions and right answers."""
+        """Return whether both sheets have the same files, run, questions and right answers."""
         mine, theirs = (asdict(one) | {"given": [], "seconds": []} for one in (self, other))
         return mine == theirs
 
@@ -91,5 +92,5 @@ class Sheet:
 
 
 def options_of(question: VivaQuestion) -> list[str]:
-    """Return the numbered options; the further lines of each option are indented."""
+    """Return the numbered options; each option's continuation lines are indented."""
     return [f"   {number}) " + option.replace("\n", "\n      ") for number, option in enumerate(question.options, 1)]

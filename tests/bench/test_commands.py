@@ -202,4 +202,4 @@ def test_the_time_is_told_in_round_numbers(capsys: pytest.CaptureFixture[str], s
 
 def test_without_a_load_average_nothing_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measured, "os", SimpleNamespace(cpu_count=lambda: 2))
-    assert measured.load_line(measured.load()) == "Load of the machine: None before, None at the end; CPUs: 2."
+    assert measured.load_line(measured.load()) == "Machine load: None at the start, None at the end; CPUs: 2."

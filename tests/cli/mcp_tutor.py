@@ -1,4 +1,4 @@
-"""Calls `mini-vllm tutor` with the SDK's own client over stdio, in a student edition. (Extra `tutor`.)"""
+"""Calls `mini-vllm tutor` over stdio with the MCP SDK's own client, in a student edition. (Extra `tutor`.)"""
 
 import asyncio
 import os

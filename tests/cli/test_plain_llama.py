@@ -1,4 +1,4 @@
-"""Plain Llamas are recognised from JSON and headers alone, with the same results as transformers gives."""
+"""Plain Llamas are recognised from JSON and headers alone, with the same results as from transformers."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""`mini-vllm share` makes a page that names whose code ran; `bring` reads a zip from the browser's lab."""
+"""`mini-vllm share` makes a page that states whose code ran; `bring` reads a zip from the browser's lab."""
 
 import base64
 import gzip

@@ -1,4 +1,4 @@
-"""`mini-vllm simulate`, `calibrate`, and `incidents`, which keeps prompting until it gets a knob and stops when the
+"""`mini-vllm simulate`, `calibrate`, and `incidents`, which keeps prompting until a knob is chosen and stops when the
 input ends."""
 
 import json

@@ -1,8 +1,8 @@
 """An engine for the suite's tests that gives the recorded answers, with one fault on request.
 
-`python -m tests.conformance.recorded_engine FAULT FILE...`. The fault appears in step 3 of the scenario `FAULTY`. FAULT
-is one of the names in `fail`, the fields that differ, or the whole line to send. `hello {...}` changes the greeting
-instead, and `by times ` before the fault makes the engine answer with times.
+Run it as `python -m tests.conformance.recorded_engine FAULT FILE...`. The fault appears in step 3 of the scenario
+`FAULTY`. FAULT is one of the names in `fail`, the fields that differ, or the whole line to send. `hello {...}` changes
+the greeting instead, and `by times ` before the fault makes the engine answer with times.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The example engines make the decisions of vLLM 0.13.0, and the suite detects each of twelve wrong rules."""
+"""The example engines make the same decisions as vLLM 0.13.0, and the suite detects each of twelve wrong rules."""
 
 import sys
 import tomllib

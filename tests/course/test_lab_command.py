@@ -1,4 +1,4 @@
-"""Tests `lab.py`: its choice of PyTorch build, git's hook, which tests run when, and how it handles lint errors."""
+"""Tests `lab.py`: its choice of PyTorch build, the git hook, which tests run when, and how it handles lint errors."""
 
 import os
 import re

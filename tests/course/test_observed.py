@@ -49,4 +49,4 @@ def test_the_tour_counts_as_computed_again_what_the_engine_counts(tour: ChatRun)
     again = tour.recording.state(step).num_recomputed_tokens
     assert f"until step {step}, when B is done" in notebook
     assert (resumed["hit"], resumed["n"], again) == (16, 65, 64)
-    assert f"so {resumed['n']} are computed, {again} of them for the second time" in notebook
+    assert f"so {resumed['n']} are computed, {again} of them for a second time" in notebook

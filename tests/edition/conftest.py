@@ -1,4 +1,4 @@
-"""A student edition for reading, and copies of it for writing."""
+"""A student edition to read from, and copies of it to write to."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ from mini_vllm_labs.classroom.student_edition.learner_folder import arranged
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Return this environment without a lineup and without variables that this pytest set, plus `more`."""
+    """Return this environment without a lineup and without variables set by this pytest run, plus `more`."""
     return {k: v for k, v in os.environ.items() if k != "LAB_IMPL" and not k.startswith("PYTEST_")} | more
 
 
@@ -70,7 +70,7 @@ def student(edition: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def learner(student: Path, tmp_path: Path) -> Path:
-    """A copy for writing, without the model's weights."""
+    """A copy to write to, without the model's weights."""
     return Path(shutil.copytree(student, tmp_path / "learner", ignore=shutil.ignore_patterns("*.safetensors", "*.gz")))
 
 

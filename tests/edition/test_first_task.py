@@ -47,7 +47,7 @@ def test_every_task_has_hints_and_every_hint_a_text() -> None:
 
 
 def test_no_file_that_is_read_on_the_way_has_a_hint_in_it(student: Path) -> None:
-    """No text contains a sentence of a recipe, not even inside `details`."""
+    """No text contains a sentence from a recipe, not even inside `details`."""
     lines = {line for steps in all_hints().values() for _, text in steps for line in text.splitlines()}
     long = {line for line in lines if len(line.split()) > 8}
     assert len(long) > 100, "the search finds nothing any more"

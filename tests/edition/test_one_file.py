@@ -1,4 +1,4 @@
-"""The engine in one file: its parts, that its decisions match vLLM's, and that its texts match our engine's."""
+"""The engine in one file: its parts, whether its decisions match vLLM's, and whether its texts match our engine's."""
 
 import ast
 import re

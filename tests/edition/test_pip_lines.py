@@ -1,6 +1,6 @@
 """Every pip command in a text or error is run where it is printed, on an index of empty wheels.
 
-It installs what it promises, and leaves the course's installation unchanged.
+Each command installs what it promises, and leaves the course's installation unchanged.
 """
 
 import json

@@ -17,7 +17,7 @@ SECRETS = ("solutions/*.py", "tests/alternatives/*.diff", "tests/mutants/**/*.di
 FORBIDDEN = ("solutions", "tests", ".git", ".ci", ".venv", "__pycache__", ".hypothesis", "mutants", "alternatives")
 
 
-# It must not contain anything from the solutions.
+# A released edition must not contain anything from the solutions.
 
 
 def long_lines(text: str) -> set[str]:

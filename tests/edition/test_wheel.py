@@ -78,7 +78,7 @@ def test_from_start_to_the_first_green_task(newcomer: NewLearner) -> None:
 
 
 def test_a_learner_who_opens_the_folder_sees_eight_entries_and_where_to_begin(newcomer: NewLearner) -> None:
-    """This also holds after commands, tests and an update have been run in it."""
+    """The folder looks the same even after commands, tests and an update have been run in it."""
     assert newcomer.types("python", "-m", "pytest", "-m", "task1_1", at=newcomer.folder / "labs").returncode == 1
     assert newcomer.types("mini-vllm", "start", "--update").returncode == 0
     seen = {path.name for path in newcomer.folder.iterdir() if not path.name.startswith(".")}
@@ -222,7 +222,7 @@ def test_an_update_brings_a_folder_of_ten_packages_to_one_and_keeps_the_starter(
 def test_an_update_of_a_flat_folder_hides_what_sets_up_and_keeps_all_that_is_the_learners(
     tmp_path: Path, edition: dict[str, bytes], learners_files: dict[str, bytes]
 ) -> None:
-    """Until that release, `mini-vllm start` wrote the files of a repository, such as `lab.py` and `constraints.txt`."""
+    """In early releases, `mini-vllm start` wrote the files of a repository, such as `lab.py` and `constraints.txt`."""
     folder = tmp_path / "mine"
     start(folder, {**edition, "conftest.py": b"import pytest\n"})
     mine = {STARTER: b"my scheduler\r\n", ".hints_seen.json": b'{"1.1": 2}', ".watch.json": b"{}"}

@@ -150,7 +150,7 @@ KINDS = (
 def install(scheduler: Scheduler, kind: FaultKind, number: int, rng: random.Random) -> Callable[[], bool]:
     """Make one call fail: the first one, from the `number`-th call on, to which the fault applies.
 
-    The returned function tells whether the fault has been applied.
+    The returned function reports whether the fault has been applied.
     """
     owner: Any = getattr(scheduler, kind.part) if kind.part else scheduler
     inner: Call = getattr(owner, kind.method)

@@ -40,7 +40,7 @@ def source_after(kind: str, path: str) -> str:
     Path(path).write_text(str(os.getpid()), encoding="utf-8")
     while Path(path).exists():
         time.sleep(0.01)
-    raise ValueError(f"structured_outputs cannot be compiled: this {kind} has gone")
+    raise ValueError(f"structured_outputs cannot be compiled: this {kind} is gone")
 
 
 def fails() -> NoReturn:

@@ -54,7 +54,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.max_model_len = config.max_model_len or 0
         self.engine = make_engine(config, "solution:1-5,solution:7-8,solution:11", record=record)
         draft_half_right(self.engine)
-        # How far a free-running thread has got when interrupted differs from run to run, so no run could be replayed.
+        # How far a free-running thread has progressed when interrupted differs from run to run, so no run could be
+        # replayed.
         pace_runner(self.engine, late=late)
         self.faulty = install_faults(self.engine)
         # By the time the engine learns that the logits are unusable, a different request may already be using these

@@ -1,4 +1,4 @@
-"""Recomputes the reasons solely from the numbers in a recorded trace, without sharing code with the engine.
+"""Recomputes the reasons for waiting solely from the numbers in a recorded trace, without sharing code with the engine.
 
 A block's content consists of all tokens up to its end. `Pool` tracks this content through the recorded block tables.
 """

@@ -148,7 +148,7 @@ def _innermost(engine: LLMEngine) -> ModelRunner:
 
 
 def _replace(engine: LLMEngine, runner: ModelRunner) -> None:
-    """Replace the runner that computes and that is wrapped by the runner that proposes drafts."""
+    """Replace the runner that computes, even if a runner that proposes drafts wraps it."""
     if isinstance(engine.runner, DraftingRunner):
         engine.runner.inner = runner
     else:

@@ -248,7 +248,8 @@ def test_a_failing_step_ends_the_requests_in_it_and_no_others(monkeypatch: pytes
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), NotImplementedError("Phase 2, task 4")])
 def test_no_error_in_a_phase_ends_the_engines_thread(error: BaseException) -> None:
-    """This holds even for an error in the code that frees blocks, which runs again for the failed requests."""
+    """The engine's thread survives even an error in the code that frees blocks, which runs again for the failed
+    requests."""
     engine = build_engine(CONFIG, LINEUP)
 
     async def twice(llm: AsyncLLM) -> tuple[list[RequestOutput], str]:

@@ -101,7 +101,7 @@ class NotWalked(dict[str, Request]):
     """Requests that can be looked up; iterating over all of them raises an error."""
 
     def __iter__(self) -> Iterator[str]:
-        raise AssertionError("a step walks over all requests, although most of them wait")
+        raise AssertionError("a step iterates over all requests, although most of them are waiting")
 
     keys = values = items = copy = __iter__  # type: ignore[assignment]
 

@@ -49,7 +49,7 @@ class GateReplay(ScenarioReplay):
             images = [self.requests[name].mm_features[i] for name, found in gate.scheduled.items() for i in found]
             assert sum(image.length for image in images) <= gate.budget
             assert gate.cache.num_free_slots >= 0
-            if not self.config.async_scheduling:  # otherwise, the next step has already evicted it
+            if not self.config.async_scheduling:  # otherwise, the next step has already evicted the image
                 assert self._contents_read(record) <= gate.cache.cached.keys()
         return record
 

@@ -1,4 +1,4 @@
-"""Under the rules of 0.33.0 our decisions match that release's, block id for block id."""
+"""Under the rules of 0.33.0, our decisions match that release's, block id for block id."""
 
 from collections import Counter
 from itertools import chain
@@ -20,8 +20,8 @@ MATCHED = {
     **{"base": 68, "spec": 49, "async": 66, "async_spec": 58},
     **{"grammar": 30, "lora": 32, "encoder": 40, "remote": 21, "window": 43, "hybrid": 44, "gates": 15},
 }
-# They would differ if prompts were reserved and `own_reservation` remained; with both defects gone, they are the same
-# again.
+# These scenarios would differ if prompts were reserved and `own_reservation` remained; with both defects gone, they are
+# the same again.
 SAME_WITHOUT_BOTH = {"gates33-remote-028", "gates33-remote-058", "gates33-gates-020", "gates33-gates-029"}
 
 
@@ -47,7 +47,7 @@ def test_every_recording_is_matched_or_shows_a_defect(file: Path) -> None:
 
 
 def test_steps_that_need_no_newer_rule_decide_as_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the layers of phases 9 and 11, such a step gives phase 1 the same parts as 0.13.0."""
+    """Without phase 9's and 11's layers, a step without newer rules gives phase 1 the same parts as 0.13.0."""
     may_skip, answers = StepState.can_skip_newer_rules, Counter[bool]()
 
     def counted(step: StepState, num_free_blocks: int) -> bool:

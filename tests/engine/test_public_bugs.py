@@ -25,7 +25,7 @@ from tests.mutants.catalog import ROOT, module_name, reference
 from tests.mutants.diffs import read_diffs
 
 DIFFS = read_diffs((ROOT / "tests" / "mutants" / "public_bugs.diff").read_text(encoding="utf-8"))
-# each name begins with the phase; a bug may need two phases
+# each name begins with the number of its phase; a bug may need two phases
 BUGS = list(dict.fromkeys(diff.name[3:] for diff in DIFFS))
 EVERYTHING = "solution:1-5,solution:7-12"
 COURSE, MINE = parse_lineup("solution:1-5"), parse_lineup("solution:1,starter:2,solution:3-5")

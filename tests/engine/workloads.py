@@ -22,7 +22,7 @@ from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from tests.engine.runners import install_spy
 
-# it searches the file system, which takes up a third of the time needed to build a small engine
+# parsing searches the file system, which takes up a third of the time needed to build a small engine
 parsed = cache(parse_lineup)
 MAX_MODEL_LEN = 40
 PREFIXES = tuple(tuple(random.Random(seed).choices(range(1000), k=24)) for seed in range(3))

@@ -11,7 +11,7 @@ from tests.grading.checkout import solution, with_line
 
 @dataclass(frozen=True)
 class Accident:
-    """A change to the solved phase `phase`: text `first` or `last`, a `line` in a function, a text `replaced`.
+    """A change to a solved `phase`: text added `first` or `last`, a `line` put into a function, or text `replaced`.
 
     `encoding` is None if there is no file. Tasks in `spared` keep all points; tasks in `charged` lose some. `message`
     is part of a test's message, or of the phase's error if `error` says that nothing in it can be graded.

@@ -1,4 +1,4 @@
-"""Recorded calls of the reference in the graded tests, for trying shipped functions on."""
+"""Recorded calls of the reference in the graded tests, on which shipped functions are tried."""
 
 import pickle
 import sys
@@ -97,7 +97,7 @@ def outcome_of(function: Function, args: tuple[Any, ...], named: dict[str, Any],
 
 
 def keep(call: Call, calls: list[Call], num_seen: dict[str, float], weight: float) -> None:
-    """Add a call. Add a call, or let it replace one with the same answer if there are enough, to sample all tests.
+    """Add a call. Add a call, or replace one with the same answer if there are already enough, to sample all tests.
 
     The added call represents `weight` calls. If the answer is None, the call's changes to its arguments are compared
     instead, and each change is kept once.

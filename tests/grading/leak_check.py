@@ -240,7 +240,8 @@ def unwritten(*given: Any, **named: Any) -> Any:
 def try_classes(plan: PlannedPhase, module: ModuleType, classes: Mapping[str, type]) -> list[str]:
     """Replace a phase's classes with shipped ones; return a line for each task that a shipped class passes.
 
-    Only tasks that fail without the phase's class count. Its own class must pass them: otherwise a line says so.
+    Only tasks that fail without the phase's class are counted. The phase's own class must pass them; otherwise, a line
+    says so.
     """
     methods, all_tasks = methods_of(plan), {task.number for task in plan.tasks}
     own: dict[str, type] = {owner: getattr(module, owner) for owner in methods}

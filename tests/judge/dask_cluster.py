@@ -1,6 +1,6 @@
 """A class on a Dask cluster of two processes: the same bytes as on this machine, whatever happens to workers.
 
-Needs the extra `dask`.
+Needs the `dask` extra.
 """
 
 import os

@@ -50,7 +50,8 @@ def test_a_double_is_no_answer(phase: int) -> None:
 def test_what_reads_all_that_it_can_reach_gets_no_points(
     phase: int, jail: Jail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It neither knows nor finds a rule in three situations of each group, and has almost no costs or leftovers."""
+    """The file neither knows nor finds any rule in three situations of each group, with almost no costs or
+    leftovers."""
     monkeypatch.setattr(cases, "MAX_CASES", 5)
     judge = Judge(JudgeSettings("read", situations=3, seconds=60, phases=(phase,)), jail)
     graded = judge.grade(Submission("reader", {phase: reader(phase)}))

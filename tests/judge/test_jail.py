@@ -38,7 +38,7 @@ def test_a_checkout_that_cannot_be_written_to_is_left_as_it_is(
     (tmp_path / "mini_vllm_labs/classroom/worker/inside.py").write_text("x = 1")
     (
         tmp_path / "mini_vllm_labs/classroom/worker/__pycache__"
-    ).touch()  # it is not a folder, so nobody can create files in it, not even root
+    ).touch()  # this path is not a folder, so nobody can create files in it, not even root
     monkeypatch.setattr(jailing, "CHECKOUT", tmp_path)
     jailing.compile_course()
     assert capsys.readouterr() == ("", "")

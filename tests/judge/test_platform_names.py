@@ -21,7 +21,7 @@ PHASE_FILES = (
 
 
 def canvas(name: str, is_late: bool, user_id: int, attachment_id: int, file: str) -> str:
-    """`ContentZipper.get_filename` and `add_upload_submission` of Canvas."""
+    """Name a file as Canvas's `ContentZipper.get_filename` and `add_upload_submission` do."""
     name = re.sub(r"_(\d+)_", r"\1", name).lower()
     head = re.sub(r"\W", "", "_".join([name, *["LATE"] * is_late, str(user_id)]))
     return f"{head}_{attachment_id}_" + re.sub(r'[\x00/\\:*?"<>|]+', "_", file)

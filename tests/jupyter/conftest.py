@@ -38,8 +38,8 @@ def names() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def opened(browser: Any, server: str, course: Path, names: Iterator[str]) -> Iterator[Opener]:
-    """Open cells, or a notebook of the course with cells before its own. At the end, checks that no other host was
-    contacted."""
+    """Open the given cells, or a course notebook with these cells inserted before its own. At the end, checks that no
+    other host was contacted."""
     screens: list[Screen] = []
 
     def open_one(*cells: str, notebook: str = "", saved: Path | None = None) -> Screen:

@@ -88,7 +88,7 @@ def numbers_of(one: Any) -> Any:
 
 def is_known_to_the_gpu(args: Any) -> bool:
     """Return whether every index is on the GPU and is not a mask, whose length would require a wait. A mask is allowed
-    if a single number fills it."""
+    if it is filled with a single number."""
     is_fill = len(args) > 2 and args[2].numel() == 1
     indices = [one for one in args[1] if isinstance(one, Tensor)]
     return all(isinstance(one, GpuTensor) and (is_fill or one.dtype != torch.bool) for one in indices)

@@ -94,7 +94,7 @@ def test_the_engine_computes_in_c_unless_told_otherwise(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("broken", ["q_proj", "k_proj", "v_proj"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_nan_weights_show_in_the_logits(dtype: torch.dtype, broken: str) -> None:
-    """This applies to chunks and decodes: the engine reports such logits instead of sampling from them."""
+    """NaN weights show in chunks and decodes: the engine reports such logits instead of sampling from them."""
     loaded, steps = loaded_family("llama", dtype), runner_steps_on("solution", "cpu")
     getattr(loaded.model.model.layers[1].self_attn, broken).weight.data.fill_(float("nan"))
     model = packed_model(loaded, steps, 31, BLOCK_SIZE)

@@ -1,4 +1,4 @@
-"""The sampler in C returns the docstring's tokens for each row, in any batch, with any number of threads."""
+"""The sampler in C follows the docstring for each row, in any batch, with any number of threads."""
 
 import random
 from collections.abc import Sequence
@@ -61,13 +61,13 @@ def test_of_equal_logits_greedy_takes_the_first_as_torch_does() -> None:
 
 
 def test_a_cut_keeps_at_least_one_token() -> None:
-    """This also holds if the sum that the cut must reach is rounded to 0."""
+    """A cut keeps a token even if the sum that it must reach is rounded to 0."""
     logits, params = torch.zeros(3, 70), [SamplingParams(temperature=1.0, top_p=5e-324)] * 3
     logits[:, 66] = 9.0
     for flush in (False, True):
         torch.set_flush_denormal(flush)
         try:
-            # it must not return what was left over in memory
+            # the sampler must not return what was left over in memory
             assert SAMPLE(-logits, params, [0.0, 0.5, 0.99]) != [66] * 3
             assert SAMPLE(logits, params, [0.0, 0.5, 0.99]) == [66] * 3
         finally:

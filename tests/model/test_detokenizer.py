@@ -122,7 +122,7 @@ def test_tokens_that_become_no_character_are_streamed_at_a_bounded_cost(kind: st
 
 
 def test_other_threads_run_while_a_long_text_is_encoded() -> None:
-    # tokenizers 0.23.3's `Tokenizer.encode` would stop them (findings/tokenizers_encode_holds_the_gil.sh)
+    # tokenizers 0.23.3's `Tokenizer.encode` would block other threads (findings/tokenizers_encode_holds_the_gil.sh)
     tokenizer, num_turns = tokenizer_of("Qwen"), 0
     encoding = Thread(target=tokenizer.encode, args=(40_000 * "The kite of Mina flies. ",))
     encoding.start()

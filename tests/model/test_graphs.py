@@ -1,4 +1,4 @@
-"""CUDA graphs, as far as they can be tested without CUDA: sizes, padding, and that padding changes no logits."""
+"""CUDA graphs, as far as they can be tested without CUDA: sizes, padding, and logits that padding does not change."""
 
 from collections.abc import Callable
 from typing import Any

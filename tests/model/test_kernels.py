@@ -14,7 +14,7 @@ STEPS = runner_steps_for("solution")
 
 
 def no_function(*arguments: Any, **named: Any) -> Any:
-    raise AssertionError("not to be called")
+    raise AssertionError("must not be called")
 
 
 def test_a_cpu_never_loads_triton(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,8 +41,8 @@ OPT = config("opt", vocab_size=VOCAB_SIZE, hidden_size=48, num_hidden_layers=2, 
 TOO_LONG: dict[str, tuple[PreTrainedConfig, int, str]] = {
     **{name: (given, 512, "takes angles or a scale from the largest position") for name, given in LONG_ROPE.items()},
     "dynamic": (HELD["dynamic"], 64, "takes angles or a scale from the largest position"),
-    # Llama 4 scales queries by their index in the row rather than by their position, which makes a difference from 64
-    # tokens on.
+    # Llama 4 scales queries by their index in the row rather than by their position, which makes a difference starting
+    # at 64 tokens.
     "scaled by place": (
         config(
             "llama4_text",

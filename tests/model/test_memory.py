@@ -72,7 +72,7 @@ def test_the_largest_step_runs_on_a_cache_of_one_block() -> None:
 
 @pytest.mark.parametrize("num_tokens", [512, 2048])
 def test_a_step_holds_what_the_calculator_says(num_tokens: int) -> None:
-    """The embedded model's own forward pass, to the byte, plus cosine and sine of the positions."""
+    """The memory of the embedded model's forward pass, to the byte, plus the cosine and sine of the positions."""
     loaded = load_model()[0]
     model = paged_model(loaded, STEPS, num_blocks=1, block_size=16)
     batch = largest_batch(num_tokens, 64, 2048, 16, torch.device("cpu"))

@@ -24,7 +24,7 @@ from tests.model.vocabularies import KINDS, tokenizer_of
 FUNCTIONS = StructuredOutputFunctions(
     solution.build_dfa, solution.RegexTokenMasks, solution.RegexGrammar, solution.apply_bitmask
 )
-# Line breaks, double spaces, added tokens, ligatures, and characters that NFC, NFKC or lower-casing would change.
+# Line breaks, double spaces, added tokens, ligatures, and characters that NFC, NFKC or lowercasing would change.
 HARD = "<tool_call> <b>A  b</b>\n\n é 你好 ﬁ Å e\u0301 😀 </tool_call>"
 AGE, NAME = {"type": "integer", "minimum": 0, "maximum": 120}, {"type": "string", "maxLength": 8}
 
@@ -68,7 +68,7 @@ def generate(grammar: Grammar, vocab_size: int, eos_token_ids: frozenset[int], r
         if token_id in eos_token_ids:
             return token_ids
         token_ids.append(token_id)
-    raise AssertionError("the text has no end")
+    raise AssertionError("the text never ended")
 
 
 def text_after(tokenizer: Tokenizer, prompt: str, token_ids: Sequence[int]) -> str:

@@ -60,7 +60,7 @@ def with_bytes(tokenizer: Tokenizer, *decoder: Any) -> Tokenizer:
 
 
 def with_gap(tokenizer: Tokenizer) -> Tokenizer:
-    """Leave 500 ids between control tokens and text tokens without a token."""
+    """Leave 500 ids between the control tokens and the text tokens unused."""
     state = json.loads(tokenizer.to_str())
     state["model"]["vocab"] = {name: i if i < 4 else i + 500 for name, i in state["model"]["vocab"].items()}
     return Tokenizer.from_str(json.dumps(state))

@@ -26,7 +26,7 @@ COPIED = (
     "tests/__init__.py",
     "tests/mutants",
 )
-CPU_SECONDS = 8  # for one test: one that takes longer will never end
+CPU_SECONDS = 8  # for one test: a test that takes longer will never end
 FAIR_CPU_SECONDS = 30  # a correct answer may be slow: it may compute attention token by token, on a busy machine
 NOT_COPIED = shutil.ignore_patterns("embedded_model", "*.gz", "*.svg")
 

@@ -1,8 +1,8 @@
 """`python -m tests.mutants.scenarios --phase N` chooses the scenarios on which a phase is graded in an engine.
 
-It first chooses those with the most pairs of settings and events per unit of time, then those that catch a mutant that
-the others miss. The seeds that it prints belong in `mini_vllm_labs/grading/labtest/in_place/check.py`; then their
-answers must be recorded.
+It first chooses the scenarios with the most pairs of settings and events per unit of time, then those that catch a
+mutant that the others miss. The seeds that it prints belong in `mini_vllm_labs/grading/labtest/in_place/check.py`; then
+their answers must be recorded.
 """
 
 import argparse

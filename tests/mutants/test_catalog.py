@@ -1,6 +1,6 @@
 """The catalog is in order: every diff applies, every implementation compiles, and there are enough of them.
 
-`python -m tests.mutants` runs it.
+`python -m tests.mutants` runs the catalog.
 """
 
 import os
@@ -34,7 +34,7 @@ def test_there_are_five_different_alternatives(phase: int) -> None:
 
 @per_phase
 def test_no_mutant_fails_for_a_name_that_is_not_there(phase: int, tmp_path: Path) -> None:
-    # Its hint would describe a mistake that the learner did not make.
+    # The mutant's hint would describe a mistake that the learner did not make.
     for number, subject in enumerate(mutants(phase)):
         (tmp_path / f"{number}.py").write_text(subject.text, encoding="utf-8")
     check = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821", "--output-format", "concise"]

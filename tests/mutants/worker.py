@@ -1,7 +1,7 @@
 """Runs the graded tests on one implementation after another, inside a copy of the course.
 
 Collects a phase's tests once, then forks for each implementation, so that each child imports a fresh module in a warm
-pytest session. Reads one JSON job per line and writes one JSON verdict per line. `harness.py` starts it.
+pytest session. Reads one JSON job per line and writes one JSON verdict per line. `harness.py` starts this worker.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Charts in a cell: differences are drawn, equal runs are stated, and missing or recorded runs are marked."""
+"""Charts in a cell: differences are drawn, equal runs are reported as such, and missing or recorded runs are marked."""
 
 from dataclasses import replace
 

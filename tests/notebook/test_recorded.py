@@ -1,4 +1,5 @@
-"""Recorded runs of the reference are current, marked in every form, without code, and in the student edition."""
+"""Recorded runs of the reference are current, marked in every form, free of code, and included in the student
+edition."""
 
 import lzma
 from dataclasses import field, make_dataclass, replace

@@ -1,4 +1,4 @@
-"""After a restart any cell may run first: it works, or names the cells to run before it."""
+"""After a restart, any cell may run first: it works, or names the cells to run before it."""
 
 from pathlib import Path
 

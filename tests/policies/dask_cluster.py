@@ -1,4 +1,5 @@
-"""A contest on a dask cluster of two processes has the same figures as on this machine's cores. (Extra `dask`.)"""
+"""A contest on a dask cluster of two processes gives the same figures as one on this machine's cores. (Extra
+`dask`.)"""
 
 import pytest
 from distributed import LocalCluster

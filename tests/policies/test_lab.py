@@ -1,5 +1,4 @@
-"""The lab of policies: plausible mistakes fail a graded test, fair alternatives pass, and the handout's numbers
-hold."""
+"""The policies lab: plausible mistakes fail a graded test, fair alternatives pass, and the handout's numbers hold."""
 
 import math
 import re

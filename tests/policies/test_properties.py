@@ -216,7 +216,7 @@ def test_quality_is_the_area_that_was_read_of_the_expected_one() -> None:
 def test_a_running_request_makes_way_for_gain_once() -> None:
     first, held, queue = asked("first", 40, 40), running(8, 8), PolicyQueue(SchedulingPolicy())
     queue.add_request(first)
-    held[1].all_token_ids += [7] * 40  # for a long time, it has already had all the tokens that are due
+    held[1].all_token_ids += [7] * 40  # this request has long had all the tokens that are due
     policy = QualityOfExperience(ttft=0.1, tpot=0.5, horizon=2.0)
     policy.start_step(step := StepView(1.0, held, queue, 8, 4, 4, 64))
     assert policy.to_preempt(step) == held[1:]
@@ -231,7 +231,7 @@ def test_decodes_or_prompts_first() -> None:
         return ["decodes" in plan for plan in plans if plan.get("prompt", 0) > 1]
 
     urgent_first = TwoClasses(reserved_share=0)
-    # once the urgent request is admitted, it uses all of them
+    # once the urgent request is admitted, it uses the whole budget
     assert not any(decodes_beside_the_prompt(urgent_first)[1:])
     assert all(decodes_beside_the_prompt(DecodeFirst(urgent_first)))
     assert not any(decodes_beside_the_prompt(PrefillFirst()))

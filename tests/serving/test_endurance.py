@@ -90,7 +90,7 @@ class Clients:
                 group.create_task(self.hang_up() if number % 10 < 3 else self.ask())
 
     async def load(self, seconds: float, sample: Callable[[], float] = lambda: 0.0) -> list[tuple[float, float]]:
-        """Keep 16 clients busy next to 200 half-open connections; return (second, `sample()`), twice a second."""
+        """Keep 16 clients busy next to 200 half-open connections; return (second, `sample()`) for every half second."""
         start, samples = time.monotonic(), list[tuple[float, float]]()
         half_open = [await asyncio.open_connection(self.endpoint.host, self.endpoint.port) for _ in range(200)]
         for number, (_, writer) in enumerate(half_open):

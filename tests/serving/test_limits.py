@@ -1,4 +1,4 @@
-"""Raw connections: half a request, too long a request, no request at all, and a connection closed in two halves."""
+"""Raw connections: half a request, an overlong request, no request at all, and a connection closed in two halves."""
 
 import resource
 import socket
@@ -105,8 +105,7 @@ def test_no_client_is_told_to_go_on_with_a_body_that_is_too_large(connection: Ra
 
 
 def test_a_client_that_keeps_sending_still_gets_its_refusal(fake_server: ServerUnderTest) -> None:
-    """This also applies if the client asks to close the connection: closing a socket with unread data loses the
-    response."""
+    """A client that asks to close still gets the response: closing a socket with unread data would lose it."""
     connection = RawConnection(fake_server)
     size = 5_000_000
     connection.begin(CHAT, f"Content-Length: {size}", "Connection: close")
@@ -193,7 +192,7 @@ def test_a_client_that_falls_silent_after_its_refusal_is_closed() -> None:
 def test_connections_over_the_limit_of_files_are_refused_and_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """uvloop 0.23.0 would close these connections silently (shown by
+    """uvloop 0.23.0 would close connections over the limit silently (shown by
     `findings/uvloop_closes_without_descriptors.sh`)."""
     monkeypatch.setattr(connection_module, "num_free_files", lambda: connection_module.SPARE_FILES + 2)
     with serving() as server:

@@ -1,4 +1,4 @@
-"""`/metrics`: vLLM's names, and figures that match the work done; alerts and dashboard query no other metrics."""
+"""`/metrics`: vLLM's names, and figures that match the work done; the alerts and the dashboard query no others."""
 
 import json
 import re

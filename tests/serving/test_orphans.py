@@ -80,7 +80,7 @@ def test_a_killed_server_leaves_no_process(served: tuple["subprocess.Popen[str]"
 def test_processes_started_by_a_step_end_too(
     options: tuple[str, ...], ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text(STARTS_WHAT_NEVER_ENDS)  # Python imports it first
+    (tmp_path / "sitecustomize.py").write_text(STARTS_WHAT_NEVER_ENDS)  # Python imports this file first
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(CHECKOUT)]))
     with serve_command("--shutdown-timeout", "1", *options) as (process, address), stream_of(address):
         wait_until(lambda: len(sleeping(process)) == 2, "the step has started both")

@@ -121,7 +121,8 @@ def engine_on(clock: VirtualClock, cost: CostModel, config: EngineConfig) -> LLM
 
 @pytest.mark.parametrize("workload", ["burst", "documents", "shared-prefix"])
 def test_measuring_a_machine_that_is_the_model_equals_the_simulation(workload: str) -> None:
-    """This includes shared prefixes, hits and preemptions: only the stopwatch differs from a real measurement."""
+    """Measurement and simulation agree even with shared prefixes, hits and preemptions: only the stopwatch differs from
+    a real measurement."""
     config = EngineConfig(max_num_seqs=8, max_num_batched_tokens=64, max_model_len=2048, num_gpu_blocks=80)
     cost, clock = machine(overlaps=True), VirtualClock()
     requests = scaled(make_requests(workload, 40, rate=400.0), 0.1)

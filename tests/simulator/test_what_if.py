@@ -87,7 +87,7 @@ def engine_times(
 
 @given(workloads(), configs(), st.integers(19, 40))
 def test_the_simulation_equals_the_engine(requests: list[TimedRequest], config: EngineConfig, num_blocks: int) -> None:
-    """They agree even with little memory, when requests are preempted and recomputed."""
+    """The simulation and the engine agree even with little memory, when requests are preempted and recomputed."""
     config = replace(config, num_gpu_blocks=num_blocks, check_invariants=True)
     served = simulate(requests, config, COSTS[0], LINEUP)
     assert (served.first_token_times, served.finished_times) == engine_times(requests, config, COSTS[0])

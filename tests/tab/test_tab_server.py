@@ -1,4 +1,4 @@
-"""The page's server in a tab, on the fake model: chats, pictures, controls, and a step that raises."""
+"""The page's server in a tab, on the fake model: chats, pictures, controls, and a step that raises an error."""
 
 import asyncio
 import json

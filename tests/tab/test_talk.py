@@ -1,4 +1,4 @@
-"""`lab.talk`: several chats on phases 1 to 5; a step that raises is explained, and earlier text stays."""
+"""`lab.talk`: several chats on phases 1 to 5; a step that raises an error is explained, and earlier text stays."""
 
 from typing import Any
 

@@ -83,7 +83,7 @@ def test_one_command_runs_keeps_and_writes(monkeypatch: pytest.MonkeyPatch, tmp_
     assert "quick trial runs" in text
     found = Case.read(record["cases"][0])
     assert f"| with it | {found.spread('with it')} | {found.ratio('with it'):.2f} | 4 of 4 | first token p50 " in text
-    assert '## `mini-vllm bench chunked`\n\n"With it" computes at most 128 tokens per step' in text
+    assert '## `mini-vllm bench chunked`\n\nThe "With it" variant computes at most 128 tokens per step' in text
 
 
 def test_a_record_describes_its_machine_whatever_its_benchmark_reports(

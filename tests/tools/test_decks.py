@@ -1,5 +1,4 @@
-"""The decks: each slide has one idea and question, numbers are checked, nothing is downloaded, and no text is
-clipped."""
+"""The decks: one idea and one question per slide, checked numbers, no downloads, and no clipped text."""
 
 import os
 import re

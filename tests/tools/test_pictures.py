@@ -1,4 +1,4 @@
-"""A command makes every picture in the docs, a page shows it, and a browser can read the GIF."""
+"""A command makes every picture in the docs, a page shows each one, and a browser can read the GIF."""
 
 import base64
 import random

@@ -127,7 +127,7 @@ def test_every_step_adds_up_and_equals_its_record(recording: Recording) -> None:
 
 @pytest.mark.parametrize("recording", [small(), observed(), large(), small(caching=False)], ids=str)
 def test_blocks_taken_and_freed_explain_the_whole_queue(recording: Recording) -> None:
-    """After each step the queue contains the blocks that were not taken, then the freed ones, and no others."""
+    """After each step, the queue contains the blocks that were not taken, then the freed ones, and no others."""
     for moves in all_moves(recording.info, states(recording)):
         left = [block for block in moves.while_planned if block not in moves.taker]
         came = [block for _, blocks in moves.given_back for block in blocks]

@@ -17,7 +17,7 @@ WIDTHS = (460, 600, 720, 1000, 1100)
 MIN_TEXT, MAX_HEIGHT, PAGE_MARGIN = 12, 720, 16
 HEIGHT = "document.getElementById('host').getBoundingClientRect().height"
 RIGHT = "document.querySelector('.mvw-picture svg').getBoundingClientRect().right"
-# The films that are drawn at all widths.
+# The films that are drawn at every width.
 FILMS = ("of a shipped trace", "compare", "block life of a shipped trace", "paged batch", "drafts", "drafts ahead")
 
 

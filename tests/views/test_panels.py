@@ -131,10 +131,10 @@ def test_the_engine_is_that_of_lab_impl_and_a_stall_is_explained(monkeypatch: py
     assert {str(result.lineup) for result in results} == {str(LINEUP)}
 
     def stall(comparison: PolicyComparison, lineup: Lineup) -> list[PolicyResult]:
-        raise StalledError("nothing can be scheduled any more")
+        raise StalledError("nothing more can be scheduled")
 
     monkeypatch.setattr("mini_vllm_labs.pictures.policy_comparison.drawing.compare_policies", stall)
-    with pytest.raises(ValueError, match="nothing can be scheduled any more"):
+    with pytest.raises(ValueError, match="nothing more can be scheduled"):
         policy_panel()
     with pytest.raises(ValueError, match="num_gpu_blocks must be large enough for a request"):
         compare_policies(PolicyComparison("mixed", num_gpu_blocks=100, num_requests=50), LINEUP)

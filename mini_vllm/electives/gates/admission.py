@@ -1,4 +1,4 @@
-"""The seam of phase 11, which decides about adapters and images."""
+"""The seam of phase 11, which makes the decisions about adapters and images."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -18,7 +18,7 @@ class BlockTransfer(NamedTuple):
 
 @dataclass(slots=True)
 class KVConnectorMetadata:
-    """The worker side's task for one step: the blocks to load and to save, by request id."""
+    """The worker side's task for one step: the blocks to load and to save, keyed by request id."""
 
     loads: dict[str, list[BlockTransfer]] = field(default_factory=dict)
     saves: dict[str, list[BlockTransfer]] = field(default_factory=dict)
@@ -36,13 +36,15 @@ class KVConnector(Protocol):
         """
 
     def update_state_after_alloc(self, request: Request, block_ids: Sequence[int], num_external_tokens: int) -> None:
-        """Receive the block table of a request. The `num_external_tokens` after its prefix hit must be loaded."""
+        """Receive the block table of a request. The `num_external_tokens` tokens after the request's prefix hit must be
+        loaded."""
 
     def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
         """Return whether the blocks of an ended request must stay allocated until they have been sent."""
 
     def request_preempted(self, request: Request, block_ids: Sequence[int], num_computed_tokens: int) -> None:
-        """Receive the blocks of a preempted request. They hold its K and V until the next forward pass."""
+        """Receive the blocks of a preempted request. The blocks hold the request's K and V until the next forward
+        pass."""
 
     def build_connector_meta(self) -> KVConnectorMetadata:
         """Return the worker side's task for the planned step. Called once per step."""
@@ -56,13 +58,14 @@ class KVConnectorWorker(Protocol):
 
 
 class BlockStore(Protocol):
-    """Stores blocks by the hash of their tokens; a block is a tensor [caches, block_size, kv_heads, head_dim].
+    """Stores blocks keyed by the hash of their tokens; a block is a tensor [caches, block_size, kv_heads, head_dim].
 
     `caches` counts each layer twice, once for K and once for V. A store may lose a block at any time.
     """
 
     def lookup(self, block_hashes: Sequence[bytes]) -> int:
-        """Return how many of these blocks are stored, up to the first missing one. This marks them as recently used."""
+        """Return how many of these blocks are stored, up to the first missing one. This marks the blocks as recently
+        used."""
 
     def get(self, block_hash: bytes) -> Any:
         """Return a block, or None if it is missing. `lookup` no longer finds a missing block."""

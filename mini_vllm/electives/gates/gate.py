@@ -4,7 +4,7 @@ from mini_vllm.core.request import Request, RequestStatus
 
 
 class Gate:
-    """The calls that a gate receives during a step. The base class is always open.
+    """The calls that a gate receives during a step. The base class is a gate that is always open.
 
     `reason` says why the gate skips a request or limits its tokens, using a name from `engine/reasons.py`.
     """
@@ -15,7 +15,7 @@ class Gate:
         """Drop the state of the last step."""
 
     def is_open(self, request: Request) -> bool:
-        """Return whether a waiting request may be admitted in this step. Otherwise it is skipped."""
+        """Return whether a waiting request may be admitted in this step. Otherwise the request is skipped."""
         return True
 
     def may_limit(self, request: Request) -> bool:

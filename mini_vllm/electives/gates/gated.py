@@ -104,7 +104,7 @@ class AdmissionGates:
         self._is_stalled = self._is_stalled and not scheduler_output.num_scheduled_tokens
 
     def break_stall(self, requests: Collection[Request]) -> bool:
-        """Release all images at a point where vLLM 0.13.0 would stall for ever; return whether any were released.
+        """Release all images at a point where vLLM 0.13.0 would stall forever; return whether any were released.
 
         A refused request uses images that its hit did not cover. If the hit shrinks before the admission, the request
         also needs an earlier image. The later image that it already uses may leave no room for the earlier one.
@@ -123,7 +123,7 @@ class AdmissionGates:
     def processed(self, request: Request) -> None:
         """Inform the gates that a step's output, which includes this request, has arrived.
 
-        Its tokens have not been applied yet.
+        The request's tokens have not been applied yet.
         """
         for gate in self.gates:
             gate.processed(request)

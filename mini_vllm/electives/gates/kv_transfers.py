@@ -84,8 +84,8 @@ class KVTransfers:
         return Look.PASS_OVER
 
     def _finish_load(self, request: Request) -> None:
-        """Cache the loaded blocks before the first lost one. If no loaded blocks precede it, the request starts
-        again."""
+        """Cache the loaded blocks before the first lost one. If no loaded blocks precede the lost one, the request
+        starts again."""
         table = self.kv.block_ids(request.request_id)
         # The last token is always computed locally, because its logits give the next token.
         num_tokens = min(len(table) * self.kv.block_size, request.num_tokens - 1)
@@ -148,7 +148,7 @@ class KVTransfers:
 
         The sampled tokens of these requests are invalid. If several running requests share a lost block, vLLM 0.13.0
         lets only the first compute it and leaves it in the prefix cache meanwhile. Here each request computes the
-        block, and the prefix cache does not return it until then.
+        block, and the prefix cache does not return the block until it has been computed.
         """
         affected: set[str] = set()
         for request in (*waiting, *running):
@@ -188,7 +188,7 @@ class KVTransfers:
         return held
 
     def end_step(self, waiting: Sequence[Request], *, is_idle: bool, has_sampled: bool) -> None:
-        """Break a stall in which vLLM 0.13.0 would wait for ever.
+        """Break a stall in which vLLM 0.13.0 would wait forever.
 
         A request that has received its K and V can be queued after requests that need its blocks. Then every plan is
         empty, or the other requests are admitted and preempted in turn. If no transfer is in progress, the stall is

@@ -20,10 +20,10 @@ class PassingQueue:
 
     (vLLM: `skipped_waiting_requests` in `Scheduler.schedule`.)
 
-    `peek_request` calls `look` for each request in turn. If no request is ready, it returns one that is not. `is_ready`
-    is then False, and the chunk policy grants no tokens, which ends phase 1's admission. At the end of the step,
-    `put_back` restores the skipped requests. vLLM 0.13.0 reverses their order (`flipped_skips`); this queue preserves
-    it.
+    `peek_request` calls `look` for each request in turn. If no request is ready, `peek_request` returns one that is
+    not. `is_ready` is then False, and the chunk policy grants no tokens, which ends phase 1's admission. At the end of
+    the step, `put_back` restores the skipped requests. vLLM 0.13.0 reverses their order (`flipped_skips`); this queue
+    preserves it.
     """
 
     def __init__(self, inner: RequestQueue, look: Callable[[Request], Look]) -> None:

@@ -23,8 +23,8 @@ class Prefill(Protocol):
 class PrefillConnector:
     """Wraps a `KVConnector` over a store into which `prefill` puts the blocks of prompts.
 
-    A request waits without blocks until its prompt's blocks are stored, for at most `timeout` seconds. After that it
-    uses the blocks stored so far.
+    A request waits without blocks until its prompt's blocks are stored, for at most `timeout` seconds. After that, the
+    request uses the blocks stored so far.
     """
 
     def __init__(self, inner: KVConnector, prefill: Prefill, block_size: int, timeout: float) -> None:

@@ -16,7 +16,7 @@ class PolicyQueue:
 
     def __init__(self, policy: SchedulingPolicy) -> None:
         self.policy = policy
-        # (rank, sequence number, request) The sequence number breaks ties, so that the requests themselves are never
+        # (rank, sequence number, request): the sequence number breaks ties, so that the requests themselves are never
         # compared.
         self._entries: list[tuple[Any, int, Request]] = []
         self._first = self._last = 0

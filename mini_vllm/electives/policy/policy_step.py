@@ -131,8 +131,8 @@ class OrderedPreemption:
         if not any(candidate is request for candidate in candidates):
             candidates.insert(0, request)  # preempt the request itself if preempting all others was not enough
         if not self.policy.rank_is_fixed and running[0].num_preemptions >= MAX_PREEMPTIONS:
-            # While ranks change, two requests could take each other's blocks forever. If the head of `running` has been
-            # preempted often, it becomes the last victim, so that it can finish.
+            # As long as ranks keep changing, two requests could take each other's blocks forever. If the head of
+            # `running` has been preempted often, it becomes the last victim, so that it can finish.
             candidates = [running[0], *(each for each in candidates if each is not running[0])]
         has_room = self.inner.make_room(request, num_new_tokens, candidates, waiting, scheduler_output, kv)
         victims = {entry.victim_id for entry in scheduler_output.preempted}

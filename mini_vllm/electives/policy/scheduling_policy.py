@@ -30,9 +30,9 @@ class SchedulingPolicy:
 
     The base class serves first come, first served.
 
-    A policy overrides only the decisions that differ. It never sees block tables or logits, so it can change when a
-    text's tokens are computed, but not the text. (vLLM: the plug-in proposal in issue 51608; vLLM's scheduler supports
-    `fcfs` and `priority`.)
+    A policy overrides only the decisions that differ. A policy never sees block tables or logits, so it can change when
+    a text's tokens are computed, but not the text. (vLLM: the plug-in proposal in issue 51608; vLLM's scheduler
+    supports `fcfs` and `priority`.)
     """
 
     # Whether a request's rank stays the same while it waits. If not, the queue is sorted again before every step.
@@ -51,7 +51,7 @@ class SchedulingPolicy:
         return 0
 
     def to_preempt(self, step: StepView) -> Sequence[Request]:
-        """Return the running requests to preempt now. They are not admitted again in this step."""
+        """Return the running requests to preempt now. These requests are not admitted again in this step."""
         return ()
 
     def serve_order(self, running: list[Request]) -> list[Request]:

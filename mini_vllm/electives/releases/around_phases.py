@@ -104,7 +104,7 @@ class NotInFlight(WrappedKVCache):
 
 
 def forget_in_flight(victim: Request) -> None:
-    """Clear a preempted request's placeholders and drafts. Its tokens in flight are kept when they arrive."""
+    """Clear a preempted request's placeholders and drafts. The request's tokens in flight are kept when they arrive."""
     victim.num_output_placeholders, victim.spec_token_ids = 0, []
 
 
@@ -184,7 +184,7 @@ class NewerFunctions:
             step.holders.is_paused = is_paused
         elif is_paused:
             max_num_seqs = min(max_num_seqs, len(running))
-        # Most steps only decode. In such steps, one more call per request and wrapper makes up a large part of the
+        # Most steps only decode. In such steps, one extra call per request and wrapper would be a large part of the
         # cost.
         if isinstance(kv, SharesCounted) and isinstance(chunks, NewerChunks):
             may_admit = bool(waiting) and len(running) < max_num_seqs

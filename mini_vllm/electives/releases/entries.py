@@ -9,10 +9,10 @@ from mini_vllm.electives.wrappers import WrappedPrefixCache
 
 
 class CountedEntries(WrappedPrefixCache):
-    """A `PrefixCache` that enters each block of a request once, as soon as its hash is known.
+    """A `PrefixCache` that enters each block of a request into the cache once, as soon as its hash is known.
 
-    `num_entered` counts the entered blocks per request, so that a later call can enter blocks whose hash was unknown.
-    (vLLM: `num_cached_block`.)
+    `num_entered` counts each request's entered blocks, so that a later call can enter blocks whose hashes were not
+    known before. (vLLM: `num_cached_block`.)
     """
 
     def __init__(self, inner: PrefixCache) -> None:

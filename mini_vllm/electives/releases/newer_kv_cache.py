@@ -78,7 +78,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
             self.retained.junctions.pop(request.request_id, None)
 
     def free_leaving(self) -> None:
-        """Free the blocks of ended requests, first ended first, once no step in flight can write to them."""
+        """Free the blocks of ended requests in the order they ended, once no step in flight can write to them."""
         for name in [name for name, last in self.step.leaving.items() if last <= self.step.num_done]:
             del self.step.leaving[name]
             blocks = [block_id for table in self.tables.pop(name, ()) for block_id in table]
@@ -126,8 +126,8 @@ class NewerKVCacheManager(GroupedKVCacheManager):
     def _num_promised(self, request: Request) -> int:
         """Return how many blocks other admitted prompts still need.
 
-        vLLM ignores these blocks for requests that do not load (`unreserved_prompts`). For a request that loads, it
-        also counts the request itself (`own_reservation`).
+        vLLM ignores these blocks for requests that load no K and V (`unreserved_prompts`). For a request that loads K
+        and V, vLLM also counts the request itself (`own_reservation`).
         """
         nothing: Tables = tuple([] for _ in self.windows)
         return sum(

@@ -12,8 +12,8 @@ class RoomAsked:
     """The blocks that a waiting request needs, and the pool's blocks. All fields except the last three count blocks.
 
     A request needs `num_for_step` blocks for its tokens in this step, and `num_for_sequence` for all its known tokens
-    (None if `scheduler_reserve_full_isl` is off). Both include prefix hits that are in the free queue. Requests that
-    are in the middle of their prompts or loads still need `num_promised` blocks.
+    (None if `scheduler_reserve_full_isl` is off). Both counts include prefix hits that are in the free queue. Requests
+    that are in the middle of their prompts or loads still need `num_promised` blocks.
     """
 
     num_for_step: int
@@ -62,8 +62,8 @@ class ReleaseFunctions:
 
     `threshold_of_step` takes the threshold, the number of unfinished requests, `max_num_batched_tokens`, and whether
     the threshold is adaptive. `order_freed` takes the ids of freed blocks, and the ids of blocks with cached content.
-    It returns the blocks for the front and for the back of the free queue, in the order in which they will be
-    allocated. `requests_left` takes the running ids, the id that needs room, and the victims. `make_pacer` takes the
+    `order_freed` returns the blocks for the front and for the back of the free queue, in the order in which they will
+    be allocated. `requests_left` takes the running ids, the id that needs room, and the victims. `make_pacer` takes the
     interval in steps.
     """
 

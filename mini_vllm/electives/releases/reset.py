@@ -18,9 +18,9 @@ def set_pause_state(scheduler: Scheduler, pause_state: PauseState) -> None:
 def reset_prefix_cache(scheduler: Scheduler, *, reset_running_requests: bool = False) -> bool:
     """Empty the prefix cache and return True. If any request holds a block, return False and change nothing.
 
-    `reset_running_requests` first preempts all running requests, starting with the last. Their tokens in flight are
-    dropped and sampled again. With this option, raises `ValueError` under the rules of 0.13.0, and while a request is
-    still loading or sending K and V.
+    `reset_running_requests` first preempts all running requests, starting with the last. The preempted requests' tokens
+    in flight are dropped and sampled again. With this option, raises `ValueError` under the rules of 0.13.0, and while
+    a request is still loading or sending K and V.
     """
     kv = scheduler.kv
     if reset_running_requests:

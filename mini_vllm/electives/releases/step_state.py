@@ -96,8 +96,8 @@ class StepState:
     def can_skip_newer_rules(self, num_free_blocks: int) -> bool:
         """Return whether this step serves the running requests as 0.13.0 would.
 
-        If so, the new rules neither count nor limit their tokens, and no request is preempted, because enough blocks
-        are free.
+        If so, the new rules neither count nor limit the running requests' tokens, and no request is preempted, because
+        enough blocks are free.
         """
         # Each request needs at most one more block than its new tokens will fill.
         num_blocks = (len(self.running) + self.most_tokens // self.config.block_size) * self.num_groups

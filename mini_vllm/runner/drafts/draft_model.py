@@ -19,9 +19,9 @@ COST_OF_A_PASS = 0.3  # measured with the embedded model and its draft model; sm
 class DraftModel:
     """A `Proposer` that runs a small model with the target's block tables; slots hold both models' K and V.
 
-    Its first pass computes the target's latest tokens and the sampled token; each further pass computes only the newest
-    draft. Wrong or missing K and V reduce the acceptance rate here, but never lead to a wrong token. A text of more
-    than `longest` tokens, the small model's limit, gets no drafts.
+    The small model's first pass computes the target's latest tokens and the sampled token; each further pass computes
+    only the newest draft. Wrong or missing K and V reduce the acceptance rate here, but never lead to a wrong token. A
+    text of more than `longest` tokens, the small model's limit, gets no drafts.
     """
 
     def __init__(self, runner: ModelRunner, block_size: int, longest: int = sys.maxsize) -> None:
@@ -77,7 +77,7 @@ class DraftModel:
         self._num_computed_tokens = {name: known[name] for name in request_ids & known.keys()}
 
     def _share(self, scheduled: ScheduledRequest, sampled: Sequence[int]) -> ScheduledRequest:
-        """Return how much of a request to compute: up to the sampled token, or as far as the target has."""
+        """Return how much of a request to compute: up to the sampled token, or as far as the target did."""
         request = self.own_copy(scheduled.request.followed_by(sampled))
         # This cache lags the target's after a pause, and is ahead of it after a preemption.
         known = self._num_computed_tokens.get(request.request_id, scheduled.num_computed_tokens)

@@ -7,7 +7,7 @@ from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.electives.speculation import ProposeByLookup
 
-FREE_ROWS = 9  # measured with the embedded model on a CPU; it is far higher on a GPU
+FREE_ROWS = 9  # measured with the embedded model on a CPU; this number is far higher on a GPU
 
 
 class Proposer(Protocol):

@@ -60,10 +60,10 @@ class Peer:
         num_blocks, *form = self.receive(torch.zeros(2 + MAX_DIMENSIONS, dtype=torch.int64)).tolist()
         if num_blocks and form != (wanted := [like.nbytes, *like.shape]):
             raise RuntimeError(
-                f"blocks must have the size in bytes and the shape {wanted}, but the other process sends {form}"
+                f"blocks must have the size in bytes and shape {wanted}, but the other process sends {form}"
             )
         if not 0 <= num_blocks <= num_asked:
-            raise RuntimeError(f"it sends {num_blocks} blocks, but only {num_asked} were requested")
+            raise RuntimeError(f"it sent {num_blocks} blocks, but only {num_asked} were requested")
         return int(num_blocks)
 
 

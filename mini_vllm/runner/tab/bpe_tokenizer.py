@@ -11,8 +11,7 @@ from unicodedata import category
 from mini_vllm.core.tokenizer import Message, Tool
 
 CONTRACTION = re.compile("'(?:s|t|re|ve|m|ll|d)")
-# GPT-2's pattern in terms of character classes: letter (a), number (0), space, other white space (_), anything else
-# (.).
+# GPT-2's pattern in terms of character classes: letter (a), number (0), space, other whitespace (_), anything else (.).
 WORD = re.compile(r" ?a+| ?0+| ?\.+|[ _]+(?![^ _])|[ _]+")
 WHITE_SPACE = {*map(chr, range(9, 14)), "\x85", "\xa0", "\u1680", *map(chr, range(0x2000, 0x200B)), "\u2028", "\u2029"}
 WHITE_SPACE |= {"\u202f", "\u205f", "\u3000"}
@@ -67,7 +66,7 @@ class BPETokenizer:
         return self.encode("".join(turns) + "<|im_start|>assistant\n")
 
     def _merge(self, word: str) -> list[int]:
-        """Encode a word by repeatedly merging the pair that was learnt first."""
+        """Encode a word by repeatedly merging the pair that was learned first."""
         parts = [self._names[byte] for byte in word.encode(errors="replace")]
         while len(parts) > 1:
             ranks = [self.ranks.get(pair, len(self.ranks)) for pair in pairwise(parts)]

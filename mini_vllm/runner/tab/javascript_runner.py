@@ -70,7 +70,7 @@ def step_arrays(
 ) -> tuple[Numbers, ...]:
     """Return a step's arrays for `executeModel`.
 
-    They are input_ids, positions and slot_mapping [T], query_start_loc [R + 1], block_tables [R, longest],
+    The arrays are input_ids, positions and slot_mapping [T], query_start_loc [R + 1], block_tables [R, longest],
     logits_indices [S], and temperature, top_k, top_p and draw of each row [S, 4]. Raises `RuntimeError` for a token
     whose block is missing from its request's table.
     """

@@ -12,8 +12,8 @@ MODEL_FILE = "model.safetensors"
 def open_model(folder: Path = EMBEDDED) -> JavaScriptModel:
     """Open a folder's model, without a KV cache.
 
-    Its weights are read from the folder or, if missing there, fetched from the folder that contains Pyodide's files.
-    Raises `ValueError` if the weights are in neither folder or are invalid.
+    The model's weights are read from the folder or, if missing there, fetched from the folder that contains Pyodide's
+    files. Raises `ValueError` if the weights are in neither folder or are invalid.
     """
     from pyodide.code import run_js
     from pyodide.ffi import JsException, to_js
@@ -45,5 +45,5 @@ def fetched(name: str) -> Any:
         status = 0
     if status != 200:
         why = f"the server answered with status {status}" if status else "the server does not answer"
-        raise ValueError(f"the model file {address} cannot be read: {why}. Load the page again, or rebuild the site")
+        raise ValueError(f"the model file {address} cannot be read: {why}. Reload the page, or rebuild the site")
     return Uint8Array.new(asked.response)

@@ -13,7 +13,7 @@ from mini_vllm.runner.threads.neighbours import Neighbours
 from mini_vllm.runner.threads.team_size import TeamSize
 from mini_vllm.runner.threads.waits import ShortWaits
 
-# CPUs used by other processes: a machine counts as busy from the first number up, and as quiet again below the second
+# CPUs used by other processes: a machine becomes busy above the first number, and quiet again at or below the second
 BUSY, QUIET = 0.3, 0.15
 
 
@@ -88,8 +88,8 @@ def use_one_thread() -> None:
 def step_threads(*, is_small: bool, may_vary: bool) -> StepThreads | None:
     """Return the object that sets an engine's thread count on a CPU, or None if `OMP_NUM_THREADS` fixes it.
 
-    `may_vary` means that the results do not depend on the number of threads. Otherwise the number is fixed: 1 for a
-    small model.
+    `may_vary` means that the results do not depend on the number of threads. Otherwise the number of threads is fixed:
+    1 for a small model.
     """
     if NUM_THREADS.get() or all_threads() == 1:
         return None

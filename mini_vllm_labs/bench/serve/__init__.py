@@ -1,1 +1,1 @@
-"""Puts an HTTP load on servers: an open-loop client, its figures, and the servers to compare."""
+"""Load-tests HTTP servers: an open-loop client, its figures, and the servers to compare."""

@@ -16,7 +16,7 @@ class BrokenAnswerError(Exception):
 class ClientAnswer:
     """Times are seconds from the start of a round; `error` is the reason for a failure, or None.
 
-    `planned` is when the request should have been sent, `sent` when it was.
+    `planned` is when the request should have been sent, and `sent` is when it was.
     """
 
     planned: float = 0.0

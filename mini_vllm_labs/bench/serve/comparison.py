@@ -1,4 +1,4 @@
-"""Sends servers the same load in turn; the cases contain the rates that each sustained, and the targets."""
+"""Sends servers the same load in turn; the cases contain the rates that each server sustained, and the targets."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

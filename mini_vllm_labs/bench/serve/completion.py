@@ -23,8 +23,8 @@ TIMEOUT = 600.0
 class HttpExchange(asyncio.Protocol):
     """One HTTP/1.1 request with as little Python per chunk as possible, because the server shares the cores.
 
-    It sends `request` once it is connected; if the status is 200, it calls `on_body` with each part of the response
-    body.
+    The object sends `request` once it is connected; if the status is 200, it calls `on_body` with each part of the
+    response body.
 
     The body of any other answer is stored in `refusal`. `finished` is set when the answer is complete; it raises
     `BrokenAnswerError` if the answer can no longer be completed.
@@ -100,8 +100,8 @@ async def complete(endpoint: Endpoint, request: TextRequest, start: float, timeo
     """Send a request now and read its answer to the end. `start` is the value of `time.perf_counter()` when the round
     began.
 
-    The server's answer never makes it raise: `ClientAnswer.error` contains the reason for a failure, such as `HTTP 429:
-    the queue is full`.
+    The server's answer never makes this function raise: `ClientAnswer.error` contains the reason for a failure, such as
+    `HTTP 429: the queue is full`.
     """
     answer = ClientAnswer(planned=request.arrival_time, sent=time.perf_counter() - start)
     events = EventStream(answer, start)

@@ -131,7 +131,8 @@ class ServeLoad:
 class Search:
     """How to search for the highest rate: its bound in seconds, and the number and length of the probes.
 
-    A probe lasts `probe_seconds` and has at least `min_requests`, because a 99th percentile needs a hundred.
+    A probe lasts `probe_seconds` and has at least `min_requests` requests, because a 99th percentile needs a hundred of
+    them.
     """
 
     bound: float = 1.0
@@ -156,7 +157,7 @@ def measure(
     """Send the load to every server, then search for the highest rate of each, starting from its throughput.
 
     Servers take turns, round by round, so that the machine's temperature and other work on it affect all of them
-    equally. They are warmed up first. Returns the reports, and the searches for those servers that answered.
+    equally. Servers are warmed up first. Returns the reports, and the searches for those servers that answered.
     """
     reports, searches = dict[str, RoundReport](), dict[str, RateSearch]()
     for name, endpoint in endpoints.items():

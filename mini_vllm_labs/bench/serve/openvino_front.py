@@ -1,5 +1,5 @@
-"""Serves OpenVINO GenAI through a streaming `/v1/completions` endpoint. It runs in `.venv-openvino`, with fastapi and
-uvicorn.
+"""Serves OpenVINO GenAI through a streaming `/v1/completions` endpoint. The server runs in `.venv-openvino`, with
+fastapi and uvicorn.
 
 `python -m mini_vllm_labs.bench.serve.openvino_front SETTINGS PORT`
 """

@@ -40,7 +40,9 @@ def parse_objective(texts: Sequence[str]) -> Objective | None:
         except ValueError:
             limits[name] = 0.0
         if name not in NAMES or not limits[name] > 0:
-            raise ValueError(f"goodput must be NAME:MILLISECONDS with a name of {', '.join(NAMES)}, got {item!r}")
+            raise ValueError(
+                f"goodput must be NAME:MILLISECONDS, where NAME is one of {', '.join(NAMES)}, got {item!r}"
+            )
     return Objective(**limits) if limits else None
 
 
@@ -116,9 +118,9 @@ def peak_concurrent(answers: Sequence[ClientAnswer]) -> int:
 def left_over(answers: Sequence[ClientAnswer]) -> float:
     """Return the share of the arriving requests that pile up because the server cannot keep up.
 
-    It compares the last quarter of the arrivals with the second. It is the increase in the mean number in progress,
-    divided by the number of requests that arrive between the middles of these quarters. It is about 0 at a sustainable
-    rate, and 0 for requests that are all sent at once.
+    The function compares the last quarter of the arrivals with the second quarter. The share is the increase in the
+    mean number of requests in progress, divided by the number of requests that arrive between the middles of these
+    quarters. The share is about 0 at a sustainable rate, and 0 for requests that are all sent at once.
     """
     end = max((answer.sent for answer in answers), default=0.0)
     if end < MIN_SPAN:

@@ -71,7 +71,7 @@ def text_requests(
 
     A word is about one token. `scale` multiplies all lengths. A higher rate sends the same requests at shorter
     intervals; a different round has the same lengths but different words. Raises `ValueError` for an unknown workload,
-    and in every case where `arrival_times` does.
+    and whenever `arrival_times` does.
     """
     times = arrival_times(count, rate, burstiness, seed)
     text_seed = f"{seed} {round_number}"
@@ -97,7 +97,7 @@ def sharegpt_requests(times: Sequence[float], scale: float, seed: int, text_seed
 
 
 def prompt_text(request: TimedRequest, text_seed: str) -> str:
-    """Return a synthetic prompt as text; any two of these texts share as long a prefix as their prompts."""
+    """Return a synthetic prompt as text; two such texts share a prefix as long as their prompts do."""
     prompt = prompt_of(request)
     num_shared = min(prompt.num_shared_tokens, prompt.num_tokens)
     shared = words(num_shared, f"{text_seed} shared {prompt.shared_prefix}")

@@ -74,7 +74,7 @@ def to_improve(learners: Sequence[Learner]) -> list[str]:
 
 
 def as_html(learners: Sequence[Learner], *, names: bool) -> str:
-    """Return the page. It needs no network and no scripts."""
+    """Return the page. The page needs no network and no scripts."""
     drawn = "".join(f"<section>{picture.html()}</section>" for picture in pictures(learners))
     texts = "".join(f"<p>{escape(line)}</p>" for line in to_improve(learners))
     rows = "".join(

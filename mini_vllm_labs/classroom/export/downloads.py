@@ -34,8 +34,8 @@ from mini_vllm_labs.classroom.worker.text import one_line
 from mini_vllm_labs.runs.sandbox.source_text import complaint_about_content, written_for_newer
 from mini_vllm_labs.runs.starter_status import LABS
 
-# The text that a platform puts between a display name and a file name. The lookahead makes it find overlapping matches
-# too.
+# The text that a platform puts between a display name and a file name. The lookahead lets the pattern find overlapping
+# matches too.
 FORMS = {
     "Canvas": re.compile(r"(?=(_LATE)?_(?P<id>[0-9]{1,20})_[0-9]+_(?P<file>.+))", re.DOTALL),
     "Canvas, anonymous": re.compile(
@@ -119,7 +119,7 @@ def collect(download: Path, folder: Path) -> Collected:
     Raises `SubmissionError` if the file is not such a download or is too large.
     """
     if not download.is_file():
-        raise SubmissionError("it is not a regular file")
+        raise SubmissionError("the download is not a regular file")
     require_short_directory(download)
     with zipfile.ZipFile(download) as archive:
         entries = list(files_in(archive))
@@ -200,7 +200,9 @@ def first_reading(name: str, collected: Collected) -> Reading:
     if not found:
         raise SubmissionError(f"not the name of a {collected.platform} file")
     if len({reading.id for reading in found}) > 1 and collected.is_handed_in(found[0]):
-        raise SubmissionError("its name can be read in two ways: put it into the right learner's folder by hand")
+        raise SubmissionError(
+            "the file's name can be read in two ways: put the file into the right learner's folder by hand"
+        )
     return found[0]
 
 
@@ -224,20 +226,21 @@ def files_in(archive: zipfile.ZipFile) -> Iterator[zipfile.ZipInfo]:
 
 
 def content_of(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """Return a file's content. Raises `SubmissionError` if it is too large or cannot be read."""
+    """Return a file's content. Raises `SubmissionError` if the file is too large or cannot be read."""
     if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
-        raise SubmissionError("it is a link, not a file: ask the learner for the file itself")
+        raise SubmissionError("this is a link, not a file: ask the learner for the file itself")
     if entry.compress_type not in METHODS:
         method = zipfile.compressor_names.get(entry.compress_type, "an unknown method")  # type: ignore[attr-defined]
         raise SubmissionError(
-            f"it is compressed with {method}, but the judge reads only deflate: unpack it and add its files by hand"
+            f"the file is compressed with {method}, but the judge reads only deflate: unpack it and add its "
+            "files by hand"
         )
     try:
         content = archive.open(entry).read(MAX_BYTES_EACH + 1)
     except Exception as error:  # `zipfile` raises various errors for a damaged file
-        raise SubmissionError(f"it is damaged or password-protected: {error or type(error).__name__}") from None
+        raise SubmissionError(f"the file is damaged or password-protected: {error or type(error).__name__}") from None
     if len(content) > MAX_BYTES_EACH:
-        raise SubmissionError(f"it is larger than {MAX_BYTES_EACH >> 20} MiB")
+        raise SubmissionError(f"the file is larger than {MAX_BYTES_EACH >> 20} MiB")
     return content
 
 

@@ -1,7 +1,8 @@
 """Writes CSV files for the gradebooks of Canvas and Moodle, with one line per student and one column per phase.
 
-They contain no names from submissions. If Canvas cannot find an id, it searches for a student by name. It treats a line
-named "Points Possible" as the maximum points. The roster, a CSV file from the teacher, maps submissions to ids.
+The files contain no names from submissions. If Canvas cannot find an id, it searches for a student by name. Canvas
+treats a line named "Points Possible" as the maximum points. The roster, a CSV file from the teacher, maps submissions
+to ids.
 """
 
 import csv
@@ -21,7 +22,7 @@ HOW = f"two columns: {FIRST_COLUMN!r}, and the id under its name in the gradeboo
 
 @dataclass(frozen=True)
 class Roster:
-    """Student ids by submission name; `id_name` is their column's heading."""
+    """Student ids keyed by submission name; `id_name` is the heading of their column."""
 
     id_name: str
     ids: dict[str, str]
@@ -47,7 +48,7 @@ def read_roster(path: Path) -> Roster:
     ids: dict[str, str] = {}
     for number, row in enumerate(rows[1:], 2):
         if len(row) != 2 or not all(row):
-            raise ValueError(f"--roster {path}, entry {number}: it must be a name and an id")
+            raise ValueError(f"--roster {path}, entry {number}: an entry must be a name and an id")
         name, student = row
         if name in ids or student in ids.values():
             raise ValueError(f"--roster {path}, entry {number}: {name!r} or {student!r} appears twice")
@@ -125,7 +126,7 @@ def assignments(results: ClassResults) -> list[str]:
 
 
 def graded(results: ClassResults, roster: Roster) -> list[tuple[str, list[str]]]:
-    """Return the id, and the points by phase, of each readable submission that is in the roster."""
+    """Return the id and the points per phase of each readable submission that is in the roster."""
     return [
         (
             roster.ids[one["name"]],

@@ -1,4 +1,4 @@
-"""Builds the zip for Gradescope's autograder, and grades a submission on its machine.
+"""Builds the zip for Gradescope's autograder, and grades a submission on Gradescope's machine.
 
 The zip contains two scripts, the settings, and the course with its solutions. The machine runs `python -m
 mini_vllm_labs.classroom.export.gradescope FOLDER FILE`. Without a jail, or after an error of the judge itself, that
@@ -41,7 +41,7 @@ RUN = Path(__file__).with_name("run_autograder.sh").read_text(encoding="utf-8")
 def compose(
     settings: JudgeSettings, visibility: Visibility, vivas: Vivas | None = None, checkout: Path = CHECKOUT
 ) -> dict[str, bytes]:
-    """Return the autograder's files as a mapping from path to content. They include the seed and the solutions."""
+    """Return the autograder's files as a mapping from path to content. The files include the seed and the solutions."""
     kept = {"settings": asdict(settings), "visibility": visibility, "vivas": vivas.by_digests() if vivas else []}
     scripts = {"setup.sh": SETUP, "run_autograder": RUN, SETTINGS_FILE: json.dumps(kept, indent=1) + "\n"}
     taken = (*TAKEN, *(f"{name}/" for name in top_level(checkout) if name != "tests"))

@@ -11,7 +11,7 @@ from mini_vllm_labs.grading.own_tests.grade import POINTS, read_points
 
 @dataclass(frozen=True)
 class OwnTests:
-    """The points by phase in each file of a folder, keyed by file name without extension."""
+    """The points per phase in each file of a folder, keyed by file name without extension."""
 
     points: Mapping[str, Mapping[str, int]]
 

@@ -33,7 +33,7 @@ STARTER = re.compile(rf"(?:.*[_ .-])?starter(?!\d)(?:{COUNTER})*\.py", re.IGNORE
 LOOKS_LIKE_ONE = re.compile(r"phase|starter|\.(py|ipynb)$", re.IGNORECASE)
 DEFINED = re.compile(rb"^(?:async +)?(?:def|class) +(\w+)", re.MULTILINE)
 IGNORED = {"__MACOSX", "__pycache__", ".git", ".ipynb_checkpoints", ".venv", "venv", "node_modules", "tests"}
-# (phase, path, content) Phase 0 means that the content determines the phase. None as the content means that only the
+# (phase, path, content): phase 0 means that the content determines the phase. A content of None means that only the
 # name was checked.
 Starter = tuple[int, PurePosixPath, bytes | None]
 
@@ -102,7 +102,9 @@ def one_per_phase(found: Iterable[Starter]) -> tuple[dict[int, bytes], list[str]
             notes.append(f"{one_line(str(path))} does not name its phase; its functions belong to phase {phase}.")
     if not starters:
         names = f" (only {', '.join(others[:NUM_SHOWN])})" if others else ""
-        raise SubmissionError(f"it contains no starter{names}: call it phase1.py, phase2.py ..., or hand in labs/")
+        raise SubmissionError(
+            f"the submission contains no starter{names}: call it phase1.py, phase2.py ..., or hand in labs/"
+        )
     return dict(sorted(starters.items())), notes
 
 
@@ -114,7 +116,7 @@ def limited(content: bytes, shown: str) -> bytes:
 
 
 def require_inside(name: str) -> PurePosixPath:
-    """Return the path of an archive's entry. Raises `SubmissionError` if it points outside the archive."""
+    """Return the path of an archive's entry. Raises `SubmissionError` if the path points outside the archive."""
     inner = PurePosixPath(name.replace("\\", "/"))
     if inner.is_absolute() or ".." in inner.parts or re.match(r"[A-Za-z]:", name):
         raise SubmissionError(f"the archive contains a path that points outside it: {one_line(name)}")
@@ -134,7 +136,7 @@ END_OF_DIRECTORY, NUM_END_BYTES, MAX_COMMENT_BYTES = b"PK\x05\x06", 22, 2**16
 def files_of_archive(path: Path) -> Iterator[Starter]:
     """Yield the starters in a zip or a gzipped tar; the first bytes show which it is."""
     if not path.is_file():
-        raise SubmissionError(f"{one_line(str(path))} is neither a folder nor a zip, a .tar.gz or a starter")
+        raise SubmissionError(f"{one_line(str(path))} is not a folder, a zip, a .tar.gz or a starter")
     if path.stat().st_size > MAX_ARCHIVE_BYTES:
         raise SubmissionError(f"the archive is larger than {MAX_ARCHIVE_BYTES >> 20} MiB")
     with path.open("rb") as file:
@@ -176,7 +178,7 @@ def require_short_directory(path: Path) -> None:
         raise SubmissionError("the zip is truncated: hand it in again")
     if at < 0 or len(tail) < at + NUM_END_BYTES:
         raise SubmissionError(
-            "it cannot be read: it is not a zip or .tar.gz, and it does not have the name of a starter"
+            "the file cannot be read: it is not a zip or .tar.gz, and it does not have the name of a starter"
         )
     num_entries, num_bytes = struct.unpack("<HL", tail[at + 10 : at + 16])
     if tail[max(0, at - NUM_LOCATOR_BYTES) : at].startswith(LOCATOR_64):

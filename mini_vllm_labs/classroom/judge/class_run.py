@@ -30,7 +30,7 @@ VERSION = 1
 
 
 class RecordedResult(TypedDict):
-    """The result of a graded submission. `digests` contains the SHA-256 of its files, by phase."""
+    """The result of a graded submission. `digests` contains the SHA-256 of its files, keyed by phase."""
 
     summary: SubmissionResult
     feedback: str
@@ -43,7 +43,7 @@ class RecordError(ValueError):
 
 
 class Record:
-    """Stores results by name in memory and, given a path, in a file with the settings of its run."""
+    """Stores results keyed by name in memory and, given a path, in a file with the settings of its run."""
 
     def __init__(self, settings: JudgeSettings, path: Path | None = None) -> None:
         self._path = path
@@ -119,7 +119,7 @@ class SubmissionGrader(Protocol):
 class GradingProcess:
     """A grading process on this machine, started on demand and restarted if it dies.
 
-    Ending it also ends every process that it started.
+    Ending this process also ends every process that it started.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class GradingProcess:
         return found
 
     def answer(self, task: Message) -> Any:
-        """Return the grading process's answer to a task. Raises `GraderError` if it fails repeatedly."""
+        """Return the grading process's answer to a task. Raises `GraderError` if the process fails repeatedly."""
         reason = ""
         for _ in range(NUM_TRIES):
             try:
@@ -150,7 +150,7 @@ class GradingProcess:
                 self.close()
                 if error.reason == "timeout":
                     break
-        raise GraderError(f"it could not be graded: {reason}")
+        raise GraderError(f"the submission could not be graded: {reason}")
 
     def end(self) -> None:
         self._is_ended = True
@@ -203,7 +203,7 @@ class ClassRun:
             self._idle.put(grader)
 
     def results(self, handed_in: Iterable[HandedIn]) -> Iterator[tuple[str, RecordedResult]]:
-        """Yield (name, result) in order of completion. Stops all graders when the caller stops."""
+        """Yield (name, result) in order of completion. Stops all graders when the caller stops iterating."""
         pool = ThreadPoolExecutor(len(self._graders))
         try:
             pending = {pool.submit(self._result, one): one.name for one in handed_in}

@@ -38,7 +38,7 @@ class ClusterGrader:
         self._refused: dict[str, str] = {}
         self._lock = threading.Lock()
         # The most recently freed reader is used first, so that only as many readers start as are busy at the same time.
-        # They never load a learner's code.
+        # Readers never load a learner's code.
         self._readers = [GradingProcess(replace(settings, jailed=False)) for _ in range(os.cpu_count() or 1)]
         self._idle: LifoQueue[GradingProcess] = LifoQueue()
         for reader in self._readers:
@@ -95,7 +95,7 @@ class ClusterGrader:
                         return None
         except KilledWorker as error:
             raise GraderError(
-                f"it could not be graded: {1 + error.allowed_failures} workers died while grading it"
+                f"the submission could not be graded: {1 + error.allowed_failures} workers died while grading it"
             ) from None
         except (Exception, CancelledError) as error:
             raise ClusterError(f"the cluster at {self._address} failed: {error or type(error).__name__}") from error
@@ -121,10 +121,10 @@ class ClusterGrader:
 def call_on_worker() -> Callable[[dict[str, Any], str, Message], dict[str, Any]]:
     """Return the function that is sent to workers.
 
-    Because it is local, it is pickled by value; its arguments are plain.
+    Because the function is local, it is pickled by value; its arguments are plain values.
 
-    So even a worker without the course can receive it, and then refuse the work. Dask would close a worker that cannot
-    unpickle what it receives.
+    So even a worker without the course can receive the function, and then refuse the work. Dask would close a worker
+    that cannot unpickle what it receives.
     """
 
     def grade(settings: dict[str, Any], course: str, task: Message) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """The process that reads and grades submissions, one after another.
 
-It runs as `python -m mini_vllm_labs.classroom.judge.grader`.
+The process runs as `python -m mini_vllm_labs.classroom.judge.grader`.
 
-It is the judge's own code, but it reads untrusted files. It therefore runs with limits, and if it fails, only the
-current submission is lost.
+It runs the judge's own code, but reads untrusted files. The process therefore runs with limits, and if it fails, only
+the current submission is lost.
 """
 
 import base64
@@ -100,7 +100,7 @@ def interrupted_after(seconds: float) -> Iterator[None]:
     """Raise `TimeoutError` in the block after `seconds`, because an untrusted file may keep the judge busy."""
 
     def interrupt(number: int, frame: object) -> None:
-        raise TimeoutError("the judge was still grading it when time ran out")
+        raise TimeoutError("the judge was still grading the submission when time ran out")
 
     before = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -112,7 +112,7 @@ def interrupted_after(seconds: float) -> Iterator[None]:
 
 
 def digests_of(submission: Submission) -> dict[str, str]:
-    """Return the SHA-256 of each file by phase; for an unreadable submission, the SHA-256 of the reason."""
+    """Return the SHA-256 of each file, keyed by phase; for an unreadable submission, the SHA-256 of the reason."""
     if submission.error:
         return {"error": hashlib.sha256(submission.error.encode(errors="replace")).hexdigest()}
     return {str(phase): hashlib.sha256(content).hexdigest() for phase, content in submission.starters.items()}

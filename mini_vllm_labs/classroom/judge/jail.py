@@ -1,7 +1,7 @@
 """The jail: bubblewrap around a worker, without network or other processes, and with only the files that the worker
 needs.
 
-It has no writable files, because no limit counts the memory of an in-memory file system.
+The jail has no writable files, because no limit counts the memory of an in-memory file system.
 """
 
 import compileall
@@ -116,7 +116,8 @@ def find_jail() -> Jail:
 
 
 def compile_course() -> None:
-    """Compile the modules that workers see, because workers cannot write, so each would compile them again.
+    """Compile the modules that workers see, because workers cannot write files, and each would have to compile them
+    again.
 
     A read-only checkout is left unchanged.
     """

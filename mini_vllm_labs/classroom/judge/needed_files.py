@@ -64,8 +64,7 @@ def needed_files(phase: int) -> frozenset[str]:
 
 
 def modules_in_jails() -> dict[str, list[str]]:
-    """Return the engine modules in every phase's jail, and the modules that a single phase's jail adds, by phase
-    number."""
+    """Return the engine modules in all phases' jails, and those that one phase's jail adds, keyed by phase number."""
     modules = {phase: {module_of(name) for name in needed_files(phase) if name.startswith(ENGINE)} for phase in LABS}
     everywhere = set.intersection(*modules.values())
     more = {str(phase): sorted(own - everywhere) for phase, own in modules.items() if own > everywhere}

@@ -50,7 +50,7 @@ def question(
 
 
 def packed(arguments: tuple[Any, ...]) -> str:
-    """Pack the arguments of a driver into a string. They are pickled, because the worker trusts the judge."""
+    """Pack the arguments of a driver into a string. The arguments are pickled, because the worker trusts the judge."""
     return base64.b64encode(zlib.compress(pickle.dumps(arguments), 1)).decode()
 
 

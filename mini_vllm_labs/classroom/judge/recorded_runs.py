@@ -14,7 +14,7 @@ Draw = Callable[[Random], Any]
 
 
 def together(on: Features, up_to: int) -> Draw:
-    """Return a function that draws a scenario for an engine of phases 1 to `up_to`, with the others absent."""
+    """Return a function that draws a scenario for an engine with phases 1 to `up_to` and no others."""
     features = replace(
         on,
         policy=on.policy if up_to >= 3 else "fcfs",

@@ -52,8 +52,7 @@ def phase_cell(phase: PhaseResult) -> Text:
 
 
 def missed_table(report: ClassResults) -> Table | None:
-    """Return the groups that the class missed most, without names; None for a single learner or if nothing was
-    missed."""
+    """Return the groups that the class missed most, without learners' names; None for one learner or nothing missed."""
     groups: defaultdict[tuple[int, str], list[GroupResult]] = defaultdict(list)
     for phase in (phase for summary in report.submissions for phase in summary["phases"] if is_written(phase)):
         for group in phase["groups"]:
@@ -108,7 +107,7 @@ def require_writable(files: Iterable[Path | None], folder: Path | None = None) -
     """Raise `ValueError` if a file cannot be written, so that the error comes before hours of work, not after."""
     named = list(filter(None, files))
     if len({file.resolve() for file in named}) < len(named):
-        raise ValueError("several results need several files: name one file for each")
+        raise ValueError("multiple results need separate files: name one file for each")
     for file in named:
         if file.is_dir():
             raise ValueError(f"{file} is a folder: name a file")
@@ -165,4 +164,6 @@ def write_whole(path: Path, text: str) -> None:
     except OSError as error:
         with suppress(OSError):
             partial.unlink()
-        raise ValueError(f"{path} cannot be written: {error.strerror}. Its earlier contents are unchanged") from None
+        raise ValueError(
+            f"{path} cannot be written: {error.strerror}. The file's earlier contents are unchanged"
+        ) from None

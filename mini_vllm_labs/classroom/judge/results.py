@@ -25,7 +25,7 @@ class Outcome:
     divergence: Divergence | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "message", printable(self.message))  # it may quote the learner's code
+        object.__setattr__(self, "message", printable(self.message))  # the message may quote the learner's code
 
 
 class GroupResult(TypedDict):
@@ -103,8 +103,8 @@ class ClassResults:
 class SubmissionGrade:
     """One submission during grading, with the data for its feedback.
 
-    `failures` contains the first outcome in each group that is not right, keyed by phase and title. `together` contains
-    the outcomes of all written phases up to `together_up_to` in one engine.
+    `failures` contains, for each group, the first outcome that is not right, keyed by phase and title. `together`
+    contains the outcomes of all written phases up to `together_up_to` in one engine.
     """
 
     name: str
@@ -130,7 +130,7 @@ class SubmissionGrade:
 
 
 def group_result(group: "TestGroup", outcomes: list[Outcome]) -> GroupResult:
-    """Return a group's result, with points in proportion to the situations that were right."""
+    """Return a group's result, with points proportional to the number of situations that were right."""
     found: GroupResult = {
         "title": group.title,
         "points": 0.0,

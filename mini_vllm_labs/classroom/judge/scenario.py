@@ -1,4 +1,4 @@
-"""Random scenarios for a whole engine, drawn from a secret seed, and filters on the reference's trace.
+"""Random scenarios for a whole engine, drawn from a secret seed, and filters that check the reference's trace.
 
 A filter ensures that the event in a group's title happens in each of its scenarios.
 """

@@ -89,7 +89,7 @@ def files_of_folder(folder: Path) -> Iterator[Starter]:
         folders[:] = sorted(set(folders) - IGNORED)
         num_entries += len(files)
         if num_entries > MAX_ENTRIES:
-            raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in it")
+            raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in the folder")
         for name in sorted(files):
             path = Path(parent, name)
             inner = PurePosixPath(path.relative_to(folder).as_posix())

@@ -46,7 +46,7 @@ def filter_programs() -> tuple[bytes, bytes]:
     except (ImportError, RuntimeError, OSError) as error:
         raise NoFilterError(
             f"system calls cannot be filtered: {error}; install libseccomp2 and pyseccomp (run "
-            "mini_vllm_labs/upkeep/install_jail.sh and install the extra 'judge')"
+            "mini_vllm_labs/upkeep/install_jail.sh and install the 'judge' extra)"
         ) from None
     deny, masked = pyseccomp.ERRNO(errno.EPERM), pyseccomp.MASKED_EQ
     rules, no_processes = pyseccomp.SyscallFilter(pyseccomp.ALLOW), pyseccomp.SyscallFilter(pyseccomp.ALLOW)

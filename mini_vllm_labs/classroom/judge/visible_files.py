@@ -40,7 +40,7 @@ def file_options() -> list[str]:
 
 
 def library_folders() -> list[str]:
-    """Return the folders of the standard library and of installed packages, under every name that they have."""
+    """Return the folders of the standard library and of installed packages, under all of their names."""
     packages = [path for path in sys.path if path.endswith(("-packages", "lib-dynload"))]
     found = [sysconfig.get_path("stdlib"), *packages, *site.getsitepackages()]
     return sorted({name for path in found if os.path.isdir(path) for name in (path, os.path.realpath(path))})
@@ -62,7 +62,7 @@ def outer(paths: Iterable[str]) -> list[str]:
 
 
 def folders_above(path: str) -> list[str]:
-    """Return options that create the folders above a path in a way that lets every user search them."""
+    """Return options that create a path's parent folders so that every user can search them."""
     options = []
     for folder in list(Path(path).parents)[-2::-1]:
         options += ["--perms", "0755", "--dir", str(folder)]

@@ -106,8 +106,8 @@ class JailedWorker:
     def start_afresh(self) -> bool:
         """Replace the process with a fresh one that has loaded no files; return whether that worked.
 
-        Otherwise, one file's process could answer in place of the next one's. In a jail, therefore, the new process
-        must not be the previous one.
+        Otherwise, one file's process could answer in place of the next one's. In a jail, therefore, the method also
+        checks that the new process is not the previous one.
         """
         self.set_deadline(FRESH_SECONDS)
         word = secrets.token_hex(8)  # rules out an answer that the old process left in the pipe
@@ -139,7 +139,7 @@ class JailedWorker:
             raise ChannelError("malformed", str(error)) from None
 
     def set_deadline(self, seconds: float) -> None:
-        """Require every answer within `seconds` from now."""
+        """Require all answers to arrive within `seconds` from now."""
         self.process.deadline = min(time.monotonic() + seconds, self.until)
         self._cpu_at_start = cpu_seconds(self.process.pid)
 

@@ -18,7 +18,7 @@ MAX_IN_A_FILE = 5
 
 
 def secret_lines(checkout: Path) -> set[str]:
-    """Return those long lines of solutions, mutants and alternatives that appear neither in starters nor in seams."""
+    """Return the long lines of solutions, mutants and alternatives that appear in neither starters nor seams."""
     public = set[str]()
     for path in (*checkout.glob("labs/*/starter*.*"), *(checkout / "mini_vllm" / name for name in SEAMS)):
         public |= set(long_lines(path.read_text(encoding="utf-8")))
@@ -48,7 +48,7 @@ def leaks(edition: Mapping[str, bytes], secret: Iterable[str]) -> list[str]:
 def long_lines(text: str) -> Iterator[str]:
     """Yield the lines that are long enough to be distinctive, without indentation, comments or diff marks.
 
-    A notebook and other JSON contain lines in quotes, whose ends are escaped.
+    Notebooks and other JSON files contain lines as quoted strings, with escaped line ends.
     """
     for line in text.replace('\\"', '"').replace("\\n", "\n").splitlines():
         normal = " ".join(line.lstrip('+-# \t"').split())
@@ -92,12 +92,12 @@ def compose(checkout: Path = CHECKOUT) -> dict[str, bytes]:
 
 
 def is_shared(path: str) -> bool:
-    """Return whether a file is a module of `mini_vllm_labs` that belongs to none of its packages."""
+    """Return whether a file is a module of `mini_vllm_labs` that is not in any of its packages."""
     return path.endswith(".py") and path.startswith(folder_of(COURSE)) and path.count("/") == 1
 
 
 def write(edition: Mapping[str, bytes], folder: Path) -> None:
-    """Write the edition to a new or empty folder. Raises `ReleaseError` if the folder is neither."""
+    """Write the edition to a new or empty folder. Raises `ReleaseError` if the folder is neither new nor empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ReleaseError(f"{folder} exists and is not empty, so nothing was written: name a new or empty folder")
     if folder.resolve().is_relative_to(CHECKOUT):

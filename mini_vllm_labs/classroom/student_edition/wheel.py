@@ -24,7 +24,8 @@ BUILD = "import sys; from setuptools.build_meta import build_wheel; print(build_
 
 
 def build(edition: Mapping[str, bytes], folder: Path) -> Path:
-    """Build the wheel into a folder, which is created if missing, and return its path. This needs no network.
+    """Build the wheel into a folder, which is created if missing, and return its path. Building the wheel needs no
+    network access.
 
     Raises `ReleaseError` with setuptools' last output if the build fails.
     """

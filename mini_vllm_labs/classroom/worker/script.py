@@ -22,7 +22,7 @@ CALLED_BY: Mapping[str, Callable[..., Any]] = {
 
 
 class ScriptReplay:
-    """Makes the calls of a script, and stores the requests and batches that they have in common."""
+    """Makes the calls of a script, and stores the requests and batches that the calls share."""
 
     def __init__(self, file: Any) -> None:
         self.file = file

@@ -79,7 +79,7 @@ DESCRIBED = {
 
 
 def engine_command(name: str) -> Callable[..., None]:
-    """Return a benchmark's command; all take the same options."""
+    """Return a benchmark's command; all of these commands take the same options."""
 
     @friendly
     def command(

@@ -83,7 +83,7 @@ def load() -> float | None:
 
 def load_line(before: float | None) -> str:
     """Return the machine's load before a benchmark and now, because other programs seldom slow all sides equally."""
-    return f"Load of the machine: {before} before, {load()} at the end; CPUs: {os.cpu_count()}."
+    return f"Machine load: {before} at the start, {load()} at the end; CPUs: {os.cpu_count()}."
 
 
 def show_case(console: Console, case: Case) -> None:

@@ -21,8 +21,8 @@ def bench_pages(
 ) -> None:
     """Measure the delay from moving a slider or a knob to the new picture.
 
-    A headless Chromium draws the pictures. The final picture follows when a knob stops moving. The bytes are those of a
-    widget's code, style and state, or of everything that a browser loads for the live page.
+    A headless Chromium draws the pictures. The final picture follows when a knob stops moving. The byte counts cover a
+    widget's code, style and state, or everything that a browser loads for the live page.
     """
     from mini_vllm_labs.bench.pages import measure_pages
 

@@ -70,8 +70,8 @@ def bench_scheduler(
 
 
 def beside_vllm(lineup: Lineup, release: str, num_rounds: int, num_admissions: int) -> Iterator[Case]:
-    """Yield each comparison with vLLM's own scheduler as soon as it is ready. Raises `PeerError` if its process
-    fails."""
+    """Yield each comparison with vLLM's own scheduler as soon as it is ready. Raises `PeerError` if the process with
+    vLLM's scheduler fails."""
     arguments = ["mini_vllm_labs.bench.vllm_scheduler", str(lineup), f"{num_rounds}", f"{num_admissions}"]
     name = "the process with vLLM's scheduler"
     with closing(peer_process.JsonLines(name, peer_process.vllm_python(release), arguments, {})) as lines:

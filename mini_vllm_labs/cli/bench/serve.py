@@ -221,7 +221,8 @@ def closing_of(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def expected_seconds(load: "ServeLoad", search: "Search | None", num_servers: int, num_rounds: int) -> float:
-    """Return roughly how long this takes with the embedded model; a larger model needs longer for each probe."""
+    """Return roughly how long the benchmark takes with the embedded model; a larger model needs longer for each
+    probe."""
     sending = 5.0 if load.request_rate == math.inf else load.num_requests / load.request_rate
     probing = search.num_probes * search.probe_seconds if search is not None else 0.0
     return num_servers * (10 + sending + probing) + (20 * (num_rounds + 1) if num_rounds else 0)

@@ -48,11 +48,11 @@ def bench_throughput(
     """Serve chats and documents on mini-vLLM and its peers.
 
     Many short chats and a few long documents are served twice: once arriving all at once, once as a stream. One round
-    of questions about one document follows, then batches of equal lengths, which are the best case for transformers'
-    `generate`. A table at the end shows where mini-vLLM is slower.
+    of questions about one document follows, then batches of requests with equal lengths, which are the best case for
+    transformers' `generate`. A table at the end shows where mini-vLLM is slower.
 
-    Each backend has its own process, and all get the same requests, threads and KV cache size. They take turns, round
-    by round.
+    Each backend has its own process, and all get the same requests, threads and KV cache size. The backends take turns,
+    round by round.
     """
     names = (OURS, *chosen_peers(peers, BACKENDS[1:]))
     temperatures = numbers("--temperature", temperature, 0, is_whole=False)

@@ -19,8 +19,8 @@ def class_report(
 ) -> None:
     """Show where the learners in a class stop.
 
-    It reads each history.jsonl, and shows attempts, minutes, broken rules, missed predictions and the texts to improve
-    first.
+    The command reads each history.jsonl, and shows attempts, minutes, broken rules, missed predictions and the texts to
+    improve first.
     """
     require_writable([html])
     learners = read_class(folder)

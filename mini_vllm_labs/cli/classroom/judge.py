@@ -58,7 +58,7 @@ class ClassProgress:
         self._rows: dict[str, TaskID] = {}
 
     def situation(self, name: str, what: str, done: int) -> None:
-        """Show which task of which submission is being graded. Several threads call this."""
+        """Show which task of which submission is being graded. Several threads call this method."""
         if self._bars is None:
             return
         with self._lock:
@@ -203,7 +203,7 @@ def graders_for(
 def run(
     class_run: ClassRun, handed_in: list[HandedIn], progress: ClassProgress, folder: Path | None, note: str
 ) -> tuple[dict[str, RecordedResult], list[str]]:
-    """Grade all submissions, and write the feedback for each, with `note`, as soon as it is ready.
+    """Grade all submissions, and write each one's feedback, including `note`, as soon as it is ready.
 
     Returns the results by name, and the reasons why some feedback could not be written; failing to write feedback does
     not end the run.

@@ -1,4 +1,4 @@
-"""Reports calls in a server into a learner's code that never return, with the line and its variables."""
+"""Reports calls from a server into a learner's code that never return, with the line and its variables."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ from mini_vllm_labs.runs.sandbox.errors import OutOfTime
 from mini_vllm_labs.runs.sandbox.explain import hint_for, lines_of
 from mini_vllm_labs.runs.sandbox.frames import is_learners
 
-LIMIT, PAUSE = 8.0, 0.25  # how many seconds a call may take, and the seconds between two checks
+LIMIT, PAUSE = 8.0, 0.25  # how many seconds a call may take, and how many seconds pass between two checks
 NOTICE = 4.0  # wall-clock seconds before a call is reported; doubled each time, because the machine may be slow
 IDLE, WAITING_FACTOR = 0.1, 10  # a call that used less CPU time than this was only waiting; one that polls may use more
 

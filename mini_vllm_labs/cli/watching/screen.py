@@ -23,7 +23,7 @@ from mini_vllm_labs.grading.results import EngineCheck, PhaseGrade, TaskGrade
 from mini_vllm_labs.grading.view import handout, heading, show_check, show_failure, show_text, why_not_graded
 from mini_vllm_labs.pictures.terminal.step_view import FAINT, STRONG, render_step
 
-ESCAPE = "\x1b"  # the codes of arrow and function keys start with it
+ESCAPE = "\x1b"  # the codes of arrow and function keys start with this character
 Read = Callable[[float], str]
 HEADING = re.compile(r"^### Task (\d+\.\d)[ ,:]*(.*)$", re.MULTILINE)
 STYLES = {"passed": "green", "stale": "yellow", "open": "dim"}

@@ -48,8 +48,8 @@ class Jobs:
             self._stop.set()
 
     def poll(self) -> None:
-        """Show finished work and start the next job. If the work raised an error, raises that error, unless the work
-        was stopped."""
+        """Show finished work and start the next job. An error raised by the work is raised again, unless the work was
+        stopped."""
         if self._running is not None and self._running[1].done():
             (job, future), self._running = self._running, None
             if not self._stop.is_set():

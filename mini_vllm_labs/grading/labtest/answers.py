@@ -1,4 +1,4 @@
-"""Finds the last value that the learner's code returned, by running a test once more. This file contains no task."""
+"""Finds the last value that the learner's code returned, by running a test once more. This file contains no tasks."""
 
 import inspect
 import re

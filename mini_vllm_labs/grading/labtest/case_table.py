@@ -5,7 +5,7 @@ default they have the names of the play's parameters. A play either returns all 
 several calls: for each, it yields the call as text, then the observations. `about` maps patterns to different rules and
 questions. A pattern is matched against three lines of text: the first difference ("what: yours, not expected"), the
 names of all differences, and the call. For an exception, the first line is "KeyError in free, evict: its text". A
-top-level `about` applies to each task that has none.
+top-level `about` applies to each task without its own.
 """
 
 import re

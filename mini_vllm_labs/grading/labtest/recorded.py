@@ -1,6 +1,6 @@
 """Provides the reference's recorded answers to the cases of a graded test, in order.
 
-They save the tests from needing a second implementation, which would reveal the solution. `python -m
+The recorded answers save the tests from needing a second implementation, which would reveal the solution. `python -m
 tests.mutants.answers` records them.
 """
 

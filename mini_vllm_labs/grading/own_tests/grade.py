@@ -74,7 +74,7 @@ def graded(path: Path, phase: int) -> TestsGrade:
     if complaint := complaint_about_content(content) or complaint_about_imports(content, phase):
         raise ValueError(f"{path}: {complaint}")
     if not solutions_exist() and (unwritten := unwritten_tasks(phase)):
-        raise ValueError(f"your tests can be graded once your phase is right: {unwritten[0]} is not written yet")
+        raise ValueError(f"your tests can be graded once your phase passes: {unwritten[0]} is not written yet")
     module = f"solutions.{lab_folder(phase)}" if solutions_exist() else f"labs.{lab_folder(phase)}.starter"
     order = {"phase": phase, "module": module, "source": content.decode("utf-8-sig"), "at_once": os.cpu_count() or 1}
     with GradingWorker(["-m", "mini_vllm_labs.grading.own_tests"]) as worker:
@@ -110,7 +110,7 @@ def complaint_about_imports(content: bytes, phase: int) -> str:
 
 
 def added_to(path: Path, grade: TestsGrade) -> None:
-    """Write a grade into a learner's result file, next to those of other phases. Raises `ValueError`."""
+    """Write a grade into a learner's result file, alongside those of other phases. Raises `ValueError`."""
     phases: dict[str, Any] = read_points(path) if path.exists() else {}
     phases[str(grade.phase)] = {
         "points": grade.points,
@@ -129,7 +129,7 @@ def read_points(path: Path) -> dict[str, dict[str, Any]]:
         found = json.loads(path.read_text(encoding="utf-8"))
         phases: dict[str, dict[str, Any]] = found["own tests"]
         if found["version"] != VERSION or any(not 0 <= one["points"] <= POINTS for one in phases.values()):
-            raise ValueError("it was written by a different version")
+            raise ValueError("the file was written by a different version")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: not a result of `mini-vllm grade-tests`: {error}") from None
     return phases

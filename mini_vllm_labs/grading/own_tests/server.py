@@ -1,4 +1,5 @@
-"""The process in which a learner's tests run: it imports once, opens the known mistakes, and forks for each run."""
+"""The process that runs a learner's tests: it imports modules once, opens the known mistakes, and forks for each
+run."""
 
 import gc
 import importlib
@@ -20,7 +21,7 @@ from mini_vllm_labs.runs.sandbox.limits import limit_resources
 ENDED_EARLY = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
 KEY_SECONDS = 20.0
 SECONDS = 4.0  # for one run of the file; a mistake that causes an endless loop uses up all of this time
-# for a correct implementation, so that all runs finish within 20 s on two cores
+# limits for a correct implementation, so that all runs finish within 20 s on two cores
 MOST_CPU_SECONDS, MOST_SECONDS = 0.6, 3.0
 
 

@@ -9,7 +9,7 @@ READS_PER_TOKEN = 100
 class TooMuchWorkError(BaseException):
     """The work exceeded its limit.
 
-    It is not an `Exception`, so that the code under test cannot catch it and continue.
+    This exception is not an `Exception`, so that the code under test cannot catch it and continue.
     """
 
 

@@ -2,8 +2,8 @@
 
 On a machine with a GPU, the arguments are on the GPU, and a tensor made without `device=` is on the host. Here the
 arguments are `DeviceTensor`s: their `device` is torch's `meta`, but they contain actual numbers. Tensors computed from
-them or made with that device are also `DeviceTensor`s; all other tensors are on the host. Mixing the two raises torch's
-error.
+the arguments or made with their device are also `DeviceTensor`s; all other tensors are on the host. Mixing the two
+kinds of tensors raises torch's error.
 """
 
 from collections.abc import Iterator

@@ -21,7 +21,7 @@ from mini_vllm_labs.grading.plays.own_containers import OwnContainers, Shared, l
 from mini_vllm_labs.runs.sandbox.frames import short
 
 NUM_WATCHED = 1000  # limit of recorded calls per function and test; a policy may be called 100,000 times
-NUM_CHECKED = 300  # of these, how many are also checked for containers that another object holds
+NUM_CHECKED = 300  # of these, the number that are also checked for containers that another object holds
 # answers kept per function: if a function fills two lists in turn, its third call changes its first answer
 NUM_KEPT = 3
 PLAIN = (str, bytes, range, frozenset, type, Request, KVCacheBlock)  # immutable, or not owned by the answer
@@ -57,7 +57,8 @@ class KeptAnswer:
         self.seen = self.answer.copy() if self.is_flat else snapshot(self.answer)
 
     def is_as_seen(self) -> bool:
-        """Return whether the contents are the same. This runs before and after every call, so it copies little."""
+        """Return whether the contents are the same. The comparison runs before and after every call, so it copies
+        little."""
         if not self.is_flat:
             return same(self.seen, snapshot(self.answer))
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mini_vllm_labs.grading.plays.earlier_answers import wrapped
 
-FIRST, LAST = 2, 7  # the first and the last call before which the other case may be played
+FIRST, LAST = 2, 7  # the other case may be played before any call from the first number to the last
 
 
 class Interruption:

@@ -1,4 +1,4 @@
-"""Varies requests between calls: objects that live on from call to call, and fields that no rule mentions."""
+"""Varies requests between calls: objects that persist from call to call, and fields that no rule mentions."""
 
 import random
 from collections.abc import Callable, Collection
@@ -59,7 +59,7 @@ class Living:
         self.known: dict[str, Request] = {}
 
     def now(self, moment: Request) -> Request:
-        """Copy all values from `moment` to the living request with that name; return it with the same list objects."""
+        """Copy all values from `moment` to the live request with that name; return it with the same list objects."""
         name = moment.request_id
         if name not in self.known or self.random.random() < 0.1:
             self.known[name] = moment

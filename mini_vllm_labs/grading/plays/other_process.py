@@ -35,7 +35,7 @@ def answers_elsewhere(phase: ModuleType, name: str, calls: Sequence[tuple[Any, .
     """Return the answers of a new Python process, or its error.
 
     If no process can be started (browser, judge's jail), a second copy of the module is used. The list is empty if the
-    phase has no file (the judge's tests).
+    phase has no file (as in the judge's tests).
     """
     import pickle
 

@@ -1,6 +1,6 @@
 """Finds returned containers that are also used elsewhere.
 
-They do no harm until somebody changes them. `labs/README.md` therefore asks for a new container each time.
+Shared containers do no harm until somebody changes them. `labs/README.md` therefore asks for a new container each time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -89,7 +89,8 @@ def _name(block: "Tensor | None") -> str | None:
 
 
 class GivenStore:
-    """A store whose contents come from a case. It records uses; a `put` evicts the blocks that the case names."""
+    """A store whose contents come from a case. The store records uses; a `put` evicts the blocks that the case
+    names."""
 
     def __init__(self, blocks: Mapping[str, Any], forgets: Mapping[str, str] | None = None) -> None:
         self.blocks = {hash_of(name): block for name, block in blocks.items()}

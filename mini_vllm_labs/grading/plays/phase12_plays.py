@@ -131,8 +131,8 @@ def attends(
 ) -> Seen:
     """Compute attention for requests with (computed, new) tokens; report each token's weights by new token and head.
 
-    Token p's value is the unit vector p. Scores are integers times log 2, so weights differ by powers of 2. Slots that
-    no request may read contain a separate value. With `as_on_gpu`, all numbers are bfloat16, on a fake device.
+    Token p's value is the unit vector p. Scores are integer multiples of log 2, so weights differ by powers of 2. Slots
+    that no request may read contain a separate value. With `as_on_gpu`, all numbers are bfloat16, on a fake device.
     """
     import torch
 

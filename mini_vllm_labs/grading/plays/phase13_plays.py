@@ -62,7 +62,7 @@ class PlayedRun:
             self.step(slack if number == step_of_victims else None)
             if number == step_of_victims:
                 running = list(self.running)
-                policy.victims(running)  # the next answer is a new list
+                policy.victims(running)  # the next call must return a new list
                 self.victims = list(map(name_of, policy.victims(running)))
                 if running != self.running:
                     self.amiss = "`victims` changes the list that it is given"

@@ -73,7 +73,7 @@ def copied(text: str) -> str:
 def paces(phase14: ModuleType, interval: int, steps: Sequence[Step]) -> Seen:
     """For each step, report whether prompts are held, given the step's decodes, tokens, prompts and queue.
 
-    The last value is -1 for a step that did not look at the queue.
+    The last value is -1 for a step that did not check the queue.
     """
     pacer, seen = phase14.PrefillPacer(interval), dict[str, object]()
     phase14.PrefillPacer(interval + 1).planned(5, True, 3)  # reveals state that is stored on the class

@@ -105,7 +105,8 @@ def schedule(phase1: ModuleType, told: Told) -> Steps:
 
 
 class Scene:
-    """The requests of a case and the stand-ins around the code under test. They persist from step to step."""
+    """The requests of a case and the stand-ins around the code under test. The requests and stand-ins persist from step
+    to step."""
 
     def __init__(self, told: Told) -> None:
         self.plans = list[SchedulerOutput]()

@@ -365,7 +365,7 @@ def advance(request: Request, amount: int) -> None:
 def rooms(
     phase3: ModuleType, policy: Policy, sizes: Mapping[str, int], told: Sequence[str], calls: Sequence[str]
 ) -> Steps:
-    """Make room in a memory; report the requests, the plan and the memory.
+    """Make room in a simulated memory; report the requests, the plan and the memory.
 
     The request "A 9+1 at 8 rank 0 2.5 on 1 2" is running, and "W rank 3 0.5" is waiting. Calls: "A 12" makes room for
     12 tokens of A; "plan 4 A 1 B 5" sets the plan, with a remaining budget of 4. The call "step 30" runs a step with a

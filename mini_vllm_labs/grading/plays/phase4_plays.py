@@ -33,7 +33,7 @@ BINARY = [list(tokens) for tokens in product(range(2), repeat=6)]
 
 
 def digest_of(phase4: ModuleType, block: Block) -> bytes:
-    """Return a block's hash. Code may reject invalid Unicode; the error also distinguishes the block from others."""
+    """Return a block's hash. Code may reject invalid Unicode; in that case, the block itself stands for its hash."""
     try:
         found: bytes = phase4.hash_block(*block)
     except UnicodeEncodeError:

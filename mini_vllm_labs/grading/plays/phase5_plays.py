@@ -92,7 +92,7 @@ def whole(answer: object) -> object:
 
 
 class Chunking:
-    """A policy, and requests that live on between its calls."""
+    """A policy, and requests that persist between its calls."""
 
     def __init__(self, phase5: ModuleType, settings: Settings, choices: Choices | None) -> None:
         self.anew: Callable[[], ChunkPolicy] = lambda: policy_of(phase5, settings, choices)
@@ -135,7 +135,7 @@ class Chunking:
 
 
 def asked(phase5: ModuleType, settings: Settings, calls: Sequence[str], choices: Choices | None = None) -> Steps:
-    """Call a policy with requests that live on, and a new policy with copies, with and without odd fields.
+    """Call a policy with requests that persist, and a new policy with copies, with and without odd fields.
 
     "A PREEMPTED 10+7 at 12 budget 100": the argument says that 12 of A's tokens (10 prompt and 7 generated) are
     computed. With "counter 3" (the request's counter) instead of the budget, `should_sample` is called. A call with

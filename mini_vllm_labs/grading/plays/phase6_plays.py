@@ -89,14 +89,14 @@ def batch_of(told: str) -> list[ScheduledRequest]:
 
 
 class LivingRows:
-    """Batches of requests that live on; the objects and their block lists change in place."""
+    """Batches of requests that persist; the objects and their block lists change in place."""
 
     def __init__(self) -> None:
         self.requests: dict[str, Request] = {}
         self.tables: dict[str, list[int]] = {}
 
     def now(self, batch: Sequence[ScheduledRequest]) -> list[ScheduledRequest]:
-        """Return the shares with live requests. A request that starts is a new object under the old name."""
+        """Return the shares with live requests. A request that starts anew is a new object with the old name."""
         rows = list[ScheduledRequest]()
         for row in batch:
             name = row.request.request_id
@@ -137,7 +137,7 @@ def ids_shown(ids: Sequence[int]) -> str:
 
 
 def lists(phase6: ModuleType, function: str, block_size: int, steps: Sequence[str]) -> Steps:
-    """Call a function for consecutive steps of requests that live on; report the lists it returns and the batch."""
+    """Call a function for consecutive steps of requests that persist; report the lists it returns and the batch."""
     living, needs_size = LivingRows(), function in ("compute_slot_mapping", "pad_block_tables")
     for told in steps:
         batch = living.now(batch_of(told))

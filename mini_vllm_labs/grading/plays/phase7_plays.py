@@ -314,7 +314,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def _random_lookup(rng: Random) -> tuple[list[int], int, int, int]:
-    """Draw a text of few different tokens, so that runs repeat. Some ids contain the digits of others."""
+    """Draw a text with few distinct tokens, so that runs repeat. Some ids contain the digits of others."""
     kinds = [*rng.choice((range(9), SMALL, SMALL, LARGE, ALIKE))][: rng.choice((1, 2, 2, 3, 3, 4, 9))]
     tokens = rng.choices(kinds, k=rng.choice((rng.randint(1, 24), rng.randint(1, 24), 60)))
     shortest = rng.choice((1, 2, 3, 3, 6))

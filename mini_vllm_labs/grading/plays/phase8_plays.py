@@ -36,7 +36,7 @@ def scheduling_of(phase8: ModuleType, num_speculative_tokens: int) -> AsyncSched
 
 
 def placeholders(phase8: ModuleType, num_speculative_tokens: int, calls: Sequence[str]) -> Steps:
-    """Call the methods for requests that live on, and a new object's methods for copies; report the changes.
+    """Call the methods for requests that persist, and a new object's methods for copies; report the changes.
 
     The call "take 2: A 3+1 of 9 at 10 with 4 past 7" plans a step with 2 drafts for A. Request A has 3 prompt tokens, 1
     of 9 generated tokens, 10 computed tokens and 4 placeholders. Its "past 7" seeds the fields that no rule mentions.

@@ -1,6 +1,7 @@
-"""Provides stand-ins for phases 2, 3 and 5 around one scheduler step. They follow a script and record each call.
+"""Provides stand-ins for phases 2, 3 and 5 around one scheduler step. The stand-ins follow a script and record each
+call.
 
-The case contains their decisions, so that no stand-in reveals its phase's solution.
+The case contains the stand-ins' decisions, so that none of them reveals its phase's solution.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -139,8 +140,8 @@ class ScriptedChunks:
 class ScriptedPreemption:
     """Replaces phase 3: the script names the victims for each request that gets no slots.
 
-    Victims that are no longer running are skipped. `make_room` returns False if no victim is left or the request is one
-    of them. Otherwise the request then holds its slots.
+    Victims that are no longer running are skipped. `make_room` returns False if no victim is left or if the request
+    itself is one of the victims. Otherwise the request then holds its slots.
     """
 
     def __init__(self, log: CallLog, victims: Mapping[str, Sequence[str]], running: object, waiting: object) -> None:

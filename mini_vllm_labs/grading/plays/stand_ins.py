@@ -46,7 +46,7 @@ class Drop:
 
 
 class RecordingPrefixCache:
-    """A prefix cache with given hits. It pins the hit blocks and records every call.
+    """A prefix cache with given hits. The cache pins the hit blocks and records every call.
 
     Successive commits or drops that continue each other count as one call, so blocks may also be passed one by one.
     """
@@ -104,7 +104,8 @@ class RecordingPrefixCache:
 
 
 class FrozenKV:
-    """A read-only KV cache manager. Like the real one, it returns its own lists, to reveal code that changes them."""
+    """A read-only KV cache manager. Like the real manager, it returns its own lists, to reveal code that changes
+    them."""
 
     def __init__(self, block_size: int, tables: Mapping[str, Sequence[int]], free_queue: Sequence[int]) -> None:
         self.block_size = block_size
@@ -153,8 +154,8 @@ class FrozenKV:
 class SharedBlocksKV:
     """A KV cache manager with given block tables; a shared block is free once all tables containing it are freed.
 
-    With `is_reserved`, it is full until a request is freed; after that, every allocation succeeds without new blocks.
-    `freed` lists the calls to `free`, except a first call for a request without blocks.
+    With `is_reserved`, the manager is full until a request is freed; after that, every allocation succeeds without new
+    blocks. `freed` lists the calls to `free`, except a first call for a request without blocks.
     """
 
     def __init__(

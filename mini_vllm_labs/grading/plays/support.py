@@ -1,4 +1,4 @@
-"""Makes requests for the graded tests. This file contains no task."""
+"""Makes requests for the graded tests. This file contains no tasks."""
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -75,7 +75,7 @@ def yes_or_no(answer: object) -> object:
 
 
 def some_ids(rng: Random, count: int) -> list[str]:
-    """Draw distinct ids from one family of easily confused ids. If there are many, they may differ only after 300
+    """Draw distinct ids from one family of easily confused ids. If there are many ids, they may differ only after 300
     characters."""
     family, start = rng.choice(FAMILIES_OF_IDS), rng.choice(("", LONG_START))
     return rng.sample([*family, *(f"{start}{name}.{n}" for n in range(count // 8) for name in family)], count)

@@ -71,11 +71,11 @@ def request_of(id: str, prompt: str, max_tokens: int, step: int = 0, priority: i
 
 
 def setup_of(title: str) -> ClaimSetup:
-    """Return the requests and the config of a claim's first run. Raises `ValueError` if the title belongs to no claim
-    with a run."""
+    """Return the requests and the config of a claim's first run. Raises `ValueError` if no claim with a run has this
+    title."""
     setups = {claim.title: setup for claim in all_claims() for setup in [*claim.setups.values()][:1]}
     if title not in setups:
-        raise ValueError(f"{title!r} is not a card with a run of requests; choose from {', '.join(setups)}")
+        raise ValueError(f"{title!r} is not a card that runs requests; choose from {', '.join(setups)}")
     return setups[title]
 
 

@@ -28,7 +28,7 @@ COUNTED = {"matrix products": 29, "all operations": 190}
 
 
 def serve_documents(budget: int) -> Served:
-    """Serve 2,000 long documents in simulated time, at 70 % of the rate that an H100 sustains."""
+    """Serve 2,000 long documents in simulated time, at 70% of the rate that an H100 sustains."""
     documents = Experiment("documents", num_requests=2_000).with_rate()
     assert documents.rate is not None
     limits = replace(documents.resolved_engine(), max_num_batched_tokens=budget)
@@ -100,7 +100,7 @@ def left_beside_weights() -> Evidence:
 
 
 def completion() -> Evidence:
-    """Compare the mean time of jobs on a server that takes them in turn or shares its speed equally."""
+    """Compare a server that takes jobs in turn with one that shares its speed equally, by mean job time."""
     times = {f"sigma {sigma}, {order}": mean for sigma in SIGMAS for order, mean in mean_times(sigma).items()}
     chart = bars("Mean time, in mean lengths", times, {name: f"{mean:.1f}" for name, mean in times.items()})
     in_turn, shared = (times[f"sigma {SIGMAS[-1]}, {order}"] for order in ("in turn", "shared"))
@@ -108,7 +108,7 @@ def completion() -> Evidence:
 
 
 def mean_times(sigma: float) -> dict[str, float]:
-    """Return the mean time of 20,000 jobs for each service order, at 80 % load, in mean job lengths."""
+    """Return the mean time, in mean job lengths, of 20,000 jobs for each service order at 80% load."""
     jobs = jobs_of(sigma, LOADS[1])
     return {"in turn": in_turn_time(jobs) / NUM_JOBS, "shared": shared_time(jobs) / NUM_JOBS}
 

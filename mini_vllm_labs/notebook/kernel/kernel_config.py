@@ -1,7 +1,7 @@
-"""Configures IPython for the kernel "mini-vLLM Labs", which runs the course in whose folder the notebook is.
+"""Configures IPython for the kernel "mini-vLLM Labs", which runs the course whose folder contains the notebook.
 
 The file is installed next to `kernel.json`, in the environment's `share/jupyter/kernels/mini-vllm-labs/`, so that only
-this kernel reads it. Outside a course folder, it changes nothing.
+this kernel reads it. Outside a course folder, this file changes nothing.
 """
 
 import os

@@ -87,7 +87,7 @@ def tokens_part(bill: Bill, axis: StepAxis) -> Part:
 
 
 def tokens_tile(bill: Bill, item: Item, axis: StepAxis) -> Markup:
-    """Draw one step's box, outlined if the request waits."""
+    """Draw one step's box, outlined if the request is waiting."""
     x, wide = axis.x(item.step) + 0.5, max(1.0, axis.width(item.step) - 1)
     if item.kind == WAITING:
         return svg.rect(x + 0.5, 0.5, wide - 1, HIGH - 1, rx=2, class_="mv-rule")

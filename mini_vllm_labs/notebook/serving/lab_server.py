@@ -39,7 +39,7 @@ COMMAND = (
 
 
 class LabServerProcess:
-    """A server in a new process, which therefore runs the latest saved files. It exits together with its owner.
+    """A server in a new process, which therefore runs the latest saved files. The server exits together with its owner.
 
     Raises `FreshError` with a message for the learner if the server does not start.
     """
@@ -164,7 +164,7 @@ class LabServer:
         self._control("/notebook/resume", "POST")
 
     def close(self) -> None:
-        """Stop the server. It also stops together with the notebook's kernel."""
+        """Stop the server. The server also stops together with the notebook's kernel."""
         if self._server:
             self._server.close()
 

@@ -104,7 +104,7 @@ def piece_of(event: str) -> str:
 class RecordedServer(ThreadingHTTPServer):
     """Listens on a free port on this machine.
 
-    Of several identical requests, the nth gets the nth recorded answer, or the last one if there are fewer.
+    Of several identical requests, the nth gets the nth recorded answer, or the last one if fewer are recorded.
     """
 
     def __init__(self, config: EngineConfig, lineup: Lineup) -> None:

@@ -100,7 +100,7 @@ def cycle_part(moves: Moves, width: float) -> Part:
 
 
 def box(name: str, during: int, num_blocks: int, left: float, right: float, top: float) -> svg.Markup:
-    """Draw a state with its block counts during and after the step; a dashed box means in the free queue."""
+    """Draw a state with its block counts during and after the step; dashed boxes contain blocks in the free queue."""
     number = str(num_blocks) if during == num_blocks else f"{during} → {num_blocks}"
     dashes = "4 3" if name.startswith("free") else None
     middle = (left + right) / 2

@@ -1,4 +1,4 @@
-"""Draws two latency distributions below the knobs, with the previous setting's as a ghost."""
+"""Draws two latency distributions below the knobs, with those of the previous setting as ghosts."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -142,7 +142,7 @@ def circumstances(trial: Trial) -> str:
 
 
 def sentence(now: Trial, earlier: Trial) -> str:
-    """Describe the changed knobs, the slowest 1 % of both latencies, the throughput and any lack of memory."""
+    """Describe the changed knobs, the slowest 1% of both latencies, the throughput and any lack of memory."""
     first, old_first = now.times_to_first_token, earlier.times_to_first_token
     rate, old_rate = (f"{digits(trial.served.output_tokens_per_second)} tokens/s" for trial in (now, earlier))
     parts = [

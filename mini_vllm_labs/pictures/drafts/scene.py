@@ -16,7 +16,7 @@ END = "end"  # shown for an end-of-answer token, which has no text
 
 @dataclass(frozen=True)
 class DraftScene:
-    """A step. `verdicts` contains those of the shown rows, with None for a request that the step did not compute.
+    """A step. `verdicts` contains the shown rows' verdicts, with None for a request that the step did not compute.
 
     `before` contains each request's output tokens at the time when the step was computed, and `texts` contains each
     token's text.

@@ -124,7 +124,8 @@ def num_alike(one: Sequence[object], other: Sequence[object]) -> int:
 
 @dataclass(frozen=True)
 class Kin:
-    """The most similar earlier chain, how many blocks they have in common, and where the first differing token is."""
+    """The most similar earlier chain, how many blocks the two have in common, and where the first differing token
+    is."""
 
     chain: Chain
     num_common: int

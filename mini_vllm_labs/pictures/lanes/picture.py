@@ -27,8 +27,8 @@ def lanes(
 
     In a step, the engine takes `plan_ms`: half of it to plan, a quarter to apply its tokens, and a quarter to write its
     text. The runner takes `compute_ms` for the step. Only the beginning of a long run is drawn. `width` is the page's
-    width; without it, the picture also has a narrow version. Raises `ValueError` without a run, or if a time is not
-    greater than 0.
+    width; without it, the picture also has a narrow version. Raises `ValueError` if there are no runs, or if a time is
+    not greater than 0.
     """
     if not runs or not all(run.steps for run in runs.values()):
         raise ValueError("lanes need at least one run that has a step")

@@ -76,7 +76,7 @@ def row(
 
 
 def starved(results: list[PolicyResult]) -> dict[str, str]:
-    """Return for each policy the group whose p95 time to first token grew most, if by `STARVED` or more.
+    """Return, for each policy, the group whose p95 time to first token grew most, if by at least `STARVED`.
 
     The growth is relative to the first policy; ties go to the smallest group.
     """

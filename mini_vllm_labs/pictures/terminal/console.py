@@ -68,9 +68,9 @@ def fail(message: str, code: int) -> NoReturn:
 def friendly(command: Callable[P, R]) -> Callable[P, R]:
     """Make a command print user-fixable errors as messages.
 
-    Invalid values exit with status 2, and a stalled or failed engine with status 1. An exception from a learner's file
-    exits with status 1 and prints the traceback from that file on, without our frames. An endless call into that file
-    is stopped and explained.
+    Invalid values end the command with status 2, and a stalled or failed engine ends it with status 1. An exception
+    from a learner's file exits with status 1 and prints the traceback from that file on, without our frames. An endless
+    call into a learner's file is stopped and explained.
     """
 
     @functools.wraps(command)

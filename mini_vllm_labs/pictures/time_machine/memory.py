@@ -189,7 +189,7 @@ def line_numbers(shelf: Shelf, block_size: int, first_block: int = 1) -> svg.Mar
     """Draw the first id of each line if the blocks are too narrow for their ids."""
     if shelf.named or shelf.height <= 2 * shelf.line:
         return svg.Markup("")
-    every = 1 if shelf.line >= 13 else 2  # when the lines are lower, only every second one has room for a number
+    every = 1 if shelf.line >= 13 else 2  # when the lines are less tall, only every second one has room for a number
     firsts = range(shelf.per_line * shelf.size * 4 * every, shelf.num_slots, shelf.per_line * shelf.size * every)
     drawn = []
     for slot in firsts:

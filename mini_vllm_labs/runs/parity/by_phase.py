@@ -26,7 +26,8 @@ class ParityComparison:
 
 
 def phases_needed(scenario: Scenario) -> frozenset[int]:
-    """Return the phases without which an engine would differ from the recording. Phase 6 is never one of them."""
+    """Return the phases without which an engine would differ from the recording. Phase 6 is never one of these
+    phases."""
     config, needed = scenario.line["config"], set(ALWAYS | scenario.electives)
     if config["policy"] == "priority" or any(step["preempted"] for step in scenario.steps):
         needed.add(3)

@@ -1,7 +1,7 @@
 """Draws random scenarios and runs them on the reference, in the format of the recorded traces.
 
-The kind `small` needs at most one capability of `PLAIN`, for engines that have few. The kind `mixed` needs several of
-them.
+The kind `small` needs at most one capability of `PLAIN`, for engines that have few capabilities. The kind `mixed` needs
+several of these capabilities.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from mini_vllm_labs.runs.parity.scenario import Scenario
 
 EACH, MIXED = 20, 100
 MAX_LENGTH, MAX_STEPS, MAX_TRIES = 64, 300, 2000
-EOS, STOP = 2, 77  # all other outputs are at least 100
+EOS, STOP = 2, 77  # all other output token ids are at least 100
 SHOWS = "drawn with seed {} and decided by the course's engine, not recorded from vLLM"
 Line = dict[str, Any]
 

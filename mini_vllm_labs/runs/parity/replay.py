@@ -197,7 +197,8 @@ def compare(
 ) -> ReplayDifference | None:
     """Replay a scenario and return the first difference from its recording, including block ids.
 
-    `policy` replaces the scenario's policy, and must make the same decisions. `releases` replace phase 14.
+    `policy` replaces the scenario's policy, and must make the same decisions. `releases` replaces the functions of
+    phase 14.
     """
     replay = ScenarioReplay(scenario, lineup, policy, releases)
     for number, recorded in enumerate(scenario.steps):
@@ -230,8 +231,8 @@ def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
 
 
 def _comparable(field: str, recorded: Any) -> Any:
-    """Normalise a recorded field: sort lost blocks and an encoding's users, neither of which has an order."""
-    if field == "preempted":  # a reset preempts requests, although no other request is the cause
+    """Normalise a recorded field: sort lost blocks and an encoding's users, which have no inherent order."""
+    if field == "preempted":  # a reset preempts requests without any other request being the cause
         return [[victim, cause or "", num_tokens] for victim, cause, num_tokens in recorded]
     if field == "transfers":
         return {**recorded, "invalid": sorted(recorded["invalid"])}

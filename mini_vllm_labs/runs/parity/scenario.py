@@ -32,7 +32,7 @@ def prompt_token(seed: str, index: int) -> int:
 
 
 def output_token(request_id: str, index: int) -> int:
-    """Return the fake model's output `index` for a request, unless the scenario plans a different one."""
+    """Return the fake model's default output `index` for a request, which a scenario may override."""
     return 100 + crc32(f"o{request_id}:{index}".encode()) % 900
 
 
@@ -67,11 +67,11 @@ class Scenario:
 
     @property
     def has_gates(self) -> bool:
-        """Whether admission has more conditions than in phases 1 to 5, or layers have windows."""
+        """Whether admission has more conditions than in phases 1 to 5, or any layer has an attention window."""
         return any(name in self.line["config"] for name in GATES)
 
     def out_of_scope(self, lineup: Lineup) -> str | None:
-        """Name an elective phase that the scenario uses but the lineup lacks, or return None."""
+        """Return the name of an elective phase that the scenario uses but the lineup lacks, or None."""
         missing = [phase for phase in sorted(self.electives, reverse=True) if lineup[phase] == "absent"]
         return f"phase {missing[0]} ({ALL_NAMES[missing[0] - 1]})" if missing else None
 

@@ -1,4 +1,4 @@
-"""Sends messages between a worker and its parent over pipes, each with a secret mark and a line of JSON.
+"""Sends messages between a worker and its parent over pipes, each as a secret mark plus a JSON line.
 
 The worker takes over its stdin and stdout before it loads untrusted code, so that the code's output goes elsewhere. A
 line without the mark is never read as a message. A line that was cut off because its process was killed does not affect
@@ -58,11 +58,12 @@ class Channel:
                 raise ChannelError("closed", "the process has exited") from None
 
     def receive(self) -> Message:
-        """Wait for one message and return it. Raises `ChannelError`; after "malformed", it may be called again."""
+        """Wait for one message and return it. Raises `ChannelError`; after a "malformed" error, it may be called
+        again."""
         while not (line := self._line()):
             pass
         if not line.startswith(self._mark):
-            raise ChannelError("malformed", "a line does not begin like a message")
+            raise ChannelError("malformed", "a line does not start the way a message must")
         try:
             message = json.loads(line[len(self._mark) :], parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
@@ -79,7 +80,7 @@ class Channel:
         os.set_blocking(self._write_fd, True)
 
     def _line(self) -> bytes:
-        """Return the next line without its end. Raises `ChannelError` once for a line that is too long."""
+        """Return the next line without its line ending. Raises `ChannelError` once for a line that is too long."""
         start = 0
         while True:
             end = self._buffer.find(b"\n", start)

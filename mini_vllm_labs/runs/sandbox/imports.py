@@ -1,4 +1,4 @@
-"""Finds forbidden imports in a learner's file, because the packages that grade it contain the answers."""
+"""Finds imports in a learner's file that are forbidden because the packages that grade it contain the answers."""
 
 import ast
 import re

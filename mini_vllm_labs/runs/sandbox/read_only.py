@@ -15,7 +15,7 @@ OPTIONS = (
 
 @cache
 def bubblewrap() -> tuple[str, ...]:
-    """Return a prefix that denies a command write access, network and other processes, or an empty prefix if
+    """Return a prefix that denies a command write access, the network and other processes, or an empty prefix if
     unavailable.
 
     Some systems install bubblewrap but forbid its system calls, so a trial run checks this once.

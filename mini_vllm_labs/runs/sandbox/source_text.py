@@ -11,7 +11,7 @@ from importlib.util import find_spec
 HERE = f"Python {platform.python_version()}"
 SAVE = "save it as UTF-8"
 EXPORT = "hand in the plain .py file"
-# The first bytes of files that are not text. A .docx is also a zip.
+# The first bytes of files that are not text. A .docx file is also a zip file.
 KINDS: tuple[tuple[bytes, str, str], ...] = (
     (b"PK\x03\x04", "a zip archive or a .docx", "hand in the .py file inside, or name the archive .zip"),
     (b"\x1f\x8b", "a gzip archive", "hand in the .py file inside, or name the archive .tar.gz"),

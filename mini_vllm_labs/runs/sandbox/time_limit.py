@@ -49,8 +49,8 @@ class TimeLimit:
     it may take `WAITING_FACTOR` times as long in wall time.
 
     On systems with signals, a signal interrupts the code. Otherwise (if `by_signal` is false), Python interrupts it,
-    but a sleeping thread cannot be woken. Code may catch `OutOfTime`, so after `MAX_TRIES` tries `give_up` receives a
-    text and must end the process. A browser has no threads, so there `EventWatch` checks the clock.
+    but a sleeping thread cannot be woken. Code may catch `OutOfTime`, so after `MAX_TRIES` tries `give_up` is called
+    with a text and must end the process. A browser has no threads, so there `EventWatch` checks the clock.
     """
 
     def __init__(
@@ -167,6 +167,6 @@ def outermost_call(frame: FrameType | None) -> FrameType | None:
 
 
 def phase_of(call: FrameType) -> int:
-    """Return the phase of a call into a starter, or 0 if its folder is not named after a phase."""
+    """Return the phase of a call into a starter, or 0 if the starter's folder names no phase."""
     phase = PHASE_FOLDER.match(Path(call.f_code.co_filename).parent.name)
     return int(phase[1]) if phase else 0

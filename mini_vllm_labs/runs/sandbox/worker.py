@@ -26,10 +26,10 @@ class WorkerProcess:
     """A child process in a separate process group, with a temporary folder that is deleted at the end.
 
     `command` runs in `cwd`. A program that calls `channel.take_stdio` exchanges messages over its stdin and stdout, and
-    prints to stderr. If `has_channel` is false, stdin is empty and stdout is output. Only the first and the last
-    `output_bytes` / 2 bytes of the output are stored. `pass_fds` (POSIX) lists the file descriptors that stay open in
-    the child. Leaving the `with` block kills the process group. A child that has left the group survives, unless the
-    command is a jail.
+    prints to stderr. If `has_channel` is false, stdin is empty and stdout is treated as output. Only the first and the
+    last `output_bytes` / 2 bytes of the output are stored. `pass_fds` (POSIX) lists the file descriptors that stay open
+    in the child. Leaving the `with` block kills the process group. A child that has left the group survives, unless the
+    command runs in a jail.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class WorkerProcess:
         stdin, stdout, mark = self._process.stdin, self._process.stdout, secrets.token_hex(8)
         assert stdin is not None
         assert stdout is not None
-        with contextlib.suppress(OSError):  # the process may already have exited; `receive` reports it
+        with contextlib.suppress(OSError):  # the process may already have exited; `receive` reports that
             os.write(stdin.fileno(), mark.encode() + b"\n")
         if os.name == "posix":  # a process that does not read its input must not block its parent
             os.set_blocking(stdin.fileno(), False)

@@ -51,8 +51,8 @@ class Verdict:
 class DraftCounts:
     """The counts of a run so far. `proposed` and `accepted` count the drafts at each position.
 
-    `num_shares` counts the shares that sampled, one per request and step; `num_tokens` counts the tokens that they
-    kept.
+    `num_shares` counts the shares that sampled tokens, one per request and step; `num_tokens` counts the tokens that
+    they kept.
     """
 
     num_shares: int = 0

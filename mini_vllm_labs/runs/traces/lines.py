@@ -40,10 +40,10 @@ DECISION = re.compile(r"\s*(if|elif|while|for|break|continue)\b")
 
 @dataclass(frozen=True)
 class Event:
-    """An event of a block (`subject` is its number) or a request (its id), and the lines that caused it.
+    """An event of a block or request (`subject` is its number or id), and the lines that caused it.
 
-    The first of `places` decided the event; for a block, it is the line that called the pool. The next entry is the
-    line that called that one.
+    The first of `places` decided the event; for a block, it is the line that called the pool. Each further entry is the
+    line that called the one before it.
     """
 
     step: int
@@ -138,11 +138,11 @@ class LineRecorder:
         return Lines(ran, events, sources)
 
     def _waits(self, steps: Sequence[StepRecord]) -> Iterator[Event]:
-        """Yield, for each request without a token, the line that refused it or ended the step before its turn."""
+        """Yield, for each request that got no token, the line that refused it or ended the step before its turn."""
         for step, record in enumerate(steps):
             for name, found in record.get("reasons", {}).items():
                 if "preempted" in found["reason"]:
-                    continue  # its preemption is recorded as an event
+                    continue  # the preemption is recorded as an event instead
                 if event := self._refusals.get((step, name)):
                     yield event
                 elif step in self._ends and found["reason"] in PASSED and name in record["waiting_after"]:
@@ -177,7 +177,7 @@ class LineRecorder:
         for (phase, name), answer in REFUSALS.items():
             if phase in file and frame.f_code.co_name == name and isinstance(asked := argument(frame), Request):
                 key, refused = (self.step, asked.request_id), type(value) is type(answer) and value == answer
-                self._refusals.pop(key, None)  # only its last return value matters
+                self._refusals.pop(key, None)  # only the function's last return value matters
                 if refused:
                     self._refusals[key] = Event(self.step, "refused", asked.request_id, tuple(places_from(frame)))
 

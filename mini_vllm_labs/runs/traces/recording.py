@@ -135,11 +135,13 @@ def require_whole(steps: Sequence[StepRecord]) -> None:
     """Raise `ValueError` unless the steps are 0, 1, 2, ..., because drawing a step needs all steps before it."""
     for place, record in enumerate(steps):
         if record["step"] != place:
-            raise ValueError(f"record {place} is step {record['step']}, but a trace must contain every step from 0 on")
+            raise ValueError(
+                f"record {place} is step {record['step']}, but a trace must contain every step, starting at 0"
+            )
 
 
 def titles_of(steps: Sequence[StepRecord]) -> dict[str, str]:
-    """Map each request's id to itself as its title, in order of arrival."""
+    """Map each request id to a title, which is the id itself, in order of arrival."""
     return {request_id: request_id for record in steps for request_id in record["added"]}
 
 

@@ -103,7 +103,7 @@ def chunks(state: RunState, record: StepRecord) -> list[str]:
 def waiting(state: RunState, record: StepRecord) -> list[str]:
     """Return why the first waiting request was not admitted, if known; victims of this step are skipped.
 
-    The live page shows a step's recorded `waits` itself.
+    The live page displays a step's recorded `waits` separately.
     """
     if "waits" in record.get("detail", {}):
         return []

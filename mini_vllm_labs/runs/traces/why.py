@@ -111,7 +111,7 @@ def refuser_of(found: Found) -> str:
 
 
 def waited_for(steps: Iterable[StepRecord]) -> dict[str, Counter[str]]:
-    """Count each request's steps without a token, keyed by the mark of the reason.
+    """Count each request's steps without a token, keyed by the mark of each reason.
 
     A request after a refused one waits for the same thing, so its step counts under the refused request's reason.
     """

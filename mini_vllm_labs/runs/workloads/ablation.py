@@ -27,7 +27,7 @@ NUM_REQUESTS = 36
 DOCUMENT_EVERY = 3
 NUM_SHARED_TOKENS = 192
 MAX_TOKENS = 400
-END = 3  # smaller than the vocabulary, so that no prompt contains it
+END = 3  # below the range that prompts are drawn from, so that no prompt contains it
 MAX_STEPS = 5000
 NUM_DRAFTS = 4
 

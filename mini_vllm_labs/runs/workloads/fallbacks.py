@@ -6,7 +6,7 @@ from mini_vllm import EngineConfig, Lineup
 
 
 def whole_prompts(budget: int) -> str:
-    """Return a benchmark's note that prompts cannot be split."""
+    """Return the note in which a benchmark says that prompts cannot be split."""
     return f"Phase 5 is absent: whole prompts only. The budget of {budget:,} tokens per step holds the longest."
 
 

@@ -36,7 +36,7 @@ def make_workload(seed: int, num_requests: int) -> list[TimedRequest]:
 
 
 def policy_of(name: str | None, requests: Sequence[TimedRequest]) -> SchedulingPolicy | None:
-    """Make the policy in `mini_vllm_labs.policies` called `name` for these requests; return None if `name` is None.
+    """Build the policy called `name` in `mini_vllm_labs.policies` for these requests, or return None if `name` is None.
 
     Raises a `ValueError` that lists the names if there is no such policy.
     """

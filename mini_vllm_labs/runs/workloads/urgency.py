@@ -1,4 +1,4 @@
-"""Marks one in five requests as urgent, chosen with a seed."""
+"""Marks one in five requests, chosen at random with a seed, as urgent."""
 
 import random
 from collections.abc import Iterable

@@ -82,7 +82,7 @@ class OpenPages:
     def viewer(self, viewer_id: str) -> Viewer:
         """Return the page with a given id. Raises `ApiError` (404) if it is not open."""
         if viewer_id not in self._viewers:
-            raise ApiError(404, "this page is no longer open: load it again", param="viewer", code="page_not_open")
+            raise ApiError(404, "this page is no longer open: reload it", param="viewer", code="page_not_open")
         return self._viewers[viewer_id]
 
     @property
@@ -161,7 +161,7 @@ async def live_events(pages: OpenPages, viewer: Viewer) -> AsyncIterator[bytes]:
 
 
 async def picture(pages: OpenPages, viewer: Viewer) -> bytes:
-    """Return a picture's event. Raises `DrawingEndedError` if the drawing process has exited."""
+    """Return the event that sends a picture. Raises `DrawingEndedError` if the drawing process has exited."""
     chunks = await pages.served.llm.call_during_step(partial(steps_since, step=pages.drawing.next_step))
     drawn = await pages.drawing.draw(viewer.id, viewer.look, chunks)
     return b"event: picture\ndata: " + drawn + b"\n\n"

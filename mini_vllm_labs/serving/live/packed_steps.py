@@ -24,7 +24,8 @@ class Totals:
 
 
 class PackedStep(NamedTuple):
-    """A step. Its record omits the block tables of requests that ran before; their new blocks extend the old tables.
+    """A step. A step whose record omits the block tables of requests that ran before; their new blocks extend the old
+    tables.
 
     The record's `waiting_after` names only the first few waiting requests. `sampled` contains the tokens of the step
     whose results this step applied, and `lengths` contains the prompt lengths, in tokens, of the requests that arrived.

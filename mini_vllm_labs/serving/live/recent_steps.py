@@ -198,7 +198,7 @@ def pool_of(scheduler: Scheduler) -> "tuple[array[int], array[int]]":
     return array("I", scheduler.kv.free_block_ids()), array("I", scheduler.prefix_cache.cached_blocks())
 
 
-# The server calls these functions in the engine's process, which may not be its own.
+# The server calls these functions in the engine's process, which may not be the server's own process.
 
 
 def keep_recent_steps(engine: LLMEngine) -> None:

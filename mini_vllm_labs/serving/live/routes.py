@@ -143,7 +143,7 @@ def control_router(served: ServedModel, pages: OpenPages) -> APIRouter:
 
     @router.get("/live/bills/{request_id}", dependencies=with_page)
     async def bill(request_id: str) -> JSONResponse:
-        """Return a request's costs, or null unless it has recently ended."""
+        """Return a request's costs if it has recently ended, otherwise null."""
         found = await served.llm.call_during_step(partial(bill_of, request_id=request_id))
         return JSONResponse(found and asdict(found))
 

@@ -1,4 +1,4 @@
-"""Serves the live page inside the browser that shows it, with engine and pictures but without network or threads.
+"""Serves the live page inside the browser that shows it, with an engine and pictures but no network or threads.
 
 One of the page's workers imports this module. The module answers the page's calls with events or JSON.
 """

@@ -149,7 +149,7 @@ class Front:
             replica.num_unfinished -= 1
             content = await answer.aread()
             if b'"engine_dead"' in content:
-                raise httpx.RemoteProtocolError("its engine has stopped")
+                raise httpx.RemoteProtocolError("the replica's engine has stopped")
             return Response(content, answer.status_code, kept)
         return StreamingResponse(self._bytes_of(answer, replica), answer.status_code, kept)
 

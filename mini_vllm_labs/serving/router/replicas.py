@@ -19,7 +19,7 @@ from mini_vllm.engine.engine_thread import StepClock
 from mini_vllm.engine.process_group import kill_group
 from mini_vllm_labs.serving.settings import ServerSettings, allow_many_connections
 
-# the first is for the last events and the shutdown; the second is for a check
+# seconds: the first limit is for the last events and the shutdown; the second is for a check
 SECONDS_TO_END, SECONDS_TO_ANSWER = 10.0, 4.0
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,8 @@ logger = logging.getLogger(__name__)
 class Replica:
     """One engine with its server. `num_unfinished` counts the front end's requests that the replica has not finished.
 
-    `problem` is the reason why it did not accept requests at the last check, or empty. `notice` is its latest notice.
+    `problem` states why the replica did not accept requests at the last check, or is empty. `notice` is the replica's
+    latest notice.
     """
 
     index: int

@@ -54,14 +54,14 @@ def arguments_of(text: object) -> dict[str, Any]:
 
 
 class FunctionCall(Fields):
-    """A call in an earlier answer."""
+    """A function call in an earlier answer."""
 
     name: str
     arguments: Annotated[dict[str, Any], PlainValidator(arguments_of)]
 
 
 class ToolCall(Fields):
-    """A call in an earlier answer, with the id that its result refers to."""
+    """A function call in an earlier answer, with the id that its result refers to."""
 
     id: str
     type: Literal["function"]
@@ -171,7 +171,8 @@ def chat_router(served: ServedModel) -> APIRouter:
 
 
 async def texts_of(body: ChatCompletionRequest, served: ServedModel) -> list[TextChoice]:
-    """Return the texts to generate for a body. Raises `ApiError` if this server does not support a field's value.
+    """Return the texts to generate for a request body. Raises `ApiError` if this server does not support a field's
+    value.
 
     Without a limit, the answer may use all the tokens that remain after the conversation.
     """

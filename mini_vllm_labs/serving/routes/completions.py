@@ -50,7 +50,8 @@ def completions_router(served: ServedModel) -> APIRouter:
 
 
 async def texts_of(body: CompletionRequest, served: ServedModel) -> list[TextChoice]:
-    """Return the texts to generate for a body. Raises `ApiError` if this server does not support a field's value."""
+    """Return the texts to generate for a request body. Raises `ApiError` if this server does not support a field's
+    value."""
     if body.echo and body.logprobs is not None:
         raise invalid("the server does not return logprobs of prompts: leave out either logprobs or echo", "logprobs")
     n, max_choices = body.n or 1, served.settings.max_choices

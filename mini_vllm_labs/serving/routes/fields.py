@@ -57,7 +57,7 @@ def _error_of(error: ErrorDetails) -> ApiError:
 
 
 def _rule_of(message: str) -> str:
-    """Return pydantic's message without its subject and with JSON's terms."""
+    """Return pydantic's message without its subject and in JSON's terms."""
     _, _, rule = message.partition(" ")  # drops the subject from "Input should be" and "List should have"
     if " at most 0 items" in rule:
         return "must be empty: this server does not support it"
@@ -145,7 +145,7 @@ class SamplingFields(Fields):
 
     @property
     def continuous_usage(self) -> bool:
-        """Whether every event of such a stream contains the number of tokens so far, as in vLLM."""
+        """Whether every event of a stream, not just the last, contains the number of tokens so far, as in vLLM."""
         wanted = self.stream_options or StreamOptions()
         return self.include_usage and bool(wanted.continuous_usage_stats)
 

@@ -59,7 +59,7 @@ class ToolFields(Fields):
 
     tools: Tools | None = None
     tool_choice: Annotated[str, PlainValidator(tool_choice_of)] | None = None
-    parallel_tool_calls: bool | None = None  # an answer contains one call, which both values allow
+    parallel_tool_calls: bool | None = None  # an answer contains a single call, and both values allow that
     functions: Functions | None = None
     function_call: Annotated[str, PlainValidator(function_call_of)] | None = None
 
@@ -75,7 +75,7 @@ class ToolFields(Fields):
 
     def forced_call(self) -> ForcedCall | None:
         """Return the call that the answer must make, or None for plain text. Raises `ApiError` if the model would
-        choose whether to call one."""
+        choose whether to call a function."""
         field, choice_field = ("functions", "function_call") if self.is_legacy else ("tools", "tool_choice")
         choice = self.function_call if self.is_legacy else self.tool_choice
         if self.is_legacy and (self.tools or self.tool_choice not in (None, "none", "auto")):

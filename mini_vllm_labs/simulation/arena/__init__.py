@@ -1,1 +1,1 @@
-"""Compares policies: on which workloads, in which figures, and at whose cost."""
+"""Compares policies: which workloads and figures they improve, and at whose cost."""

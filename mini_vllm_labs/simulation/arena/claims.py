@@ -131,7 +131,7 @@ def wasted_tokens(lineup: Lineup) -> tuple[str, bool]:
 
 
 def drafts_for_the_hurried(lineup: Lineup) -> tuple[str, bool]:
-    """Measure, for each number of drafts, how many urgent requests keep a limit of half a plain step per token.
+    """Measure, for each number of drafts, how many urgent requests meet a limit of half a plain step per token.
 
     Phase 7 comes from the lineup, or from the same source as phase 1 if the lineup has none.
     """

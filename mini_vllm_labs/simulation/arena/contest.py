@@ -84,7 +84,7 @@ def serve_requests(
 def run_races(
     races: Sequence[Race], dask: str | None = None, on_finished: Callable[[int], None] = lambda num_finished: None
 ) -> list[Figures]:
-    """Run the races on all cores, or on the cluster with its scheduler at `dask`; return the figures in order.
+    """Run the races on all cores, or on the cluster whose scheduler is at `dask`; return the figures in order.
 
     A race depends only on its own values, so its results are the same wherever it runs. Raises `ValueError` if dask is
     not installed or its scheduler does not respond.

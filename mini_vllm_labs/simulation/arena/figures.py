@@ -1,4 +1,4 @@
-"""Computes a run's figures, and collects service by tenant, recomputed tokens, and times during the run."""
+"""Computes a run's figures, and collects service per tenant, recomputed tokens, and times during the run."""
 
 import math
 from array import array

@@ -24,7 +24,8 @@ from mini_vllm_labs.simulation.workloads import LazyPrompt, SyntheticPrompt, mak
 URGENT = ServiceLevel("urgent", ttft=0.5, tpot=0.05)
 NORMAL = ServiceLevel("normal", ttft=3.0, tpot=0.1)
 LATER = ServiceLevel("batch", e2e=60.0)
-LONG_PROMPT = 1_000  # in tokens: a document, where nobody reads the answer while it is being generated
+# in tokens: a prompt of at least this length is a document, and nobody reads its answer while it is being generated
+LONG_PROMPT = 1_000
 MOONCAKE_BLOCK, BAILIAN_BLOCK = 512, 16  # tokens per prefix hash
 # A column's names in the four formats, the most precise first. Mooncake's times are in milliseconds, the others' in
 # seconds.
@@ -138,8 +139,7 @@ class TraceLoad:
             raise ValueError(f"speed must be greater than 0, got {self.speed}")
 
     def left_out(self) -> str:
-        """Name the file's columns that the requests ignore, and the consequence; return an empty string if there are
-        none."""
+        """Return which of the file's columns are ignored, and the consequence, or an empty string if none are."""
         _, first = next(_records(Path(self.path)), (0, {}))
         first = json.loads(first) if isinstance(first, str) else first
         lost = [name for name in first if name not in HARMLESS.union(ARRIVAL, INPUT, OUTPUT, TENANT)]
@@ -176,7 +176,8 @@ class TraceRow:
 
 
 def read_rows(path: Path) -> Iterator[TraceRow]:
-    """Yield a `.csv` or `.jsonl` file's requests that have an output. Raises a `ValueError` with the line number."""
+    """Yield a `.csv` or `.jsonl` file's requests that have an output. Raises a `ValueError` with the line number if a
+    line is invalid."""
     if path.suffix not in (".csv", ".jsonl"):
         raise ValueError(f"a trace must be a .csv or .jsonl file, got {path}")
     number = 0

@@ -19,8 +19,8 @@ TITLES = {"random-150m": "Random weights", "embedded": "The embedded model"}
 Record = Mapping[str, Any]
 IN_TURNS = (
     "The variants in a table took turns in each round of a single run. A ratio compares a variant with the baseline "
-    "(the variant that has no ratio) in the same round. The lowest and the highest round show how much other work on "
-    "the machine affects a figure."
+    "(the variant that has no ratio) in the same round. The range from the lowest to the highest round shows "
+    "how much other work on the machine affects a figure."
 )
 
 
@@ -71,7 +71,7 @@ DESCRIBED: list[tuple[str, str, str, Callable[[Record], list[list[str]]]]] = [
         aims.beside_busy_processes,
     ),
     *(
-        (name, name, f'"With it" {with_it}. "Without" {without}.', no_aims)
+        (name, name, f'The "With it" variant {with_it}. The "Without" variant {without}.', no_aims)
         for name, with_it, without in (
             ("prefix", "uses the defaults", "sets `enable_prefix_caching=False`"),
             (
@@ -92,9 +92,9 @@ DESCRIBED: list[tuple[str, str, str, Callable[[Record], list[list[str]]]]] = [
     (
         "async",
         "async",
-        "Between two forward passes, the engine plans the next step, applies results and writes text. On a CPU, this "
-        "work runs on the cores that compute the model, and Python runs only one thread at a time. Overlapping the "
-        "work with a pass therefore slows that pass down.",
+        "Between two forward passes, the engine plans the next step, applies results and writes text. On a CPU, "
+        "this work runs on the cores that compute the model, and Python runs only one thread at a time. Overlapping "
+        "this work with a forward pass therefore slows that pass down.",
         aims.between_passes,
     ),
     (

@@ -24,7 +24,8 @@ EDITED_HERE = (
     f"python {SETUP}lab.py demo   (makes .venv; in an environment of yours: pip install -c {SETUP}constraints.txt -e .)"
 )
 
-# setuptools 84 calls `has_data`, which no class defines: editable installs would lack the `data-files`, our kernel.
+# setuptools 84 calls `has_data`, which no class defines: without this, editable installs would lack the `data-files`,
+# our kernel.
 Distribution.has_data = Distribution.has_data_files
 
 
@@ -39,7 +40,7 @@ def get_requires_for_build_wheel(config_settings: object = None) -> list[str]:
 
 
 def build_wheel(wheel_directory: str, config_settings: object = None, metadata_directory: object = None) -> str:
-    """Build the learners' wheel and return its name. Exits with the reason if it would contain a solution."""
+    """Build the learners' wheel and return its name. Exits with the reason if the wheel would contain a solution."""
     get_requires_for_build_wheel()
     sys.path.insert(0, str(ROOT))
     from mini_vllm_labs.classroom.student_edition.edition import compose, require_tracked_code

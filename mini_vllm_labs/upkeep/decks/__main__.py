@@ -4,7 +4,7 @@ Run it as `python -m mini_vllm_labs.upkeep.decks`.
 
 Each file is self-contained, with slides, pictures, notes, and, if it is available, reveal.js. The source is Markdown.
 `---` separates slides, and `Ask:` begins a slide's speaker notes. A picture's text alternative consists of its SVG's
-title and description. Checks for numbers are removed.
+title and description. Comments that check numbers are removed.
 """
 
 import argparse

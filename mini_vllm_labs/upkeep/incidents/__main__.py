@@ -2,7 +2,7 @@
 
 Run it as `python -m mini_vllm_labs.upkeep.incidents`.
 
-Each incident must trigger only its alert, within 30 seconds. A healthy server must not trigger any. Every dashboard
+Each incident must trigger only its own alert, within 30 seconds. A healthy server must not trigger any. Every dashboard
 query must return a result. The test takes about 45 seconds. Without Prometheus, it prints a message, and fails if
 `REQUIRE_PROMETHEUS` is set.
 """

@@ -1,1 +1,2 @@
-"""Records the public scenarios again with a vLLM release, and compares them with both recordings."""
+"""Records the public scenarios again with a different vLLM release, and compares the result with both recorded
+releases."""

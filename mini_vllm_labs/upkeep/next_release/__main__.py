@@ -1,4 +1,5 @@
-"""Records the public scenarios again with a vLLM release, and compares them with both releases' recordings.
+"""Records the public scenarios again with a different vLLM release, and compares the result with both recorded
+releases.
 
 Run it as `python -m mini_vllm_labs.upkeep.next_release VERSION` on a system with fork. `docs/next-release.md` explains
 the report.

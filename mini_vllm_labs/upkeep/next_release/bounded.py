@@ -44,6 +44,6 @@ def _outcome(function: Callable[[], Any]) -> Outcome:
 
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # pydantic puts its reason below the field name, if there is one
+    # pydantic prints its reason, if there is one, below the field name
     reasons = [line.partition(" [type=")[0] for line in lines if " [type=" in line]
     return (reasons or lines or [""])[0][:200]

@@ -114,7 +114,9 @@ class Recorder:
         sampled = step["sampled"] = self._sample(output, placeholders, step["scheduled"])
         if has_details := "detail" in self.scenario.steps[0]:
             step["detail"] = {"shared": {f"{one.block_id}": one.ref_cnt for one in self.pool.blocks if one.ref_cnt > 1}}
-        transfers = self._transfers() if self.is_first else None  # the two recorders read it at different moments
+        transfers = (
+            self._transfers() if self.is_first else None
+        )  # the two recorders read this value at different moments
         self._apply_events(step, "aborted_before_update", before_update=True)
         transfers = transfers if self.is_first else self._transfers()
         if transfers:
@@ -174,7 +176,7 @@ class Recorder:
         output = self.connector.recorded.take_output()
         if output is None:
             return None
-        # A release that keeps an aborted load's blocks until a report arrives is sent such a report.
+        # A release that keeps an aborted load's blocks until a report arrives needs that report.
         received = [one for one in output.finished_recving if one in self.scheduler.requests]
         sent, invalid = list(output.finished_sending), sorted(output.invalid_block_ids)
         found: dict[str, list[Any]] = {"received": received, "sent": sent, "invalid": invalid}

@@ -1,4 +1,5 @@
-"""`python -m mini_vllm_labs.upkeep.pictures` writes `docs/pictures/`, or only named pictures (`demo`, `screens`)."""
+"""`python -m mini_vllm_labs.upkeep.pictures` writes `docs/pictures/`, or only the pictures that are named (`demo`,
+`screens`)."""
 
 import sys
 

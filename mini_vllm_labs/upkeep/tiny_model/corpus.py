@@ -1,4 +1,4 @@
-"""Generates the training text from a seed, without downloads: stories, facts, sums, notes, small chats."""
+"""Generates the training text from a seed, without downloads: stories, facts, sums, notes, and small chats."""
 
 import json
 import random
@@ -110,7 +110,8 @@ def notes(rng: random.Random, count: int, kind: int | None = None) -> tuple[str,
 
 
 def record(rng: random.Random) -> Turn:
-    """Return a request for a JSON record, and the record. Both quote the values, so that their token ids agree."""
+    """Return a request for a JSON record, and the record. The request and the record both quote the values, so that
+    their token ids agree."""
     name, city, pet = rng.choice(NAMES), rng.choice(WORDS["cities"]), rng.choice(WORDS["animals"])
     age = rng.randrange(10, 80)
     asked = f'Write JSON: "name": "{name}", "age": {age}, "city": "{city}", "pet": "{pet}".'

@@ -1,4 +1,4 @@
-"""Turns the training text into rows of token ids: trains the tokenizer, weights tokens for the loss, draws random
+"""Turns the training text into rows of token ids: trains the tokenizer, weights tokens for the loss, and draws
 windows."""
 
 from collections.abc import Iterable, Iterator
@@ -86,7 +86,8 @@ def encode(documents: Iterable[Document], tokenizer: PreTrainedTokenizerFast) ->
 
 
 def length_at(progress: float) -> int:
-    """Return the sequence length at a point in the training; it starts short because attention is quadratic."""
+    """Return the sequence length at a point in the training; it starts short because the cost of attention is
+    quadratic."""
     return 256 if progress < 0.45 else 512 if progress < 0.8 else 1024
 
 

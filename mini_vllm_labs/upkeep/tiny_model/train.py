@@ -1,7 +1,7 @@
 """Makes the embedded model, or its draft model; `README.md` in this folder lists the commands.
 
-Writes a `save_pretrained` directory with config, bfloat16 weights, tokenizer with chat template, and a README with
-seed, loss and hash.
+Writes a `save_pretrained` directory with a config, bfloat16 weights, a tokenizer with a chat template, and a README
+with the seed, loss and hash.
 """
 
 import argparse

@@ -25,7 +25,7 @@ AT_THE_LAKE = {"things": ["boat"], "places": ["lake", "river"], "animals": ["duc
 
 
 class WithAdapter(nn.Module):
-    """A frozen linear layer whose output has `B (A x) * alpha / r` added."""
+    """A frozen linear layer that adds `B (A x) * alpha / r` to its output."""
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()

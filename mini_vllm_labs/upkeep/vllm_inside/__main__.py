@@ -2,9 +2,9 @@
 
 Run it as `python -m mini_vllm_labs.upkeep.vllm_inside`.
 
-It runs vLLM's unit tests, sends 200 requests through its engine, measures the CPU time of a step, and compares all
-results with the stock scheduler's. `python -m mini_vllm_labs.upkeep.vllm_peer` creates the environment. With `--gpu`
-and the Python of a complete vLLM installation, it compares the tokens of 20 prompts.
+The command runs vLLM's unit tests, sends 200 requests through its engine, measures the CPU time of a step, and compares
+all results with the stock scheduler's. `python -m mini_vllm_labs.upkeep.vllm_peer` creates the environment. With
+`--gpu` and the Python of a complete vLLM installation, it compares the tokens generated for 20 prompts.
 """
 
 import argparse

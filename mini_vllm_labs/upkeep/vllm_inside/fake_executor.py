@@ -1,4 +1,4 @@
-"""An executor without a model; it stores tokens as K and V, and so detects wrong and stale blocks."""
+"""An executor without a model; it stores tokens as K and V, and thereby detects wrong and stale blocks."""
 
 from concurrent.futures import Future
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Serves 200 requests through vLLM's engine core and output processor, alternating between both schedulers.
+"""Serves 200 requests through vLLM's engine core and output processor, alternating between the two schedulers.
 
 `python -m mini_vllm_labs.upkeep.vllm_inside.served ROUNDS FOLDER` runs in `.venv-vllm` and prints a JSON list with one
 pair (stock, ours) per round: the texts by request, and the scheduler's CPU seconds. FOLDER contains the configuration

@@ -1,4 +1,4 @@
-"""Creates an environment with a release's scheduler, for `mini-vllm bench scheduler --peer vllm` and others.
+"""Creates an environment with a release's scheduler, for `mini-vllm bench scheduler --peer vllm` and other commands.
 
 Run it as `python -m mini_vllm_labs.upkeep.vllm_peer [VERSION]`; the default is 0.13.0.
 """

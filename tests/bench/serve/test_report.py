@@ -1,4 +1,4 @@
-"""The figures of a round, from answers with known times, and the search for the highest rate."""
+"""The figures of a round, computed from answers with known times, and the search for the highest rate."""
 
 from collections.abc import Callable
 

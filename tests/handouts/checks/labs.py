@@ -1,4 +1,4 @@
-"""Functions for checking the course map: its table against the handouts."""
+"""Functions for checking the course map: they compare its table with the handouts."""
 
 import re
 from math import ceil
@@ -14,7 +14,7 @@ TASK = re.compile(r"^### Task .*\((?:\d+ to )?(\d+) lines?, (\d+) minutes\)$", r
 
 
 def sizes(phase: int) -> list[int]:
-    """Return a phase's lines, and the minutes to read its handout (rounded up to 5) and to write its tasks."""
+    """Return a phase's line count, and the minutes to read its handout (rounded up to 5) and write its tasks."""
     text = starter_path(phase).with_name("README.md").read_text(encoding="utf-8")
     tasks, num_words = TASK.findall(text), len(COMMENT.sub("", text).split())
     reading = 5 * ceil(num_words / WORDS_A_MINUTE / 5)

@@ -12,7 +12,7 @@ LINEUP = parse_lineup("solution:1-5,solution:12")
 
 
 def tables_after(num_tokens: int, windows: tuple[int | None, ...], size: int = 16) -> list[list[int]]:
-    """Return the block tables of a text computed in chunks of 512 tokens, except the last 40, one by one."""
+    """Return the block tables of a text computed in chunks of 512 tokens, with the last 40 one by one."""
     config = EngineConfig(num_gpu_blocks=4000, max_model_len=60_000, block_size=size)
     scheduler = build_scheduler(config, LINEUP, windows=windows)
     request = Request("A", [5] * num_tokens, SamplingParams())
@@ -29,7 +29,7 @@ def held(num_tokens: int, windows: tuple[int | None, ...], size: int = 16) -> li
 
 
 def most_held(num_tokens: int, window: int) -> int:
-    """Return how many blocks a text holds at most in the last 16 steps of a decode."""
+    """Return the maximum number of blocks that a text holds in the last 16 steps of a decode."""
     return max(held(num_tokens - back, (window,))[0] for back in range(16))
 
 

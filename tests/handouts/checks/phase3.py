@@ -146,6 +146,6 @@ def broken_order(num_gpu_blocks: int, seed: int, requests: int) -> list[int]:
 
 
 def resumptions(phases: str, num_gpu_blocks: int) -> list[tuple[str, int, int]]:
-    """Return (request, tokens computed, tokens hit) of every resumption in the trace."""
+    """Return (request, tokens computed, tokens hit) for every resumption in the trace."""
     shares = (share for record in trace_of(phases, num_gpu_blocks) for share in record["scheduled"])
     return [(share["id"], share["n"], share.get("hit", 0)) for share in shares if share["kind"] == "resumed"]

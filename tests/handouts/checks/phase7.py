@@ -30,7 +30,7 @@ DRAFTER, TARGET = (0.5, 0.3, 0.2), (0.2, 0.5, 0.3)
 
 
 def step_ms(num_tokens: int) -> tuple[float, float]:
-    """Return how long one step spends reading weights, and how long computing, in milliseconds to one decimal."""
+    """Return how many milliseconds one step spends reading weights and how many computing, to one decimal place."""
     num_bytes, flops = BOUND.work(num_tokens, 0, 0, num_tokens)
     return round(1000 * num_bytes / BOUND.bandwidth, 1), round(1000 * flops / BOUND.flop_rate, 1)
 
@@ -41,7 +41,7 @@ def tokens_per_step(acceptance: float, num_drafts: int) -> float:
 
 
 def balance() -> int:
-    """Return the number of tokens at which computing takes as long as reading, for this and any model."""
+    """Return the number of tokens at which computing takes as long as reading, for this and any other model."""
     num_bytes, flops = BOUND.work(1, 0, 0, 1)
     found = round(num_bytes / BOUND.bandwidth * BOUND.flop_rate / flops)
     assert found == round(saturation_batch(GPU))

@@ -31,7 +31,7 @@ def newer_traces() -> tuple[int, int]:
 
 
 def at_once(peer: str, digits: int = 1) -> tuple[float, float]:
-    """Return our tokens/s over a peer's, all requests at once in float32, for the embedded and the 143.7 M model."""
+    """Return our tokens/s divided by a peer's, all requests at once in float32, for the embedded and 143.7 M models."""
     first, second = (benchmark(f"throughput-{model}-float32")["cases"][0] for model in MODELS)
     return round(Case.read(first).ratio(peer), digits), round(Case.read(second).ratio(peer), digits)
 

@@ -26,10 +26,10 @@ def tasks() -> list[tuple[str, str]]:
 
 
 def first_task() -> int:
-    """Return the lines of task 1.1."""
+    """Return the number of lines in task 1.1."""
     return int(tasks()[0][0])
 
 
 def second_task() -> int:
-    """Return the minutes of task 1.2."""
+    """Return the number of minutes for task 1.2."""
     return int(tasks()[1][1])

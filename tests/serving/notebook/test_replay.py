@@ -1,4 +1,4 @@
-"""If the learner's engine is not written: the recorded conversation, and a notice for everything else."""
+"""If the learner's engine has not been written yet: the recorded conversation, and a notice for everything else."""
 
 import json
 from collections.abc import Sequence

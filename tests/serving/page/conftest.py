@@ -1,4 +1,4 @@
-"""A server with the page, on the fake model; its event stream; and pages of it in Chromium."""
+"""A server with the page, on the fake model; its event stream; and the page opened in Chromium."""
 
 import json
 from collections.abc import Callable, Iterator

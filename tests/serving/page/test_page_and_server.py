@@ -25,7 +25,7 @@ def test_closing_the_page_ends_the_drawing_the_crowd_and_the_pause(
     assert server.llm.is_paused, "the other page still holds it"
     second.locator(
         "#step"
-    ).click()  # if a page is closed while it is being drawn, the process stops: a new step needs it
+    ).click()  # if a page is closed while it is being drawn, the drawing process stops; a new step starts it again
     wait_until(lambda: len(drawing_processes()) == 1, "the other page is drawn for")
     second.close()
     wait_until(lambda: not drawing_processes(), "the drawing has ended")

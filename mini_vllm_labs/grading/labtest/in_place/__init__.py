@@ -1,1 +1,1 @@
-"""Runs a whole phase's graded tests in an engine. This file contains no task."""
+"""Runs a whole phase's graded tests in an engine. This file contains no tasks."""

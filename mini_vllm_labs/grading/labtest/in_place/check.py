@@ -1,4 +1,4 @@
-"""Compares a phase in an engine step by step with a recorded run. This file contains no task."""
+"""Compares a phase in an engine step by step with a recorded run. This file contains no tasks."""
 
 from collections.abc import Sequence
 from io import StringIO

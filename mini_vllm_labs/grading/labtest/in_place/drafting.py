@@ -1,4 +1,4 @@
-"""Provides the proposer and the model of an engine with drafts. This file contains no task."""
+"""Provides the proposer and the model of an engine with drafts. This file contains no tasks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

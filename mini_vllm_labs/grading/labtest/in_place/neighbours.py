@@ -1,7 +1,7 @@
-"""Provides phases 1 to 5 around yours in the tests' engine. This file contains no task.
+"""Provides phases 1 to 5 around yours in the tests' engine. This file contains no tasks.
 
-They follow the contracts in `mini_vllm/core/interfaces.py` but deliberately decide differently from vLLM: different
-orders, blocks, victims and shares. Decisions depend only on names and numbers, so that they can be recorded.
+These phases follow the contracts in `mini_vllm/core/interfaces.py` but deliberately decide differently from vLLM:
+different orders, blocks, victims and shares. Decisions depend only on names and numbers, so that they can be recorded.
 """
 
 from collections import Counter
@@ -170,7 +170,7 @@ class AnyVictim:
         kv: KVCacheManager,
     ) -> bool:
         if drawn(request.request_id, request.num_tokens, len(running)) % 5 == 0:
-            return False  # although the request is still running; phase 3's contract allows this
+            return False  # returned although the request is still running; phase 3's contract allows this
         for victim in sorted(running, key=lambda one: drawn(one.request_id, one.num_preemptions)):
             kv.free(victim, victim.num_computed_tokens)
             running.remove(victim)

@@ -1,4 +1,4 @@
-"""Provides a two-layer model for phase 6 in an engine; its weights are sine values. This file contains no task."""
+"""Provides a two-layer model for phase 6 in an engine; its weights are sine values. This file contains no tasks."""
 
 from collections.abc import Sequence
 from types import ModuleType
@@ -51,7 +51,7 @@ class PocketRunner:
         draws = [drawn(request.seed, request.num_output_tokens) / 2**32 for request in sampling]
         tokens = self.steps.sample(logits, [request.sampling_params for request in sampling], draws)
         if not torch.equal(logits, before):
-            raise ValueError("`sample` has changed `logits`, but they are needed unchanged for the logprobs")
+            raise ValueError("`sample` modified `logits`, but the logprobs need them unchanged")
         return ModelRunnerOutput({one.request_id: [token] for one, token in zip(sampling, tokens, strict=True)})
 
     def _forward(self, flat: FlatBatch) -> Tensor:
@@ -68,7 +68,7 @@ class PocketRunner:
 
 
 def num_blocks(phase6: ModuleType, wanted: int, block_size: int) -> int:
-    """Return how many blocks your functions fit into half of a memory sized for twice `wanted` blocks."""
+    """Return how many blocks your functions allow in half of a memory sized for twice `wanted` blocks."""
     block_bytes = phase6.kv_block_bytes(LAYERS, block_size, KV_HEADS, SIZE, 4)
     total = 2 * wanted * block_size * BYTES_OF_A_TOKEN
     return int(phase6.num_blocks_that_fit(total, total, 0.5, block_bytes))

@@ -1,4 +1,4 @@
-"""Draws the requests and settings for an engine in the tests. This file contains no task."""
+"""Draws the requests and settings for an engine in the tests. This file contains no tasks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Replays the recorded answers of phases 7 and 8 around the other phases. This file contains no task.
+"""Replays the recorded answers of phases 7 and 8 around the other phases. This file contains no tasks.
 
 Answers are recorded, because code that follows the contracts would reveal a solution. An answer's key is the question:
 the request's counters and the arguments. A run with an unknown question has diverged from the recorded run.

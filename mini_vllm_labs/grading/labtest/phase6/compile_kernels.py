@@ -1,4 +1,4 @@
-"""Compile a module's kernels to PTX and machine code.
+"""Compiles a module's kernels to PTX and machine code.
 
 `python -m mini_vllm_labs.grading.labtest.phase6.compile_kernels labs.phase6_gpu_runner.starter_triton 90` does this for
 sm_90, on any computer with triton.

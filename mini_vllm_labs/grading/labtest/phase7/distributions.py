@@ -65,7 +65,7 @@ class Sampler:
         self.token = cache(self._token)
 
     def _token(self, draft: int, keep: int, choose: int) -> int:
-        """Return the token at the draft's position, for random numbers in the middle of two parts."""
+        """Return the token at the draft's position, for random numbers at the midpoints of two parts."""
         draws = [(0.4, 0.6)] * self.place
         draws.append(((keep + 0.5) / self.distributions.num_keep, (choose + 0.5) / self.distributions.num_choose))
         drafts = [*([2] * self.place), draft]

@@ -22,7 +22,7 @@ class LiveInfo(RunInfo):
     """The constants of a server's engine, and its changing set of requests.
 
     Each request gets the smallest free number, which determines its colour and letter. It keeps that number after it
-    has ended, for pages that look back.
+    has ended, for pages that look back at earlier steps.
     """
 
     numbers: dict[str, int] = field(default_factory=dict)
@@ -70,7 +70,8 @@ class LiveHistories(Histories):
         ]
 
     def add(self, state: RunState) -> None:
-        """Add the state's current step. Unlike in a whole run, requests that have ended cost no time."""
+        """Add the state's current step to the histories. Unlike in a complete run, requests that have already ended
+        cost no time here."""
         record = state.record
         assert record is not None
         kinds = {share["id"]: "decode" if state.is_decode(share) else "prefill" for share in record["scheduled"]}
@@ -114,8 +115,8 @@ class LiveRun:
                 self._add(pickle.loads(step))
 
     def state(self, step: int) -> RunState:
-        """Return the state in a step. The next call changes the same object, so finish using the state before you call
-        again."""
+        """Return the state at a given step. The next call changes the same object, so finish using the state before you
+        call again."""
         if step >= self.newest:
             return self._state
         first = max(place for place in self._keyframes if place <= step)

@@ -55,7 +55,7 @@ def picture_of(run: LiveRun, look: WantedPicture, constants: Mapping[str, Any]) 
 
 
 def as_seen(run: LiveRun, step: int) -> RunState:
-    """Return the state in a step, without content owners whose requests are no longer recent."""
+    """Return the state at a given step, without content owners whose requests are no longer recent."""
     state, recent = copy(run.state(step)), run.recent(step)  # copies, because the run's state must not be changed
     state.remembered = {block: name for block, name in state.remembered.items() if name in recent}
     return state

@@ -24,7 +24,8 @@ NO_SCRIPT = "<noscript><p>This page computes everything here in your browser: it
 def write_chat(edition: Mapping[str, bytes], pyodide: Path, folder: Path) -> None:
     """Write the page into a folder next to `pyodide/`, and write the model's weights into `pyodide/`. Needs node.
 
-    Phases 1 to 5 come from the reference, without source or docstrings. Raises `DownloadError` if they do not compile.
+    Phases 1 to 5 come from the reference, without source or docstrings. Raises `DownloadError` if the phases do not
+    compile.
     """
     pages = folder / "live/page"
     pages.mkdir(parents=True)

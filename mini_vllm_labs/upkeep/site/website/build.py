@@ -65,8 +65,8 @@ def write_website(edition: Mapping[str, bytes], site: Path) -> None:
         ]
         done = subprocess.run([*command, "--site-dir", f"{work}/built"], capture_output=True, text=True, check=False)
         if done.returncode:
-            raise WebsiteError(f"MkDocs does not build the pages:\n{done.stdout}{done.stderr}")
-        for name in ("404.html", "sitemap.xml", "sitemap.xml.gz"):  # these need the site's address
+            raise WebsiteError(f"MkDocs could not build the pages:\n{done.stdout}{done.stderr}")
+        for name in ("404.html", "sitemap.xml", "sitemap.xml.gz"):  # these files need the site's address
             Path(work, "built", name).unlink(missing_ok=True)
         shutil.copytree(Path(work, "built"), site, dirs_exist_ok=True)
 

@@ -121,8 +121,8 @@ def one_file_page() -> str:
     """Return the page as Markdown; each part's opening comment becomes a heading, followed by the part's code.
 
     The edition contains the solutions, and so does its template (attention and phase 6's sampler, in a shorter form).
-    The student edition and the site made from it contain neither. The page shows a learner's code as its starter, with
-    the contract in its docstring.
+    The student edition and the site made from it contain neither the solutions nor the template. The page shows a
+    learner's code as its starter, with the contract in its docstring.
     """
     template = TEMPLATE.read_text(encoding="utf-8")
     code = compose(MARK.sub(as_starter, without_answers(template)))

@@ -1,4 +1,4 @@
-"""Adapts a text from the repository for MkDocs: links to pages and the lab, folded parts, hints, no comments."""
+"""Adapts a text from the repository for MkDocs: rewrites links, folds parts, adds hints, and removes comments."""
 
 import posixpath
 import re
