@@ -2,8 +2,7 @@
 
     mini-vllm conformance -- python docs/conformance/engine.py [LINEUP]
 
-`docs/conformance/protocol.md` describes the protocol. To run your own phases, use a lineup such as
-starter:1,solution:2-5.
+`docs/conformance/protocol.md` describes the protocol. For your own phases, use a lineup: starter:1,solution:2-5.
 """
 
 import json
@@ -56,9 +55,7 @@ class Engine:
         if op == "abort":
             self.scheduler.finish_request(message["id"], RequestStatus.FINISHED_ABORTED)
         elif op == "compiled":
-            cast(Any, self.requests[message["id"]].grammar).set_result(
-                None
-            )  # ignored, because there is no model to read it
+            cast(Any, self.requests[message["id"]].grammar).set_result(None)  # ignored: no model reads it
         elif op == "pause":
             set_pause_state(self.scheduler, PauseState(message["what"]))
         elif op == "reset":

@@ -117,11 +117,7 @@ class Scheduler:
             end = request.num_computed_tokens
             drafts = scheduler_output.scheduled_spec_decode_tokens.get(request_id, ())
             if self.release is not None and request_id in self.release.has_stand_ins:
-                num_tokens, end, drafts = (
-                    num_tokens - len(drafts),
-                    end - len(drafts),
-                    (),
-                )  # all of the drafts are rejected
+                num_tokens, end, drafts = num_tokens - len(drafts), end - len(drafts), ()  # all drafts are rejected
             needs_token = self.chunks.should_sample(request, end)
             share = ScheduledRequest(
                 request, end - num_tokens, num_tokens, self.kv.block_ids(request_id), needs_token, drafts

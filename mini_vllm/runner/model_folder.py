@@ -42,9 +42,7 @@ class ModelFolder:
         model.generation_config = self.generation_config
         for part in model.modules():  # transformers' warning would read the prompt, which has no data here
             part.warn_if_padding_and_no_attention_mask = lambda *_: None
-            if (
-                getattr(part, "rope_type", None) == "dynamic"
-            ):  # the dynamic type compares positions, which have no values here
+            if getattr(part, "rope_type", None) == "dynamic":  # compares positions, which have no values here
                 part.rope_type = "default"
         return model
 

@@ -115,7 +115,7 @@ class EngineClient:
         if "unsupported" in answer:
             raise RefusedError(f"the engine says that it does not support {str(answer['unsupported'])[:MAX_SHOWN]}")
         if "step" in message and answer.get("step") != message["step"]:
-            raise BrokenEngineError(f"the answer to {message['op']!r} is for a different step, {answer.get('step')!r}")
+            raise BrokenEngineError(f"the answer to {message['op']!r} is for step {answer.get('step')!r}")
         return answer
 
     def _line(self, op: str, limit: float) -> bytes:

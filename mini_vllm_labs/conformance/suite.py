@@ -96,5 +96,5 @@ def _wanted(options: Options, releases: Sequence[str]) -> list[RecordedScenario]
         )
     if not found:
         asked_for = ", ".join(options.kinds) or "any"
-        raise ValueError(f"release {', '.join(releases)} has no scenarios of kind {asked_for}")
+        raise ValueError(f"release {' or '.join(releases)} has no scenarios of kind {asked_for}")
     return [one for one in found if one.name in options.names] if options.names else found

@@ -41,7 +41,5 @@ def draw_hash_blocks(
     """Draw the chains and the hits that phase 4 returned."""
     if answers.hashes is None:
         return hash_chain(prompts, block_size, salts=salts, hits=answers.hits)
-    hashes = cycle(
-        answers.hashes
-    )  # the picture is drawn once for each width, and makes its calls in the same order each time
+    hashes = cycle(answers.hashes)  # the picture is drawn once per width, with calls in the same order each time
     return hash_chain(prompts, block_size, lambda *block: next(hashes), salts=salts, hits=answers.hits)

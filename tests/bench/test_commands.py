@@ -147,7 +147,7 @@ def test_a_benchmark_runs_and_its_record_and_text_agree(
         (("busy", "--busy", "1.5"), "--busy 1.5: give whole numbers of at least 0"),
         (("throughput", "--model", "nowhere"), "there is no config.json in nowhere"),
         (("serve", "--extra-body", "7", "--base-url", "http://127.0.0.1:1"), "--extra-body must be a JSON object"),
-        (("serve", "--goodput", "itl:3"), "NAME:MILLISECONDS with a name of ttft, tpot, e2el"),
+        (("serve", "--goodput", "itl:3"), "NAME:MILLISECONDS, where NAME is one of ttft, tpot, e2el"),
         (("serve", "--workload", "poems"), "sharegpt, chat, documents, shared-prefix, mixed, got 'poems'"),
         (("serve", "--request-rate", "0"), "request_rate must be greater than 0"),
         (("serve", "--quick", "--base-url", "http://127.0.0.1:1"), "answered none of 8 requests; the first error: no"),

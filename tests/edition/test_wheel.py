@@ -115,7 +115,7 @@ def test_the_installed_engine_says_where_it_runs(newcomer: NewLearner) -> None:
     outside = newcomer.types("python", "-c", program, at=newcomer.home)
     (newcomer.home / "labs.py").unlink()
     assert outside.stdout.strip().startswith(str(newcomer.environment))
-    assert outside.stderr.strip().endswith("run it in the folder that `mini-vllm start my-labs` creates")
+    assert outside.stderr.strip().endswith("run the engine in the folder that `mini-vllm start my-labs` creates")
     inside = newcomer.types("python", "-c", program, at=newcomer.folder)
     assert inside.stdout.strip() == str(newcomer.folder / "mini_vllm" / "__init__.py")
 

@@ -99,7 +99,7 @@ def test_every_form_of_a_lineup_is_parsed(text: str, impls: list[Impl]) -> None:
         ("solution:1-15", "'1-15' must be within phases 1 to 14"),
         ("solution:3-2", "'3-2' must be within phases 1 to 14"),
         ("solution:1-3,starter:3", "phase 3 is listed twice"),
-        ("solution:2-6", "phase 1 (scheduler step) cannot be absent"),
+        ("solution:2-6", "phase 1 (scheduler step) is required"),
         ("solution:1,starter:4", "phase 4 (prefix cache) needs phase 2 (block pool)"),
     ],
 )
@@ -117,7 +117,7 @@ def test_of_729_combinations_378_are_legal_and_the_others_give_a_reason() -> Non
             reasons.append((impls, str(error)))
     assert (len(legal), len(reasons)) == (378, 351)
     for impls, reason in reasons:
-        expected = "phase 1 (scheduler step) cannot be absent" if impls[0] == "absent" else "needs phase 2 (block pool)"
+        expected = "phase 1 (scheduler step) is required" if impls[0] == "absent" else "needs phase 2 (block pool)"
         assert expected in reason
     assert all(parse_lineup(str(lineup)) == lineup for lineup in legal)
 

@@ -187,7 +187,7 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], bytes], str]] = {
     "version 2": (lambda saved: signed(saved | {"version": 2}), "it has version 2; this program reads version 1"),
     "version true": (lambda saved: signed(saved | {"version": True}), "it has version True"),
     "model": (lambda saved: signed(saved | {"model": "e0ffab"}), "different model.*'e0ffab'.* this engine uses 'fake'"),
-    "no turns": (lambda saved: signed(saved | {"turns": 3}), "its turns must be a list"),
+    "no turns": (lambda saved: signed(saved | {"turns": 3}), "the session's turns must be a list"),
     "a turn": (lambda saved: signed(saved | {"turns": [None]}), "turn 1 must have the fields"),
     "kept": (with_turn(num_kept=8), "num_kept in turn 2 must be from 0 to 7, got 8"),
     "kept true": (with_turn(num_kept=True), "num_kept in turn 2"),

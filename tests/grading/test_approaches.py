@@ -47,7 +47,7 @@ def test_a_seal_belongs_to_its_task_and_to_its_tests(tmp_path: Path, monkeypatch
     text = sealed("1.1", [Approach("one", "It costs nothing.", "pass\n")])
     (tmp_path / "phase1.json").write_text(json.dumps({"1.1": text, "1.2": text}))
     assert unsealed("1.1") == [Approach("one", "It costs nothing.", "pass\n")]
-    with pytest.raises(ValueError, match=r"1\.2 were sealed for different tests"):
+    with pytest.raises(ValueError, match=r"1\.2 were sealed against different tests"):
         unsealed("1.2")
     with pytest.raises(ValueError, match=r"unknown task 1\.9; the tasks are 1\.1, 1\.2"):
         approaches.task_named("1.9")

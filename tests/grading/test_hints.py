@@ -19,7 +19,7 @@ MISTAKES = {
     "free hits that are not needed memory": (
         2,
         ("num_needed + num_free_hits > self", "num_needed > self"),
-        "Which blocks leave it: new blocks, hit blocks, or others as well?",
+        "Which blocks leave the queue: new blocks, hit blocks, or others as well?",
     ),
     "entries that compare requests": (
         3,

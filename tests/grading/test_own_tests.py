@@ -67,7 +67,7 @@ def test_wrong_answers_open_nothing_and_the_file_shows_nothing() -> None:
     untouched = starter_path(3).read_text(encoding="utf-8")
     wrong = next(one for one in mutants(3) if one.name == "queue serves priority 0 last")
     assert [inner_key(3, keys_of(3, module_of(text))) for text in (untouched, wrong.text)] == [b"", b""]
-    with pytest.raises(ValueError, match="can be opened once your phase is right: run mini-vllm grade --phase 3"):
+    with pytest.raises(ValueError, match="can be opened once your phase passes: run mini-vllm grade --phase 3"):
         unlocked(3, b"")
     with pytest.raises(lzma.LZMAError):
         lzma.decompress(read(3)[1])

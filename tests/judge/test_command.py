@@ -31,7 +31,7 @@ def test_a_class(mini_vllm: Commands, handed_in: list[Path], tmp_path: Path) -> 
     shown = mini_vllm("judge", *handed_in, *options, *files, exit_code=1)
     assert "NOT ISOLATED" in shown.stderr
     assert "40/40" in shown.stdout
-    assert "empty: it contains no starter" in shown.stdout
+    assert "empty: the submission contains no starter" in shown.stdout
     assert f"--seed {SEED}" in shown.stdout
     found = json.loads((tmp_path / "all.json").read_text())
     whole, part, none = (submission["points"] for submission in found["submissions"])

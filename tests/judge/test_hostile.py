@@ -105,7 +105,7 @@ def test_a_queue_of_any_length_is_refused_with_the_reason() -> None:
 
 
 def test_an_answer_cannot_keep_the_judge_busy() -> None:
-    with pytest.raises(TimeoutError, match="still grading it"), interrupted_after(0.05):
+    with pytest.raises(TimeoutError, match="still grading the submission"), interrupted_after(0.05):
         time.sleep(30)
 
 

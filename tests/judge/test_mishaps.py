@@ -54,7 +54,7 @@ def test_a_record_on_a_full_disk_keeps_what_it_has(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
     write_whole(tmp_path / "x", "old")
-    with files_of_at_most(100), pytest.raises(ValueError, match="Its earlier contents are unchanged"):
+    with files_of_at_most(100), pytest.raises(ValueError, match="The file's earlier contents are unchanged"):
         write_whole(tmp_path / "x", "new" * 1000)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "old")]
 
@@ -93,7 +93,7 @@ def test_devices_are_no_input_either(tmp_path: Path) -> None:
         assert (code, "is not a regular file" in told) == (2, True), told
         told = CliRunner().invoke(app, ["collect", device, str(tmp_path / "out")]).output
         assert "it is not a regular file" in told
-        assert "neither a folder nor a zip" in read(Path(device)).error
+        assert "is not a folder, a zip" in read(Path(device)).error
 
 
 def test_two_results_need_two_files(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_the_content_says_the_phase_where_the_name_does_not(tmp_path: Path, name
     assert read(path).notes == [f"{name} does not name its phase; its functions belong to phase 3."]
     for text in ("", "def f(): pass", "def clamp(): pass\ndef choose_victim(): pass", "def select_logits_rows(): pass"):
         path.write_text(text)
-        assert f"it contains no starter (only {name}): call it phase1.py" in read(path).error
+        assert f"the submission contains no starter (only {name}): call it phase1.py" in read(path).error
 
 
 @pytest.mark.parametrize("name", ["phase1.py.txt", "starter.ipynb", "Phase 15.py", "scheduler.py"])
@@ -146,7 +146,7 @@ REFUSED: list[tuple[Callable[[Path], Path], str]] = [
     (lambda path: zip64(path, damaged=True), "end of the zip is damaged"),
     (lambda path: zip64(path, num_entries=2**40), "more than 20,000 files in the zip"),
     (no_zip, "cannot be read"),
-    (lambda path: path, "is neither a folder nor a zip"),
+    (lambda path: path, "is not a folder, a zip"),
 ]
 
 

@@ -160,7 +160,7 @@ def test_a_seed_with_penalties_gives_the_same_text_with_drafts() -> None:
         ({"repetition_penalty": 0}, "repetition_penalty must be greater than 0"),
         ({"logit_bias": {3: 101}}, "logit_bias must map token ids to numbers from -100 to 100, got 3: 101"),
         ({"logit_bias": {"3": 1}}, "logit_bias must map token ids"),
-        ({"logit_bias": {2048: 1}}, "logit_bias has token id 2048, but the vocabulary is 0 to"),
+        ({"logit_bias": {2048: 1}}, "logit_bias contains token id 2048, but the vocabulary is 0 to"),
         ({"logprobs": 21}, "logprobs must be an integer from 0 to 20, got 21"),
     ],
 )

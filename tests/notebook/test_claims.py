@@ -109,7 +109,7 @@ def test_the_run_of_a_card_can_be_changed() -> None:
     assert [request.request_id for request in arrivals] == ["A", "B"]
     assert config.num_gpu_blocks == 13
     with pytest.raises(
-        ValueError, match="'One launch' is not a card with a run of requests; choose from All work is lost, An"
+        ValueError, match="'One launch' is not a card that runs requests; choose from All work is lost, An"
     ):
         setup_of("One launch")
 

@@ -41,9 +41,8 @@ def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     program = LOOPS_WHILE_THERE_IS_A_FILE.format(
         gate=str(gate), starter=starter.__file__, limit=getattr(request, "param", 60.0)
     )
-    (tmp_path / "sitecustomize.py").write_text(
-        program
-    )  # Python imports this file first, in all of the server's processes
+    # Python imports this file first, in all of the server's processes.
+    (tmp_path / "sitecustomize.py").write_text(program)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(CHECKOUT)]))
     return gate
 

@@ -152,7 +152,7 @@ def test_a_change_is_one_place_of_the_file(change: Callable[..., list[object]], 
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({}, "contains no starter of phases 1 to 5"),
+        ({}, "contains no starters for phases 1 to 5"),
         ({"phase2.py": solution(2)}, "needs phase 1 for its run, but Phase 1 is not written"),
         ({"phase1.py": 'def f():\n    raise NotImplementedError("Phase 1, task 1: clamp")\n'}, "clamp is not written"),
         ({"phase1.py": "def f(:\n"}, "phase1.py cannot be read"),

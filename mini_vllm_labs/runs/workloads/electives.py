@@ -27,7 +27,6 @@ def with_electives(config: EngineConfig, lineup: Lineup, drafts: SpeculativeConf
         config,
         speculative_config=None if lineup.speculation == "absent" else drafts,
         async_scheduling=lineup.async_scheduling != "absent",
-        vllm=config.vllm
-        if "absent" in (lineup.year, lineup.kv_cache)
-        else RELEASES[-1],  # the newest release's rules apply to blocks
+        # The newest release's rules apply to blocks.
+        vllm=config.vllm if "absent" in (lineup.year, lineup.kv_cache) else RELEASES[-1],
     )

@@ -114,9 +114,7 @@ class Recorder:
         sampled = step["sampled"] = self._sample(output, placeholders, step["scheduled"])
         if has_details := "detail" in self.scenario.steps[0]:
             step["detail"] = {"shared": {f"{one.block_id}": one.ref_cnt for one in self.pool.blocks if one.ref_cnt > 1}}
-        transfers = (
-            self._transfers() if self.is_first else None
-        )  # the two recorders read this value at different moments
+        transfers = self._transfers() if self.is_first else None  # the recorders read these at different moments
         self._apply_events(step, "aborted_before_update", before_update=True)
         transfers = transfers if self.is_first else self._transfers()
         if transfers:

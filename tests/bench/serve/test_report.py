@@ -72,7 +72,7 @@ def test_objectives_are_parsed_as_vllm_writes_them() -> None:
     assert parse_objective(["ttft:200", "tpot:50"]) == parse_objective(["ttft:200 tpot:50"]) == Objective(200, 50)
     assert parse_objective([]) is None
     for text in ("ttft", "ttft:", "ttft:0", "ttft:-1", "itl:3", "ttft:nan"):
-        with pytest.raises(ValueError, match="NAME:MILLISECONDS with a name of ttft, tpot, e2el"):
+        with pytest.raises(ValueError, match="NAME:MILLISECONDS, where NAME is one of ttft, tpot, e2el"):
             parse_objective([text])
 
 
