@@ -156,7 +156,7 @@ def options() -> tuple[argparse.Namespace, list[str]]:
 
 
 def main() -> int:
-    """Set up if necessary, then run one command. Unknown arguments are passed to its last step."""
+    """Set up if necessary, then run one command. Unknown arguments are passed to the command's last step."""
     if sys.version_info < (3, 11):  # noqa: UP036  (an older Python gets this message, not a traceback)
         sys.exit(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}")
     chosen, extra = options()

@@ -62,7 +62,7 @@ def import_starter(phase: int) -> ModuleType:
 
 @pytest.fixture
 def answers(request: pytest.FixtureRequest) -> Answers:
-    """The reference's answers to a test's cases."""
+    """The reference's results for a test's cases."""
     return Answers(request.node.nodeid.split("/", 2)[2])
 
 

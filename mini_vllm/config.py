@@ -102,8 +102,8 @@ class KVTransferConfig:
 
     `host` keeps blocks of ended and preempted requests in the host's memory; `swap` keeps only those of preempted
     requests. `disk` writes blocks to `shared_storage_path`, a folder that several engines can share and a later engine
-    can read. `prefill` starts a separate process that computes the prompts and sends their blocks here. A request waits
-    at most `prefill_timeout` seconds for its blocks.
+    can read. `prefill` starts a separate process that computes the prompts and sends their blocks to this engine. A
+    request waits at most `prefill_timeout` seconds for its blocks.
 
     Raises `ValueError` naming the setting and the legal range.
     """
@@ -145,9 +145,9 @@ class EngineConfig:
     are rounded for each token (W8A8). This quantisation needs a CPU and a C compiler. The quantised model is faster and
     takes a third of the memory, but its texts may differ from the plain model's.
 
-    `vllm` is the release whose decisions the scheduler makes (`release_rules.py`); releases after 0.13.0 need phase 14.
-    The last seven settings exist only in releases after 0.13.0, and 0.13.0 rejects them; None means the release's own
-    default. For `prefix_cache_retention_interval`, "all" means vLLM's None.
+    `vllm` names the release whose decisions the scheduler reproduces (`release_rules.py`); releases after 0.13.0 need
+    phase 14. The last seven settings exist only in releases after 0.13.0, and 0.13.0 rejects them; None means the
+    release's own default. For `prefix_cache_retention_interval`, "all" corresponds to vLLM's None.
 
     Raises `ValueError` naming the setting, its value and the legal range.
     """

@@ -22,7 +22,7 @@ class Variable(Generic[Value]):
     is_secret: bool = False
 
     def get(self) -> Value:
-        """Return the value, or the default if it is unset or empty. Raises `ValueError` with the variable's name."""
+        """Return the value, or the default if it is unset or empty. Raises `ValueError` naming the variable."""
         text = os.environ.get(self.name)
         if not text:
             return self.default

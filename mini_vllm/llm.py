@@ -66,7 +66,7 @@ class LLM:
 
         `adapter`, `priority` and `cache_salt` each take one value for all prompts, or one per prompt. An adapter of
         None selects the model itself. `on_step` is called after every engine step with the outputs that grew in that
-        step. Raises `ValueError` if any prompt cannot be served; in that case, none of them is.
+        step. Raises `ValueError` if any prompt cannot be served; in that case, none of the prompts are served.
         """
         inputs: list[str | list[int]] = [prompts] if isinstance(prompts, str) else list(prompts)
         params = _one_each("sampling_params", sampling_params or SamplingParams(), inputs)

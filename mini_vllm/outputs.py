@@ -72,7 +72,7 @@ class RequestMetrics:
         return RequestMetrics(*self.values())
 
     def tokens_arrived(self, now: float, num_output_tokens: int) -> None:
-        """Record the token count and its time if `num_output_tokens` has increased."""
+        """Record the token count and the time if `num_output_tokens` has increased."""
         if num_output_tokens > self.num_output_tokens:
             self.first_token_time = now if self.first_token_time is None else self.first_token_time
             self.last_token_time = now
@@ -81,7 +81,7 @@ class RequestMetrics:
 
 @dataclass(slots=True)
 class CompletionOutput:
-    """The text of one request. `finish_reason` is None until the text ends.
+    """The generated text of one request. `finish_reason` is None until the text ends.
 
     `logprobs` has an entry per token if the request sets `logprobs`; an entry lost in an interrupted step is None.
     """

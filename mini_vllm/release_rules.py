@@ -215,7 +215,7 @@ def change(name: str) -> str:
 
 
 def require_known(release: str, settings: object) -> None:
-    """Raise `ValueError` if a setting of `SETTINGS` is not None and the release does not support it."""
+    """Raise `ValueError` if a setting in `SETTINGS` is not None and the release does not support it."""
     for name, setting in SETTINGS.items():
         value = getattr(settings, name, None)
         if value is not None and number(setting.since) > number(release):

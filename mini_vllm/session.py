@@ -1,8 +1,8 @@
 """`Session` holds a text that grows turn by turn and can be rewound, forked, saved and resumed.
 
 A session holds tokens; the engine holds their K and V. Each turn sends all tokens of the session again, and the prefix
-cache finds those already computed. Forks therefore share blocks through reference counts, and evicted blocks never
-change a turn.
+cache finds those already computed. Forks therefore share blocks through reference counts, and evicting blocks never
+changes a turn's result.
 """
 
 from collections.abc import Callable, Sequence

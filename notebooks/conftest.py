@@ -1,5 +1,5 @@
-"""Runs notebooks as tests (`pytest -p nbval.plugin --nbval-lax notebooks`) on this checkout's code, as the test report
-says."""
+"""Runs notebooks as tests (`pytest -p nbval.plugin --nbval-lax notebooks`) on this checkout's code, with the lineup
+from the test report."""
 
 import os
 from collections.abc import Iterator

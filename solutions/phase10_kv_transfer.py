@@ -40,7 +40,7 @@ class HostBlockStore:
         return self._blocks.get(block_hash)
 
     def put(self, block_hash: bytes, block: "Tensor") -> None:
-        """Store a block as the most recently used. A block larger than the store is not stored."""
+        """Store a block as the most recently used. A block that is larger than the whole store is not stored."""
         if block_hash in self._blocks:
             self._blocks.move_to_end(block_hash)
         elif block.nbytes <= self.max_bytes:
@@ -51,7 +51,8 @@ class HostBlockStore:
 
 
 class BlockStoreConnector:
-    """A `KVConnector` (the scheduler side) over a store. With `saves_ended` it also saves blocks of ended requests."""
+    """A `KVConnector` (the scheduler side) over a store. With `saves_ended` it also saves the blocks of requests that
+    have ended."""
 
     def __init__(self, store: BlockStore, block_size: int, saves_ended: bool = True) -> None:
         self.store = store
@@ -64,8 +65,9 @@ class BlockStoreConnector:
         """Return a pair: how many tokens after the first `num_computed_tokens` are stored (whole blocks only), and
         False.
 
-        At most `num_tokens - 1` tokens then count as computed: the last one is always computed here. False means that
-        the blocks are loaded within the step. This method is called again in every step while the request waits.
+        Together with them, at most `num_tokens - 1` tokens count as computed: the last token is always computed here,
+        never loaded. False means that the blocks are loaded within the step. This method is called again in every step
+        while the request waits.
         """
         first, end = num_computed_tokens // self.block_size, (request.num_tokens - 1) // self.block_size
         self._first_external[request.request_id] = first
@@ -124,9 +126,9 @@ class BlockStoreWorker:
     def start_step(self, metadata: KVConnectorMetadata) -> KVConnectorOutput:
         """Save and load the blocks of a step; report the saved requests and the blocks that are missing.
 
-        A block that one request gives back may be loaded for another in the same step, so it is saved before anything
-        is loaded into it. Blocks that are already stored are not copied. At the end, a request's first block counts as
-        the most recently used.
+        A block freed by one request may be filled for another in the same step, so it is saved before anything is
+        loaded into it. Blocks that are already stored are not copied. At the end, a request's first block counts as the
+        most recently used.
         """
         import torch
 

@@ -23,7 +23,7 @@ class AdapterGate(Gate):
         self.adapter_of: dict[str, str] = {}
 
     def start_step(self) -> None:
-        """Forget the last step."""
+        """Forget the adapters of the last step."""
         self.adapter_of = {}
 
     def is_open(self, request: Request) -> bool:
@@ -65,8 +65,8 @@ class EncoderCacheManager:
         return True
 
     def make_room(self, num_embeds: int) -> bool:
-        """Evict the longest-unused encodings until `num_embeds` more embeddings fit; if they cannot fit, evict
-        nothing."""
+        """Evict the encodings that have been unused longest until `num_embeds` more embeddings fit; if they cannot fit,
+        evict nothing."""
         if num_embeds > self.num_free_slots + sum(self.freeable.values()):
             return False
         while num_embeds > self.num_free_slots:

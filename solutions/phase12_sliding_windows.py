@@ -64,7 +64,7 @@ def find_sliding_hit(cached: Sequence[int | None], window: int, block_size: int)
     For each prompt block, `cached` gives the id of a cached block with the same tokens and the same preceding tokens,
     or None. The token after the hit attends to the hit's last `window - 1` tokens. All blocks that hold these tokens,
     and in any case at least one block, must be cached; the null block replaces the blocks before them. A hit that
-    reaches back to the first token may be shorter.
+    reaches back to the first token may hold fewer than `window - 1` tokens.
     """
     num_needed = cdiv(window - 1, block_size)
     found: list[int] = []
@@ -80,7 +80,7 @@ def find_common_hit(cached: Sequence[Sequence[int | None]], windows: Sequence[in
     """Return one table per group, all equally long, for the longest hit that all groups have in common.
 
     For each group, `cached` is as in `find_sliding_hit`; `windows` contains None for full attention, which comes first,
-    and at most one window size. Full attention needs all blocks from the first on.
+    and at most one window size. Full attention needs every block from the first one onwards.
     """
     hits: list[list[int]] = []
     num_blocks = len(cached[0])

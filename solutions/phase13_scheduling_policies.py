@@ -35,7 +35,7 @@ class VirtualTokenCounter(SchedulingPolicy):
         return self.counters[request.tenant]
 
     def scheduled(self, shares: Sequence[tuple[Request, int]]) -> None:
-        """Charge the prompt tokens of the plan, and remember which tenants are still waiting."""
+        """Charge tenants for the plan's prompt tokens, and remember which tenants are still waiting."""
         for request, num_tokens in shares:
             num_prompt_tokens = max(0, min(num_tokens, request.num_prompt_tokens - request.num_computed_tokens))
             self._add_service(request, self.input_weight * num_prompt_tokens)
@@ -44,7 +44,7 @@ class VirtualTokenCounter(SchedulingPolicy):
         self._backlogged = {request.tenant for request in self._queue}
 
     def sampled(self, request: Request, num_tokens: int) -> None:
-        """Charge output tokens."""
+        """Charge the tenant for its output tokens."""
         self._add_service(request, self.output_weight * num_tokens)
 
     def _add_service(self, request: Request, service: float) -> None:
@@ -52,7 +52,7 @@ class VirtualTokenCounter(SchedulingPolicy):
 
 
 class LeastSlackFirst(SchedulingPolicy):
-    """The request that can wait the shortest time comes first, judged by the three limits in its `service_level`."""
+    """The request that can afford to wait least comes first, judged by the three limits in its `service_level`."""
 
     rank_is_fixed = False
 

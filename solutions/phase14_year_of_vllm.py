@@ -71,7 +71,7 @@ class PrefillPacer:
         return self.is_held
 
     def planned(self, num_tokens: int, has_prompt: bool, num_left_waiting: int | None) -> None:
-        """Take note of the step that was planned. `num_left_waiting` is None if the step did not look at the queue."""
+        """Record the step that was planned. `num_left_waiting` is None if the step did not look at the queue."""
         self.num_executed += num_tokens > 0
         if has_prompt:
             self.last_with_prompt = self.num_executed

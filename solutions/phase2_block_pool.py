@@ -92,7 +92,7 @@ class BlockPool:
         block.ref_cnt += 1
 
     def free_blocks(self, block_ids: Sequence[int]) -> None:
-        """Remove one holder from each block, in order; append blocks without a holder to the queue.
+        """Remove one holder from each block, in order; append blocks left without a holder to the free queue.
 
         Raises `ValueError` if a block has no holder: a block freed twice would be handed out twice.
         """
@@ -119,7 +119,7 @@ class PagedKVCacheManager:
 
     @property
     def num_free_blocks(self) -> int:
-        """Length of the free queue, in constant time."""
+        """The length of the free queue, available in constant time."""
         return self.block_pool.free_queue.num_free_blocks
 
     @property
@@ -128,7 +128,8 @@ class PagedKVCacheManager:
         return 1 - self.num_free_blocks / self.num_usable_blocks
 
     def get_computed_blocks(self, request: Request) -> list[int]:
-        """Return the ids of the cached blocks that hold the request's longest known prefix. Takes no blocks."""
+        """Return the ids of the cached blocks that hold the request's longest known prefix. Does not take any
+        blocks."""
         return self.prefix_cache.find_longest_cache_hit(request)
 
     # The tokens that a block table covers:

@@ -35,7 +35,7 @@ class ChunkedPrefillPolicy:
         """Return how many tokens to compute next, after all caps; 0 means no tokens in this step.
 
         The caps apply in this order: the threshold; the all-or-nothing rule, if the request is not RUNNING and chunking
-        is disabled; the budget. After these, a RUNNING request is capped at the model's last position.
+        is disabled; the budget. After these caps, a RUNNING request is capped at the model's last position.
         """
         # A waiting request's counter is 0 even if the prefix cache holds its first blocks. The argument includes that
         # hit, so count from the argument instead.

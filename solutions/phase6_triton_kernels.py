@@ -41,7 +41,7 @@ def reshape_and_cache_kernel(
     slot = tl.load(slot_mapping + token).to(tl.int64)
     heads, dims = tl.arange(0, heads_tile)[:, None], tl.arange(0, dim_tile)[None, :]
     is_there = (heads < num_kv_heads) & (dims < head_dim)
-    # K and V are transposed views of the model's tensors, so they have strides; the cache is contiguous.
+    # K and V are transposed views of the model's tensors, so they are not contiguous; the cache is.
     if slot >= 0:
         target = (slot * num_kv_heads + heads) * head_dim + dims
         new_key = tl.load(key + token * key_token_stride + heads * key_head_stride + dims, mask=is_there)

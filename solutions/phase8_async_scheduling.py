@@ -37,7 +37,7 @@ class PlaceholderScheduling:
             request.spec_token_ids = [-1] * self.num_speculative_tokens
 
     def fill_placeholders(self, request: Request, num_tokens: int) -> None:
-        """Give back the placeholders of tokens that have arrived."""
+        """Remove the placeholders of tokens that have arrived."""
         request.num_output_placeholders -= num_tokens
 
 

@@ -10,7 +10,8 @@ import pytest
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a test without a browser in a new thread if the main thread has a running loop.
 
-    Playwright leaves a running loop there from the first browser test on, and `asyncio.run` then refuses to start.
+    From the first browser test on, Playwright leaves a loop running in the main thread, and `asyncio.run` then refuses
+    to start.
     """
     try:
         asyncio.get_running_loop()

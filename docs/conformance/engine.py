@@ -1,8 +1,8 @@
-"""An example engine for the conformance suite, which serves the course's scheduler through the protocol.
+"""An example engine for the conformance suite: it serves the course's scheduler through the protocol.
 
     mini-vllm conformance -- python docs/conformance/engine.py [LINEUP]
 
-`docs/conformance/protocol.md` describes the protocol. For your own phases, use a lineup: starter:1,solution:2-5.
+`docs/conformance/protocol.md` describes the protocol. To use your own phases, pass a lineup: starter:1,solution:2-5.
 """
 
 import json

@@ -32,12 +32,13 @@ class HostBlockStore:
         raise NotImplementedError("Phase 10, task 1: get")
 
     def put(self, block_hash: bytes, block: "Tensor") -> None:
-        """Store a block as the most recently used. A block larger than the store is not stored."""
+        """Store a block as the most recently used. A block that is larger than the whole store is not stored."""
         raise NotImplementedError("Phase 10, task 1: put")
 
 
 class BlockStoreConnector:
-    """A `KVConnector` (the scheduler side) over a store. With `saves_ended` it also saves blocks of ended requests."""
+    """A `KVConnector` (the scheduler side) over a store. With `saves_ended` it also saves the blocks of requests that
+    have ended."""
 
     def __init__(self, store: BlockStore, block_size: int, saves_ended: bool = True) -> None:
         raise NotImplementedError("Phase 10, task 2: store the arguments")
@@ -46,8 +47,9 @@ class BlockStoreConnector:
         """Return a pair: how many tokens after the first `num_computed_tokens` are stored (whole blocks only), and
         False.
 
-        At most `num_tokens - 1` tokens then count as computed: the last one is always computed here. False means that
-        the blocks are loaded within the step. This method is called again in every step while the request waits.
+        Together with them, at most `num_tokens - 1` tokens count as computed: the last token is always computed here,
+        never loaded. False means that the blocks are loaded within the step. This method is called again in every step
+        while the request waits.
         """
         raise NotImplementedError("Phase 10, task 2: get_num_new_matched_tokens")
 
@@ -86,8 +88,8 @@ class BlockStoreWorker:
     def start_step(self, metadata: KVConnectorMetadata) -> KVConnectorOutput:
         """Save and load the blocks of a step; report the saved requests and the blocks that are missing.
 
-        A block that one request gives back may be loaded for another in the same step, so it is saved before anything
-        is loaded into it. Blocks that are already stored are not copied. At the end, a request's first block counts as
-        the most recently used.
+        A block freed by one request may be filled for another in the same step, so it is saved before anything is
+        loaded into it. Blocks that are already stored are not copied. At the end, a request's first block counts as the
+        most recently used.
         """
         raise NotImplementedError("Phase 10, task 5: start_step")

@@ -21,7 +21,7 @@ class AdapterGate(Gate):
         raise NotImplementedError("Phase 11, task 1: store the arguments")
 
     def start_step(self) -> None:
-        """Forget the last step."""
+        """Forget the adapters of the last step."""
         raise NotImplementedError("Phase 11, task 1: start_step")
 
     def is_open(self, request: Request) -> bool:
@@ -59,8 +59,8 @@ class EncoderCacheManager:
         raise NotImplementedError("Phase 11, task 2: refer")
 
     def make_room(self, num_embeds: int) -> bool:
-        """Evict the longest-unused encodings until `num_embeds` more embeddings fit; if they cannot fit, evict
-        nothing."""
+        """Evict the encodings that have been unused longest until `num_embeds` more embeddings fit; if they cannot fit,
+        evict nothing."""
         raise NotImplementedError("Phase 11, task 2: make_room")
 
     def allocate(self, request: Request, image: MultiModalFeatureSpec) -> None:

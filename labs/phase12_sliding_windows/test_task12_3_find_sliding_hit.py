@@ -1,4 +1,4 @@
-"""Graded tests for task 12.3: the hit of a sliding layer."""
+"""Graded tests for task 12.3: a sliding layer's hit."""
 
 from types import ModuleType
 

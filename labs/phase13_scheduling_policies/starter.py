@@ -33,19 +33,19 @@ class VirtualTokenCounter(SchedulingPolicy):
         raise NotImplementedError("Phase 13, task 1: rank")
 
     def scheduled(self, shares: Sequence[tuple[Request, int]]) -> None:
-        """Charge the prompt tokens of the plan, and remember which tenants are still waiting.
+        """Charge tenants for the plan's prompt tokens, and remember which tenants are still waiting.
 
-        A share's tokens begin at `request.num_computed_tokens`, which does not include them yet.
+        The tokens of each share begin at `request.num_computed_tokens`, a counter that does not include them yet.
         """
         raise NotImplementedError("Phase 13, task 1: scheduled")
 
     def sampled(self, request: Request, num_tokens: int) -> None:
-        """Charge output tokens."""
+        """Charge the tenant for its output tokens."""
         raise NotImplementedError("Phase 13, task 1: sampled")
 
 
 class LeastSlackFirst(SchedulingPolicy):
-    """The request that can wait the shortest time comes first, judged by the three limits in its `service_level`.
+    """The request that can afford to wait least comes first, judged by the three limits in its `service_level`.
 
     The remaining work is estimated: `seconds_per_token` for each token to compute before the next output token, and
     `seconds_per_step` for each output token.

@@ -48,8 +48,8 @@ def begin_step(policy: SchedulingPolicy, now: float) -> None:
 
 
 def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[TimedRequest]:
-    """Return equal-sized requests for a single slot; served in a certain hidden order, they all meet their limits. One
-    request arrives during each turn."""
+    """Return equal-sized requests for a single slot; when served in a certain hidden order, they all meet their limits.
+    One request arrives during each turn."""
     rng = random.Random(seed)
     turn = num_output * STEP_SECONDS
     arrivals = [0.0] * 6 + [(number + 0.5) * turn for number in range(20)]

@@ -50,7 +50,7 @@ class PrefillPacer:
         raise NotImplementedError("Phase 14, task 5: holds")
 
     def planned(self, num_tokens: int, has_prompt: bool, num_left_waiting: int | None) -> None:
-        """Take note of the step that was planned. `num_left_waiting` is None if the step did not look at the queue."""
+        """Record the step that was planned. `num_left_waiting` is None if the step did not look at the queue."""
         raise NotImplementedError("Phase 14, task 5: planned")
 
 

@@ -2,7 +2,7 @@
 
 `KVCacheBlock` (given, `mini_vllm/core/block.py`) has an id, a reference count and two links. The prefix cache that you
 are given comes from phase 4; until you write that phase, it finds nothing and does nothing. `mini-vllm hint 2.1` prints
-a hint, step by step.
+a hint, one step at a time.
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ class BlockPool:
         raise NotImplementedError("Phase 2, task 2: touch")
 
     def free_blocks(self, block_ids: Sequence[int]) -> None:
-        """Remove one holder from each block, in order; append blocks without a holder to the queue.
+        """Remove one holder from each block, in order; append blocks left without a holder to the free queue.
 
         Raises `ValueError` if a block has no holder: a block freed twice would be handed out twice.
         """
@@ -73,7 +73,7 @@ class PagedKVCacheManager:
 
     @property
     def num_free_blocks(self) -> int:
-        """Length of the free queue, in constant time."""
+        """The length of the free queue, available in constant time."""
         raise NotImplementedError("Phase 2, task 3: num_free_blocks")
 
     @property
@@ -82,7 +82,8 @@ class PagedKVCacheManager:
         raise NotImplementedError("Phase 2, task 4: usage")
 
     def get_computed_blocks(self, request: Request) -> list[int]:
-        """Return the ids of the cached blocks that hold the request's longest known prefix. Takes no blocks."""
+        """Return the ids of the cached blocks that hold the request's longest known prefix. Does not take any
+        blocks."""
         raise NotImplementedError("Phase 2, task 3: get_computed_blocks")
 
     def allocate_slots(

@@ -1,7 +1,7 @@
 """Phase 3: which request to preempt when KV blocks run out.
 
 The loop of phase 1 calls `make_room` when a running request is refused memory. The handout has the rules; `mini-vllm
-hint 3.1` prints a hint, step by step.
+hint 3.1` prints a hint, one step at a time.
 """
 
 import heapq

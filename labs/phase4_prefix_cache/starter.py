@@ -1,7 +1,7 @@
 """Phase 4: find blocks by their content.
 
 This class is a map between hashes and blocks. Phase 2 tracks which requests hold a block and when it is free; it calls
-your class at four moments (look up, pin, commit, forget). `mini-vllm hint 4.1` prints a hint, step by step.
+your class at four moments (look up, pin, commit, forget). `mini-vllm hint 4.1` prints a hint, one step at a time.
 """
 
 import hashlib

@@ -23,14 +23,14 @@ class ChunkedPrefillPolicy:
         enable_chunked_prefill: bool = True,
         admission_guard: bool = False,
     ) -> None:
-        """Store the settings. `clamp(num_new, budget, threshold)` is a function; a threshold of 0 means no limit."""
+        """Store the settings. `clamp(num_new, budget, threshold)` is a function; its threshold of 0 means no limit."""
         raise NotImplementedError("Phase 5, task 1: store the settings")
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         """Return how many tokens to compute next, after all caps; 0 means no tokens in this step.
 
         The caps apply in this order: the threshold; the all-or-nothing rule, if the request is not RUNNING and chunking
-        is disabled; the budget. After these, a RUNNING request is capped at the model's last position.
+        is disabled; the budget. After these caps, a RUNNING request is capped at the model's last position.
         """
         raise NotImplementedError("Phase 5, tasks 1 and 2: num_new_tokens")
 

@@ -68,7 +68,7 @@ def test_scores_of_some_hundreds_stay_finite(attend: OwnProcess, scale: float) -
 
 
 def test_drafts_see_no_token_after_themselves(attend: OwnProcess) -> None:
-    """Each token of a request is a separate row, as long as the number of tokens it can see."""
+    """Each token of a request is a separate row, whose length is the number of tokens it can see."""
     expect_paged_attention(attend, [5, 1, 2], [9, 150, 17], num_kv_heads=1, group=7)
 
 

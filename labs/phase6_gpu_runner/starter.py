@@ -1,4 +1,4 @@
-"""Phase 6: the step's batch as tensors, attention over the paged KV cache, sampling.
+"""Phase 6: the step's batch as tensors, attention over the paged KV cache, and sampling.
 
 The functions are called by `mini_vllm/runner/paged_model_runner.py` and `mini_vllm/runner/attention.py`. Letters in
 the shapes: T tokens of R requests in this step, S requests that need a token. Lists hold plain integers (Python's or

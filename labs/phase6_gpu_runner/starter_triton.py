@@ -1,7 +1,7 @@
 """Phase 6, task 8 (optional): the cache's two inner loops as Triton kernels.
 
 The kernels run on a GPU; without one, the tests use Triton's interpreter. On a GPU the runner uses the kernels as soon
-as all five functions are written. `mini-vllm hint 6.8` prints a hint, step by step.
+as all five functions are written. `mini-vllm hint 6.8` prints a hint, one step at a time.
 """
 # mypy: disable-error-code="untyped-decorator, misc"
 

@@ -23,7 +23,7 @@ def check_write(
     slots: list[int],
     dtype: torch.dtype,
 ) -> None:
-    """Write a token's K and V for each slot into caches full of old numbers, then compare every slot."""
+    """Write a token's K and V for each slot into caches full of stale values, then compare every slot."""
     generator = torch.Generator().manual_seed(1)
     shape = (num_slots // block_size, block_size, num_kv_heads, head_dim)
     caches = [torch.randn(shape, generator=generator).to(dtype) for _ in range(2)]

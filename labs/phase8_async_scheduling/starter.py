@@ -30,7 +30,7 @@ class PlaceholderScheduling:
         raise NotImplementedError("Phase 8, task 1: take_placeholders")
 
     def fill_placeholders(self, request: Request, num_tokens: int) -> None:
-        """Give back the placeholders of tokens that have arrived."""
+        """Remove the placeholders of tokens that have arrived."""
         raise NotImplementedError("Phase 8, task 1: fill_placeholders")
 
 

@@ -24,8 +24,8 @@ def next_positions(nfa: Nfa, positions: frozenset[int], byte: int) -> frozenset[
 def build_dfa(nfa: Nfa, alphabet: frozenset[int]) -> Dfa:
     """Return the DFA of a regex over the bytes of `alphabet`, the only bytes that a text can contain.
 
-    States from which no text reaches the end are left out, and so are the bytes that lead to them; the start state
-    stays. Raises `ValueError` if there are more than `MAX_DFA_STATES` states before any are left out.
+    States from which no text reaches the end are left out, and so are the bytes that lead to them; the start state is
+    always kept. Raises `ValueError` if there are more than `MAX_DFA_STATES` states before any are left out.
     """
     raise NotImplementedError("Phase 9, task 2: build_dfa")
 
@@ -44,14 +44,14 @@ class RegexTokenMasks:
         raise NotImplementedError("Phase 9, task 3: next_states")
 
     def bitmask_row(self, state: int) -> NDArray[np.int32]:
-        """Return a bitmask row [cdiv(vocab, 32)]: bit i of word w is for token 32 * w + i."""
+        """Return a bitmask row [cdiv(vocab, 32)]: bit i of word w stands for token 32 * w + i."""
         raise NotImplementedError("Phase 9, task 3: bitmask_row")
 
 
 def apply_bitmask(logits: "Tensor", bitmask: "Tensor", rows: Sequence[int]) -> None:
     """Set the logits [S, vocab] of forbidden tokens to minus infinity, in place.
 
-    Row i of the bitmask [N, cdiv(vocab, 32)] is for row `rows[i]` of the logits; the other rows stay as they are.
+    Row i of the bitmask [N, cdiv(vocab, 32)] applies to row `rows[i]` of the logits; the other rows stay as they are.
     """
     raise NotImplementedError("Phase 9, task 4: apply_bitmask")
 
@@ -76,7 +76,7 @@ class RegexGrammar:
         raise NotImplementedError("Phase 9, task 5: validate_tokens")
 
     def rollback(self, num_tokens: int) -> None:
-        """Take back the newest accepted tokens."""
+        """Roll back the newest accepted tokens."""
         raise NotImplementedError("Phase 9, task 5: rollback")
 
     def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:

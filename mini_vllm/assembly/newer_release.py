@@ -27,7 +27,7 @@ from mini_vllm.electives.wrappers import WrappedPrefixCache
 
 
 def new_step_state(config: EngineConfig, functions: ReleaseFunctions, states: list[StepState]) -> StepState:
-    """Return a new state and store it in `states` in place of the previous one. A restart does not end a pause."""
+    """Return a new state and store it in `states`, replacing the previous one. A restart does not end a pause."""
     step = StepState(config, functions)
     step.pause_state = states.pop().pause_state if states else step.pause_state
     states.append(step)
@@ -78,7 +78,7 @@ def newer_tokens_ahead(
 
 
 def newer_waiting(parts: SchedulerParts, lineup: Lineup, *, has_transfers: bool) -> tuple[SchedulerParts, ChangedGates]:
-    """Return the parts with the gates' waiting queues, and the gates' counts."""
+    """Return the parts with the release's waiting queue, and the arguments that the gates need for the release."""
     step, changed = _step_of(parts), ChangedGates()
     if step.rules.block_holders_first and has_transfers:
         step.holders = HoldersFirst(request_queue_for(lineup.preemption, step.config), parts.waiting)

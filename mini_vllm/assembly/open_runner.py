@@ -186,8 +186,8 @@ def with_drafts(
 ) -> DraftingRunner:
     """Wrap `runner` in the config's drafter. A draft model gets a cache of `num_blocks` blocks.
 
-    The config must be resolved. Raises `ValueError` if no runner has the drafter, the draft model is missing, or its
-    vocabulary size differs.
+    The config must be resolved. Raises `ValueError` if no runner supports the drafter, the draft model is missing, or
+    its vocabulary size differs.
     """
     speculative_config, (max_model_len, _) = config.speculative_config, config.sizes
     assert speculative_config is not None

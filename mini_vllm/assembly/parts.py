@@ -1,6 +1,6 @@
 """Returns a lineup's phases 1 to 6. Only this module and `elective_parts.py` import starters and solutions.
 
-Imports are inside the functions, so that only the used phases are loaded and a checkout without `solutions/` works.
+Imports are inside the functions, so that only the phases in use are loaded and a checkout without `solutions/` works.
 """
 
 import ast
@@ -35,7 +35,7 @@ Impl = Literal["starter", "solution", "absent"]
 def solutions_exist() -> bool:
     """Return whether this checkout contains the reference solutions; a student edition does not.
 
-    An empty leftover folder (without an origin) and the solutions of a different checkout do not count.
+    An empty leftover folder (whose module has no origin) does not count, nor do the solutions of a different checkout.
     """
     spec = find_spec("solutions")
     checkout = Path(__file__).resolve().parents[2]

@@ -1,7 +1,7 @@
 """Layers of a scheduler. Each layer receives the scheduler's parts and returns them wrapped in one elective.
 
 A `CacheLayer` changes which blocks are found; it wraps the prefix cache before phase 2 receives it. A `Layer` wraps any
-parts, including phase 1's functions. A different release of vLLM's scheduler is a `Layer`.
+parts, including phase 1's functions. A different release of vLLM's scheduler is also a `Layer`.
 
 `newer_release` is imported where it is used, because the default rules (0.13.0) need none of its ten modules.
 """
@@ -130,7 +130,7 @@ class SchedulerLayers:
         return replace(parts, functions=functions, preemption=preemption, waiting=policed.new_queue())
 
     def _with_tokens_ahead(self, parts: SchedulerParts) -> SchedulerParts:
-        """Add phases 7 and 8, which plan steps that include tokens that are not yet known."""
+        """Add phases 7 and 8, which plan steps that include tokens not yet known."""
         speculation, async_scheduling = self.electives.make_speculation(), self.electives.make_async_scheduling()
         if parts.release is not None:
             from mini_vllm.assembly.newer_release import newer_tokens_ahead

@@ -1,7 +1,7 @@
 """The six seams between the engine and phases 1 to 6. (Phases 7 to 14: `electives/`.)
 
 The docstring of each `Protocol` names the phase that implements it. Without that phase the engine uses the do-nothing
-version in `absent.py`. `build.py` passes each implementation to its users. This module contains no logic.
+version in `absent.py`. `build.py` passes each implementation to the parts that use it. This module contains no logic.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ class KVCacheManager(Protocol):
 
     @property
     def num_usable_blocks(self) -> int:
-        """Blocks that requests can hold, without the null block."""
+        """The number of blocks that requests can hold, excluding the null block."""
 
     @property
     def num_free_blocks(self) -> int:

@@ -182,7 +182,7 @@ def check_drained(scheduler: Scheduler) -> None:
 
 
 def _held_blocks(scheduler: Scheduler, request_id: str) -> list[int]:
-    """Return the blocks in all of a request's tables, without the windows' null blocks."""
+    """Return the blocks in all of a request's tables, excluding the null blocks of windows."""
     tables = scheduler.block_tables(request_id)
     has_windows = scheduler.has_windows
     return [block_id for table in tables for block_id in table if block_id != NULL_BLOCK_ID or not has_windows]

@@ -83,7 +83,7 @@ class Grammar(Protocol):
     def fill_bitmask(self, bitmask: Any, row: int) -> None:
         """Set a row's bits to 1 for each token that is allowed next. A terminated grammar allows all tokens.
 
-        `bitmask` is an array of int32 [rows, cdiv(vocab, 32)]: bit i of word w is for token 32 * w + i.
+        `bitmask` is an array of int32 [rows, cdiv(vocab, 32)]: bit i of word w stands for token 32 * w + i.
         """
 
     def is_terminated(self) -> bool: ...
@@ -199,7 +199,7 @@ class Request:
         self.num_computed_tokens -= num_tokens
 
     def preempt(self) -> None:
-        """Move from RUNNING to PREEMPTED. The tokens stay; their K and V and the drafts are lost."""
+        """Move from RUNNING to PREEMPTED. The tokens are kept; their K and V and the drafts are lost."""
         self.status = RequestStatus.PREEMPTED
         self.num_computed_tokens = 0
         self.spec_token_ids = []

@@ -1,4 +1,4 @@
-"""The scheduler: owns the queues and the parts, and calls the parts in the order of a step."""
+"""The scheduler: owns the queues and the parts, and calls the parts in the order that a step requires."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
@@ -71,11 +71,11 @@ class Scheduler:
         return self._groups is not None
 
     def block_tables(self, request_id: str) -> Sequence[list[int]]:
-        """Return the request's block table for each group of layers, starting with the first group's."""
+        """Return the request's block tables, one per group of layers, in group order."""
         return [self.kv.block_ids(request_id)] if self._groups is None else self._groups.block_tables(request_id)
 
     def max_held_blocks(self, num_tokens: int) -> int:
-        """Return how many blocks a request may hold at once on its way to `num_tokens` tokens."""
+        """Return how many blocks a request may hold at once while it grows to `num_tokens` tokens."""
         if self._groups is None:
             return cdiv(num_tokens, self.kv.block_size)
         return self._groups.max_held_blocks(num_tokens, self.max_num_batched_tokens + self.num_spare_tokens)
@@ -159,7 +159,7 @@ class Scheduler:
         return kept
 
     def check_update(self, sampled_token_ids: dict[str, list[int]], kept: dict[str, list[int]]) -> None:
-        """Check that the last update matches its return value. Raises `InvariantError`."""
+        """Check that the last update changed the requests as its return value says. Raises `InvariantError`."""
         may_drop = self.release is not None
         check_kept(self._in_update, self._num_tokens_before, sampled_token_ids, kept, may_drop=may_drop)
 
@@ -205,7 +205,7 @@ class Scheduler:
     def take_back_update(self) -> None:
         """Undo the last update before a restart, because a check found its tokens or its state wrong.
 
-        The tokens are removed, and the requests that ended with them are unfinished again, in order of arrival.
+        The tokens are removed, and the requests that ended with them become unfinished again, in order of arrival.
         """
         self._to_roll_back = None  # after a failed check, the batch cannot be trusted to show what to undo
         if self._is_settled:
@@ -238,7 +238,7 @@ class Scheduler:
             self._to_roll_back = None
 
     def restart(self) -> None:
-        """Requeue every unfinished request in order of arrival, with new and empty parts.
+        """Requeue every unfinished request in order of arrival, with new, empty parts.
 
         The old parts are discarded, including any half-done change to a queue, a block table or the cache. Only
         `requests` must be correct, because recomputing a request from its first token always yields the correct text.

@@ -35,7 +35,7 @@ class Gates(Protocol):
 
     @property
     def awaits_others(self) -> bool:
-        """Whether an empty plan is expected, because a transfer or the compilation of a grammar continues outside the
+        """Whether an empty plan is expected, because a transfer or a grammar compilation is still running outside the
         steps."""
 
     @property
@@ -62,7 +62,7 @@ class Gates(Protocol):
         """Return the sampled tokens, except those of running requests that have lost blocks."""
 
     def end_step(self, output: KVConnectorOutput | None, *, is_idle: bool, has_sampled: bool) -> None:
-        """Finish a step after its tokens are applied."""
+        """Finish a step after its tokens have been applied."""
 
 
 class PlansAhead(Protocol):
@@ -104,7 +104,7 @@ class LayerGroups(Protocol):
         """Return the request's table for each group; empty if the request has no blocks."""
 
     def max_held_blocks(self, num_tokens: int, max_num_new_tokens: int) -> int:
-        """Return how many blocks a request may hold at once on its way to `num_tokens` tokens."""
+        """Return how many blocks a request may hold at once while it grows to `num_tokens` tokens."""
 
 
 @dataclass(frozen=True, slots=True)

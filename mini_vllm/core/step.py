@@ -10,7 +10,8 @@ from mini_vllm.outputs import TokenLogprobs
 
 @dataclass(slots=True)
 class Preempted:
-    """One preemption: the victim, the request that needed its blocks ("" for a reset), and the tokens returned."""
+    """One preemption: the victim, the request that needed its blocks ("" for a reset), and the tokens returned to
+    budget."""
 
     victim_id: str
     cause_id: str
@@ -22,8 +23,8 @@ class SchedulerOutput:
     """The plan of one step: how many tokens of each request to compute, in order of service.
 
     `scheduled_spec_decode_tokens` holds each request's drafts, which are the last of its scheduled tokens.
-    `num_preemptions` contains how often each request had been preempted when this plan was made, for rules that need it
-    when the tokens arrive.
+    `num_preemptions` contains how many times each request had been preempted when this plan was made, for rules that
+    need it when the tokens arrive.
     """
 
     token_budget: int

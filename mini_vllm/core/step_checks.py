@@ -1,4 +1,4 @@
-"""Comparisons within one step that are cheap enough to run in every step.
+"""Checks within one step that are cheap enough to run in every step.
 
 Each check raises an `InvariantError` that states the numbers.
 """
@@ -67,7 +67,7 @@ def check_hit(
 ) -> None:
     """Check that each block of a hit, after its first `num_null` blocks, has the hash of the request's own prefix.
 
-    `recorded` maps blocks to hashes. If `recorded` does not confirm the hit, the slower `cached_blocks` decides.
+    `recorded` maps blocks to hashes. If `recorded` does not confirm the hit, the slower `cached_blocks` is consulted.
     """
     hashes, found = request.block_hashes[: len(block_ids)], block_ids
     if num_null:
@@ -92,9 +92,10 @@ def check_kept(
     *,
     may_drop: bool,
 ) -> None:
-    """Check that an update appended every answer's tokens, up to a stop, to its request and returned them.
+    """Check that an update appended each request's sampled tokens, up to a stop, and returned the same tokens.
 
-    With `may_drop` a preempted request may lose the whole answer, because newer releases drop tokens after a reset.
+    With `may_drop` a preempted request may lose all its sampled tokens, because newer releases drop tokens after a
+    reset.
     """
     for request_id, before in num_tokens_before.items():
         request, answer = requests[request_id], sampled[request_id]

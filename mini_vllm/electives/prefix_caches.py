@@ -1,4 +1,4 @@
-"""Wrappers of phase 4: image hashes, skipped and checked hits, delayed commits, and a recorder of evictions."""
+"""Wrappers around phase 4: image hashes, skipped and checked hits, delayed commits, and a recorder of evictions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,8 +16,8 @@ class ImagesInHashes(WrappedPrefixCache):
     """Wraps phase 4's `PrefixCache` and hashes the blocks of requests with images, using phase 4's `hash_block`.
 
     Phase 11's `extra_keys` returns the images in a block, as in vLLM. With `has_places` the hash also covers where the
-    images begin, because a text may contain their placeholder tokens. Phase 4 then finds that all hashes exist and adds
-    none.
+    images begin, because a text may contain their placeholder tokens. Phase 4 then finds that all hashes already exist
+    and adds none.
     """
 
     def __init__(

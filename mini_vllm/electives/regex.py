@@ -78,7 +78,7 @@ def parse_regex(text: str) -> Node:
 
 
 def ambiguity(text: str) -> str | None:
-    """Return where a character class is read differently by different dialects, and why, or None."""
+    """Return where and why dialects would read a character class differently, or None if they agree."""
     for found in CLASS.finditer(text):
         if not found[0].startswith("["):
             continue

@@ -14,7 +14,7 @@ from mini_vllm.engine.errors import ContextLengthError, QueueFullError
 def require_acceptable(
     request: Request, config: EngineConfig, scheduler: Scheduler, vocab_size: int, adapters: Collection[str] | None
 ) -> None:
-    """Raise `ValueError` if this engine can never serve the request, `QueueFullError` if the queue is full.
+    """Raise `ValueError` if this engine can never serve the request, or `QueueFullError` if the queue is full.
 
     `adapters` are the engine's adapters; None means the fake model, which accepts any adapter and image.
     """
@@ -46,8 +46,8 @@ def require_servable(
 ) -> None:
     """Raise `ValueError` with the reason and numbers if the model or the pool is too small for the request.
 
-    `max_held_blocks` maps a length in tokens to the maximum number of blocks that a request holds at once on its way
-    there.
+    `max_held_blocks` maps a length in tokens to the maximum number of blocks that a request holds at once while it
+    grows to that length.
     """
     if not request.prompt_token_ids:
         raise ValueError("the prompt is empty: it must have at least 1 token")
@@ -80,7 +80,7 @@ def require_servable(
 
 def longest_request(max_model_len: int, kv: KVCacheManager, max_held_blocks: Callable[[int], int]) -> int:
     """Return the maximum number of tokens, prompt included, that fits both the model and the whole cache."""
-    # The last token is never computed, so the result is the number of lengths (counting from 0) whose blocks fit.
+    # The last token is never computed, so the result is one more than the largest number of tokens whose blocks fit.
     return bisect_right(range(max_model_len), kv.num_usable_blocks, key=max_held_blocks)
 
 

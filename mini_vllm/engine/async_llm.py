@@ -60,7 +60,7 @@ class AsyncLLM:
 
     @property
     def num_unfinished_requests(self) -> int:
-        """The number of requests whose last output is unread, or whose reader left before the engine ended them."""
+        """The number of requests whose last output is unread, or whose reader left before the engine had ended them."""
         return len(self._collectors)
 
     @property
@@ -135,7 +135,7 @@ class AsyncLLM:
                 self._abort(request_id)
 
     async def _with_checked_grammar(self, params: SamplingParams) -> SamplingParams:
-        """Check a grammar in a process with limits; the process ends if the reader leaves."""
+        """Check a grammar in a process with resource limits; the process ends if the reader leaves."""
         if not isinstance(params.structured_outputs, StructuredOutputsParams):
             return params
         params.structured_outputs.validate()

@@ -167,7 +167,7 @@ class ContentsChecker(StepObserver):
             yield index, parent
 
     def _leave_all(self, requests: Iterable[Request]) -> None:
-        """Forget requests that lost their blocks; the blocks' contents stay."""
+        """Forget requests that lost their blocks; the blocks' contents are kept."""
         for request in list(requests):
             if (own := self._progress.pop(request, None)) is not None:
                 self._settle(own)

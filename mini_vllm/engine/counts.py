@@ -99,10 +99,11 @@ class Counts:
     """An engine's metrics keyed by name, counted since `EngineStatistics` was created.
 
     The gauges describe the newest step or request. `drafts` is None if speculative decoding is off. `leak` describes
-    blocks that were in use although no request was running. `cache_config` holds the cache settings as strings.
-    `waiting_for` counts waiting requests by reason (marks from `engine/reasons.py`), as of a step in the last second.
-    `num_rejected` requests arrived while the waiting queue was full. `recent_lookups` holds, for each of the latest
-    1,000 requests, how many prompt tokens were looked up in the cache and how many were found.
+    blocks that were in use although no request was running. `cache_config` holds the cache settings, converted to
+    strings. `waiting_for` counts waiting requests by reason (marks from `engine/reasons.py`), as of a step within the
+    last second. `num_rejected` counts the requests that arrived while the waiting queue was full. `recent_lookups`
+    holds, for each of the latest 1,000 requests, how many prompt tokens were looked up in the cache and how many were
+    found.
     """
 
     drafts: DraftStatistics | None

@@ -19,9 +19,9 @@ INCOMPLETE = "\ufffd"
 class IncrementalDetokenizer:
     """One request's text as it grows.
 
-    One character may need several tokens, and a token's text may depend on the tokens before it. So new tokens are
-    decoded in a window that begins with the last tokens whose text was accepted. Text is accepted up to its last whole
-    character. Bytes that never form a character are accepted once the next tokens cannot change them.
+    One character may need several tokens, and a token's text may depend on the tokens before it. New tokens are
+    therefore decoded in a window that begins with the last tokens whose text was accepted. Text is accepted up to its
+    last whole character. Bytes that never form a character are accepted once later tokens can no longer change them.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class IncrementalDetokenizer:
         """Begin a window with tokens whose text has been accepted."""
         self._window, self._num_read = token_ids, len(token_ids)
         self._accepted = self._decode(token_ids)  # part of the window's text
-        # the window's most recent texts, for as long as they end with an incomplete character
+        # the window's most recent texts, back to the last one that ends with a whole character
         self._before: list[str] = []
 
     def _accept(self, final: bool) -> str | None:
@@ -92,7 +92,7 @@ class IncrementalDetokenizer:
         return self._append(new_text) if new_text else None
 
     def _settled(self, whole: str) -> str:
-        """Return the text that the last `MAX_CHARACTER` tokens, the maximum per character, left unchanged."""
+        """Return the text left unchanged by the last `MAX_CHARACTER` tokens, the most that one character can need."""
         if whole not in self._before[-1:]:
             self._before = [*self._before[1 - MAX_CHARACTER :], whole]
         return _common([*self._before, whole[:-1]]) if len(self._before) == MAX_CHARACTER else ""
@@ -106,7 +106,8 @@ class IncrementalDetokenizer:
         return max(len(_common([text, one])) for one in known)
 
     def _shorten(self, whole: str) -> None:
-        """Shorten a window in which no character ends, because every token decodes the whole window again."""
+        """Shorten a window in which no character is completed, because every new token decodes the whole window
+        again."""
         num_tokens, num_new = len(self._window), len(whole) - len(self._accepted)
         if num_new == 0 and num_tokens - self._num_read > MAX_CHARACTER and not whole.endswith(INCOMPLETE):
             context, new = self._window[: self._num_read], self._window[self._num_read :]

@@ -68,7 +68,8 @@ def run_engine(
 
 
 def lead_group() -> None:
-    """Lead a process group, so that processes started by a learner's code exit with this one. Refuse forks."""
+    """Make this process lead a process group, so that processes started by a learner's code exit with it. Refuse
+    forks."""
     sys.addaudithook(refuse_fork)
     if sys.platform != "win32":
         os.setsid()

@@ -1,4 +1,4 @@
-"""The errors of an engine, in addition to `ValueError`."""
+"""The errors that an engine raises, in addition to `ValueError`."""
 
 from collections.abc import Mapping, Sequence
 

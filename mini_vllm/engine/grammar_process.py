@@ -22,8 +22,8 @@ MAX_SECONDS, MAX_MEBIBYTES = 10.0, 1_024  # the largest legal grammars need 1 s 
 class GrammarProcesses:
     """Makes calls on threads, each with a child process that runs the function.
 
-    A child is started for the first call, and again after it has ended. A child exits when this process does, even
-    during a call. On Windows and macOS, a child's memory is not limited.
+    A child is started for the first call, and a new one whenever the previous child has ended. A child exits when this
+    process does, even during a call. On Windows and macOS, a child's memory is not limited.
     """
 
     def __init__(self) -> None:

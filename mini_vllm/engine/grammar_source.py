@@ -17,7 +17,8 @@ COMPACT = {"whitespace_flexible": False}  # with flexible whitespace, a model ma
 
 
 def text_of(params: StructuredOutputsParams) -> tuple[str, str]:
-    """Return the setting to compile and its text. Raises `ValueError` if the text is too long or is not JSON."""
+    """Return the name of the setting to compile, and its text. Raises `ValueError` if the text is too long or is not
+    JSON."""
     if params.choice is not None:
         return "regex", within("choice", "|".join(map(re.escape, params.choice)), MAX_LENGTH)
     if params.regex is not None:

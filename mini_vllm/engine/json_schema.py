@@ -1,4 +1,4 @@
-"""Prepares JSON schemas for llguidance: drops annotations and rejects schemas that no grammar can follow."""
+"""Prepares JSON schemas for llguidance: drops annotations and rejects schemas that no grammar can express."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -23,7 +23,7 @@ FORMATS: dict[str, dict[str, Any]] = {
 
 
 def prepare(schema: Any) -> str | None:
-    """Rewrite a schema in place for llguidance; return where and why no grammar can follow it, or None.
+    """Rewrite a schema in place for llguidance; return where and why no grammar can express it, or None.
 
     Raises `TypeError` or `AttributeError` for an invalid JSON schema.
     """

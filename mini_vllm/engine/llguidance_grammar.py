@@ -1,4 +1,4 @@
-"""Grammars run by llguidance, an optional package: JSON schemas and Lark grammars, which no DFA can follow."""
+"""Grammars run by llguidance, an optional package: JSON schemas and Lark grammars, which no DFA can express."""
 
 from collections.abc import Sequence
 from importlib import import_module

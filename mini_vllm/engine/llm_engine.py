@@ -138,7 +138,7 @@ class LLMEngine:
     def abort_request(self, request_id: str, error: str | None = None) -> RequestOutput | None:
         """End a request early, with an optional `error`, and return its last output.
 
-        Returns None if no request with this id has an output pending.
+        Returns None if no request with this id has a pending output.
         """
         status = RequestStatus.FINISHED_ABORTED if error is None else RequestStatus.FINISHED_ERROR
         with self._undoing(self._start_over):

@@ -27,7 +27,7 @@ class StepResult:
 
 
 class StepObserver:
-    """Does nothing at any point. Override the methods that you need."""
+    """An observer that does nothing at any point. Override the methods that you need."""
 
     def request_added(self, request_id: str) -> None:
         """A request was queued."""
@@ -45,7 +45,7 @@ class StepObserver:
         """A step begins."""
 
     def after_schedule(self, scheduler_output: SchedulerOutput) -> None:
-        """The step is planned."""
+        """The step has been planned."""
 
     def batch_started(self, batch: Sequence[ScheduledRequest]) -> None:
         """The plan has become a batch, which is about to be computed."""

@@ -98,8 +98,8 @@ class PieceJoiner:
 class OutputCollector:
     """The newest output of one request, until it is read. (vLLM: `RequestOutputCollector`.)
 
-    A new output is merged with an unread one. So even a slow reader's queue holds a single output, and the engine never
-    waits for the reader.
+    A new output is merged with an unread one. Even a slow reader's queue therefore holds a single output, and the
+    engine never waits for the reader.
     """
 
     def __init__(self) -> None:

@@ -33,7 +33,8 @@ class PeriodicChecker(StepObserver):
     Raises `InvariantError`. A leak and a wrong order of service, which corrupt no text, are only logged.
 
     The checker also detects a request that gets no tokens for `NUM_CHECKS_WITHOUT_PROGRESS` checks in a row. Every step
-    in between must have had tokens left, and also blocks and request slots if the request is first in the queue.
+    in between must have had some of the token budget left, and also blocks and request slots if the request is first in
+    the queue.
     """
 
     def __init__(self, scheduler: Scheduler, clock: Callable[[], float] = time.monotonic) -> None:
@@ -99,7 +100,8 @@ class PeriodicChecker(StepObserver):
         self._begin_interval({request: self._progress[request] for request in now})
 
     def _served_next(self) -> list[Request]:
-        """Return the requests that a step with tokens left must serve, if the rules are unambiguous about them."""
+        """Return the requests that a step with token budget left must serve, if the rules are unambiguous about
+        them."""
         scheduler, kv = self.scheduler, self.scheduler.kv
         num_for_step = len(scheduler.running) + cdiv(scheduler.max_num_batched_tokens, kv.block_size)
         due = list(scheduler.running) if self._min_free_blocks > num_for_step else []

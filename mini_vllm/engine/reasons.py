@@ -19,7 +19,8 @@ Found = Mapping[str, Any]
 class Reason:
     """One reason.
 
-    `sentence` follows "r5 waits: ". `mark` is for narrow tables. `label` is vLLM's label, or "" if vLLM has none.
+    `sentence` is the text that follows "r5 waits: ". `mark` is for narrow tables. `label` is vLLM's label, or "" if
+    vLLM has none.
 
     A mark that ends with "!" shows a mistake in a phase: the request could have been served.
     """

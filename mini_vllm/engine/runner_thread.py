@@ -22,8 +22,9 @@ SWITCH_SECONDS = 0.0005
 class TokensInFlight:
     """Stores the runner's copies of requests, with tokens that the scheduler does not know yet.
 
-    Each step is planned before the previous step has finished. So the previous step's sampled and rejected tokens reach
-    the runner through these copies, not through the scheduler. (vLLM: `InputBatch` in `v1/worker/gpu_input_batch.py`.)
+    Each step is planned before the previous step has finished. The previous step's sampled and rejected tokens
+    therefore reach the runner through these copies, not through the scheduler. (vLLM: `InputBatch` in
+    `v1/worker/gpu_input_batch.py`.)
     """
 
     def __init__(self, correct_share: CorrectShare) -> None:

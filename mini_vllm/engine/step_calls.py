@@ -65,7 +65,7 @@ class StepCalls:
         self.head: str | None = None
 
     def watch(self, schedule_step: ScheduleStep) -> ScheduleStep:
-        """Return a `schedule_step` that passes wrapped parts to the given one."""
+        """Return a `schedule_step` that wraps the parts before it passes them to the given one."""
         return partial(self._schedule_step, schedule_step)
 
     def _schedule_step(

@@ -79,7 +79,7 @@ class StepReasons:
         return {"reason": "policy"} if self.scheduler.has_policy else {"reason": "no_tokens", "left": left}
 
     def _held(self, request: Request, gate: str | None) -> str:
-        """Return why a waiting request cannot be admitted even if everything is free, or ""."""
+        """Return why a waiting request cannot be admitted even if all blocks are free, or ""."""
         transfers = transfers_of(self.scheduler)
         if request.status is RequestStatus.WAITING_FOR_FSM and request.grammar is not None:
             return gate or ("grammar" if not request.grammar.done() else "")

@@ -66,7 +66,7 @@ class StepRecorder(StepObserver):
         return record
 
     def plan_recorded(self, record: StepRecord) -> None:
-        """Start collecting for the next step after the current record has been stored."""
+        """Start collecting data for the next step after the current record has been stored."""
         self._in_flight.append(record)
         self._added, self._aborted = [], []
 

@@ -51,10 +51,10 @@ class Vocabulary:
         ]
 
     def __call__(self, text: str) -> list[int]:
-        """Return tokens whose bytes are exactly this text, or its longest prefix that tokens can spell.
+        """Return tokens whose bytes are exactly this text, or the longest prefix of it that tokens can spell.
 
-        The tokenizer's own encoding is preferred, because the model was trained on it. But a tokenizer may prepend a
-        space, change letters (NFC, lower case) and omit unknown characters.
+        The tokenizer's own encoding is preferred, because the model was trained on it. However, a tokenizer may prepend
+        a space, change letters (NFC, lower case) and omit unknown characters.
         """
         known = range(len(self.token_bytes))
         token_ids = [one for one in self.tokenizer.encode(text) if one in known and self.token_bytes[one]]

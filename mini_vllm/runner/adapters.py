@@ -1,7 +1,7 @@
 """LoRA adapters for the Llama pass: reads PEFT's files and adds a product to each linear layer.
 
 In vLLM, `lora/models.py` reads the files, and `lora/layers/` wraps each kind of linear layer. vLLM swaps adapters in
-and out of `max_loras` GPU slots; here all adapters stay loaded, and only the scheduler uses `max_loras`.
+and out of `max_loras` GPU slots; in this engine all adapters stay loaded, and only the scheduler uses `max_loras`.
 """
 
 import json

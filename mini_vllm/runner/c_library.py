@@ -81,7 +81,7 @@ def _digest(compiler: str, code: str, options: tuple[str, ...]) -> str:
 
 @cache
 def _processor(compiler: str) -> str:
-    """Return the compiler's predefined macros: its version and the instructions that it may use here."""
+    """Return the compiler's predefined macros: its version and the instructions that it may use on this processor."""
     command = [compiler, "-march=native", "-E", "-dM", "-x", "c", os.devnull]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
@@ -103,7 +103,7 @@ def torch_threads() -> list[str]:
 
 
 def _compile(compiler: str, source: Path, options: tuple[str, ...], library: Path) -> str:
-    """Compile a file to a library; return "" or the compiler's error."""
+    """Compile a file into a library; return "" or the compiler's error."""
     compiled = library.with_suffix(".o")
     # Use torch's threads: a second thread pool would compete with them.
     threads = torch_threads()

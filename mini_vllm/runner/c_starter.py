@@ -6,6 +6,6 @@ UNWRITTEN = re.compile(r'^#error "(Phase \d+, task \d+: .+)"$', re.MULTILINE)
 
 
 def unwritten_task(code: str) -> str | None:
-    """Return the unwritten task that the code's `#error` line names, or None."""
+    """Return the task that the code's `#error` line marks as unwritten, or None."""
     found = UNWRITTEN.search(code)
     return found and found.group(1)

@@ -45,7 +45,7 @@ class KernelSizes:
 
 @dataclass(frozen=True, slots=True)
 class CFile:
-    """The text of a C file when the engine was built; later edits affect only new engines.
+    """The text of a C file at the time the engine was built; later edits affect only new engines.
 
     `is_ours` means that the file is not a learner's.
     """

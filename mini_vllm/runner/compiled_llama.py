@@ -1,7 +1,7 @@
 """A Llama's forward pass with its layers in C (`llama_layer.c`), if there is a compiler.
 
-In torch a layer consists of dozens of operators, and launching them costs a small model more than its arithmetic. Here
-a layer consists of two calls, with phase 6 between them.
+In torch a layer consists of dozens of operators, and launching them costs a small model more than its arithmetic. In
+this module a layer consists of two calls, with phase 6 between them.
 """
 
 from typing import Any

@@ -2,10 +2,10 @@
 
 The paged cache puts several requests into one row, with each token's position in its request, and replaces only the
 attention function. A model that adds biases elsewhere, counts positions itself or never calls the attention function
-would still run, but would generate wrong text. So this check computes two short texts in one row, with an attention
-function that uses only its arguments. The logits must be the same as when each text is computed alone. The check runs
-twice: with both texts at position 0, and with the second ending at the last position, because some models derive angles
-or tables from the largest position.
+would still run, but would generate wrong text. This check therefore computes two short texts in one row, with an
+attention function that uses only its arguments. The logits must be the same as when each text is computed alone. The
+check runs twice: with both texts at position 0, and with the second ending at the last position, because some models
+derive angles or tables from the largest position.
 """
 
 from dataclasses import dataclass, field

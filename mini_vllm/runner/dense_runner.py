@@ -1,6 +1,6 @@
 """Runs a plain forward pass over each request's whole text, without a KV cache, if phase 6 is absent.
 
-This runner reads tokens from the request instead of the blocks, so a wrong block table has no effect here. Grading
+This runner reads tokens from the request instead of the blocks, so a wrong block table has no effect on it. Grading
 therefore uses the fake model, which reads the blocks.
 """
 

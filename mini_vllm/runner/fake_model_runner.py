@@ -1,8 +1,8 @@
 """A fake model that works on integers, without weights or torch; its text changes if any slot is wrong.
 
 Its "KV cache" stores the token itself in the token's slot. The next token is a hash of all tokens of the request *as
-read back through its block table*. So a wrong block, slot, position or prefix hit always changes the text. A mixed-up
-image also changes the text, because the slots of an image's tokens store the image's content.
+read back through its block table*. A wrong block, slot, position or prefix hit therefore always changes the text. A
+mixed-up image also changes the text, because the slots of an image's tokens store the image's content.
 """
 
 from array import array

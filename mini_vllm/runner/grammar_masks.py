@@ -1,7 +1,7 @@
-"""Masks the logits of tokens that grammars forbid, including after drafts. (vLLM: `apply_grammar_bitmask`.)
+"""Masks the logits of tokens that grammars forbid, including in the rows after drafts. (vLLM: `apply_grammar_bitmask`.)
 
-The runner advances grammars according to the requests' tokens. So the grammars stay correct while a step is in flight,
-after a preemption and after a failed step.
+The runner advances grammars according to the requests' tokens. The grammars therefore stay correct while a step is in
+flight, after a preemption and after a failed step.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ MAX_KEPT_BYTES = 32 << 20  # enough for 5,457 masks of the embedded model's 1,53
 
 
 class GrammarMasks:
-    """Masks the logits of steps. Most masks recur, so each is cached as a row to add to the logits."""
+    """Masks the logits of each step. Most masks recur, so each is cached as a row to add to the logits."""
 
     def __init__(self, functions: StructuredOutputFunctions) -> None:
         self.functions = functions

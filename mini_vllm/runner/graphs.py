@@ -1,7 +1,8 @@
 """Runs decode steps as CUDA graphs: records a forward pass's kernel launches once and replays them in each step.
 
-A graph replays the same kernels on the same addresses, so each graph has a fixed batch size and its own input tensors.
-There is one graph per size in `bucket_sizes`; a batch is padded to the next size. (vLLM: `cudagraph_capture_sizes`.)
+A graph replays the same kernels with the same memory addresses, so each graph has a fixed batch size and its own input
+tensors. There is one graph per size in `bucket_sizes`; a batch is padded to the next size. (vLLM:
+`cudagraph_capture_sizes`.)
 """
 
 from bisect import bisect_left
@@ -101,7 +102,7 @@ class GraphedModel:
 def with_graphs(model: ForwardPass, max_num_seqs: int, longest_table: int) -> GraphedModel:
     """Return the model with its graphs. Raises `ValueError` if a part of the model cannot be recorded.
 
-    Running without graphs would be slow at small batches, and nothing would show why.
+    Running without graphs would be slow at small batches, and nothing would explain why.
     """
     try:
         return GraphedModel(model, max_num_seqs, longest_table)

@@ -8,7 +8,7 @@ class KVCacheGroups:
     """The window of each layer; None means full attention. (vLLM: `KVCacheConfig.kv_cache_groups`.)
 
     All windows have the same length. Layers in different groups share a tensor of the KV cache, because they never hold
-    the same block. So the number of tensors is the number of layers in the larger group.
+    the same block. The number of tensors is therefore the number of layers in the larger group.
     """
 
     window_of_layer: tuple[int | None, ...]

@@ -173,7 +173,7 @@ def describe_model(model: Any) -> LoadedModel:
 
 
 def digest_of(model: Any) -> str:
-    """Return a digest of every parameter's first few weights, which differs between models, fine-tunes and dtypes."""
+    """Return a digest of the first few weights of every parameter; it differs between models, fine-tunes and dtypes."""
     digest = sha256()
     for name, weight in model.named_parameters():
         first = weight.detach().flatten()[:NUM_COMPARED_WEIGHTS].float().cpu()

@@ -30,9 +30,9 @@ def size_kv_cache(
 ) -> int:
     """Return how many blocks fit in memory and could ever be used, including the null block.
 
-    On a GPU, the memory that the largest step needs is kept free, in addition to that for the weights. On a CPU the
-    cache is also limited to 4 GiB, because other programs use the same memory. `kv_cache_memory_bytes` replaces these
-    limits. A `draft_model` also stores its K and V in every block.
+    On a GPU, the memory that the largest step needs is kept free, in addition to the memory for the weights. On a CPU
+    the cache is also limited to 4 GiB, because other programs use the same memory. `kv_cache_memory_bytes` replaces
+    these limits. A `draft_model` also stores its K and V in every block.
     """
     bytes_per_number = torch.empty((), dtype=loaded.dtype).element_size()
     block_bytes = sum(

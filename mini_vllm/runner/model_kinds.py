@@ -72,7 +72,7 @@ def refuse_by_files(folder: Path) -> dict[str, Any]:
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """Return the files of a tokenizer.
+    """Return the paths of a tokenizer's files.
 
     Raises `ValueError` if there are no files, or if one is empty, damaged or needs code.
     """

@@ -1,4 +1,4 @@
-"""Checks a model's config before weights are read: whether the cache supports it, and its maximum length."""
+"""Checks a model's config before weights are read: whether the cache supports it, and what its maximum length is."""
 
 import logging
 from typing import Any
@@ -22,7 +22,7 @@ def require_decoder(config: Any) -> None:
 
 
 def require_equal_layers(config: Any) -> None:
-    """Raise `ValueError` if `per_layer_config` makes layers differ, as Gemma 4 does with its heads."""
+    """Raise `ValueError` if `per_layer_config` makes layers differ from each other, as Gemma 4 does with its heads."""
     differing = set(getattr(config, "per_layer_attributes", None) or ())
     if getattr(config, "is_heterogeneous", False) and any(layer.skip for layer in config.per_layer_config):
         differing.add("skip")
@@ -52,8 +52,8 @@ def require_known_attention(config: Any) -> None:
 def longest_exact_text(config: Any) -> tuple[int, str]:
     """Return the length in tokens up to which other texts in a step cannot affect a text, and why.
 
-    Two scalings of rotary embeddings derive their angles from the largest position in a forward pass. So above a
-    certain length, a text depends on the other texts in its step: the original length with `longrope`, and
+    Two scalings of rotary embeddings derive their angles from the largest position in a forward pass. Above a certain
+    length, a text therefore depends on the other texts in its step: the original length with `longrope`, and
     `max_position_embeddings` with `dynamic`. Raises `ValueError` if the config has no maximum length. (vLLM:
     `_get_and_verify_max_len`.)
     """

@@ -32,7 +32,7 @@ class ModelTokenizer:
         return max(map(len, self.tokenizer.get_vocab()))
 
     def encode(self, text: str) -> list[int]:
-        """Return a text's tokens. Raises `ValueError` for half of a surrogate pair, as in text that was not UTF-8."""
+        """Return a text's tokens. Raises `ValueError` for a lone surrogate, as in text that was not UTF-8."""
         if not text.isascii():
             text.encode()
         return list(self.tokenizer.encode(text))
@@ -41,7 +41,8 @@ class ModelTokenizer:
         return str(self._decode(token_ids, skip_special_tokens=True))
 
     def _decode_known(self, token_ids: Sequence[int], **settings: bool) -> str:
-        """Decode with a Python tokenizer, omitting token ids that only the model has, because these raise an error."""
+        """Decode with a Python tokenizer, omitting token ids that only the model has, because these would raise an
+        error."""
         known = [token_id for token_id in token_ids if token_id < len(self.tokenizer)]
         return str(self.tokenizer.decode(known, **settings))
 

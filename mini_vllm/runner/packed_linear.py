@@ -2,8 +2,9 @@
 
 A decode step multiplies every weight by a few rows. oneDNN does that about twice as fast if the weights are reordered
 once, ahead of time. Layers with the same input (q, k and v; gate and up) are combined into one product. For a single
-row the plain product is faster, so small layers also keep their plain weights. The two operators are private to torch;
-if they are missing, nothing is packed. Model code may read `weight`, `bias` and sizes of a packed layer.
+row the plain product is faster, so small layers also keep their plain weights. The two operators used for this are
+private to torch; if they are missing, nothing is packed. Model code may read the `weight`, `bias` and sizes of a packed
+layer.
 """
 
 from collections.abc import Sequence
@@ -56,7 +57,7 @@ class PackedLinear(nn.Module):
 
 
 class SharedProduct:
-    """Computes a product on the first `take`, and drops it after every layer has taken its columns.
+    """Computes a product on the first `take`, and drops it once all layers have taken their columns.
 
     A `take` with a different input, or a second `take` for the same layer, recomputes the product, so the result always
     matches the input.
@@ -103,7 +104,7 @@ def pack_linear_layers(model: Any, kind: Any = None) -> int:
     """Replace a model's linear layers with packed ones, in place; return the number of products.
 
     The plain weights are freed, except those tied to an embedding. `kind` is the products' class; None means
-    `PackedLinear`. Without these operators, on a GPU or for unsupported dtypes, the model does not change and the
+    `PackedLinear`. If the operators are missing, on a GPU or for unsupported dtypes, the model does not change and the
     result is 0.
     """
     if kind is None and not can_pack(torch.device(model.device), model.dtype):

@@ -1,4 +1,4 @@
-"""The paged model runner computes all requests of a step in one forward pass with a KV cache in blocks."""
+"""The paged model runner computes all requests of a step in one forward pass, using a block-based KV cache."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext

@@ -82,7 +82,7 @@ def room_for(num_rows: int, depth: int, is_int8: bool) -> Tensor | None:
 
 
 def threads_for(work: int) -> int:
-    """Return the number of threads for this many multiplications."""
+    """Return the number of threads to use for this many multiplications."""
     return torch.get_num_threads() if work >= MIN_SHARED_WORK else 1
 
 

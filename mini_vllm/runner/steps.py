@@ -90,7 +90,8 @@ class FlatBatch:
 
 @dataclass(frozen=True, slots=True)
 class Decodes:
-    """Rows of a step that attend separately: their indices [N], block tables [N, longest] and lengths [N]."""
+    """Rows of a step that attend separately from each other: their indices [N], block tables [N, longest] and lengths
+    [N]."""
 
     rows: Tensor
     block_tables: Tensor

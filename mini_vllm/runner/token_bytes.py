@@ -1,4 +1,4 @@
-"""Finds the bytes that each token adds to a text, by decoding it between other tokens with any decoder."""
+"""Finds the bytes that each token adds to a text by decoding the token between others, using any decoder."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +14,8 @@ def bytes_of_tokens(tokenizer: Any, decode: Decode) -> list[bytes]:
     """Return the bytes that a transformers tokenizer's tokens add in the middle of a text, keyed by token id.
 
     The bytes are empty for control tokens, which are not decoded. They are also empty for tokens whose text depends on
-    neighbouring tokens, such as the second of two identical CTC tokens: joining their bytes would not give the text.
+    neighbouring tokens, such as the second of two identical CTC tokens: concatenating their bytes would not give the
+    text.
     """
     # the ids may have gaps, so the largest can exceed the number of tokens
     num_ids = max(len(tokenizer), 1 + max(tokenizer.get_vocab().values(), default=-1))

@@ -54,8 +54,8 @@ def questions(work: Work) -> list[TimedRequest]:
 
 
 def documents_among_chats(work: Work) -> list[TimedRequest]:
-    """Return chats with long outputs, and an equal number of 1,536-token documents that arrive one by one in the
-    meantime."""
+    """Return chats with long outputs, and an equal number of 1,536-token documents that arrive one by one during the
+    chats."""
     rng, half = Random(f"chunked {work.round_number}"), work.size // 2
     length, output = round(1536 * work.scale), max(8, round(256 * work.scale))
     chats = [TimedRequest(0.0, f"chat {n}", rng.choices(VOCAB, k=16), output) for n in range(half)]

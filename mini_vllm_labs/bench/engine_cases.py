@@ -40,7 +40,7 @@ Peer = Callable[[list[TimedRequest]], Measured]
 
 @dataclass(frozen=True)
 class EngineSetting:
-    """One side: its changes to the engine's config and to the requests' parameters, and the parts that it lacks."""
+    """One side: its changes to the engine's config and to the requests' parameters, and the engine parts it lacks."""
 
     config: Mapping[str, Any] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)

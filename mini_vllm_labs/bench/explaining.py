@@ -30,7 +30,7 @@ class Explainer(StepObserver):
 
 
 def explaining(lineup: Lineup, num_rounds: int) -> Mapping[str, Callable[[int], Measured]]:
-    """Return how many CPU microseconds the fake model's whole steps take in each round, without and with reasons."""
+    """Return the CPU microseconds per step of the fake model in each round, without and with reasons."""
     engines = {name: crowded(lineup, num_rounds) for name in ("not explained", "explained")}
     engine = engines["explained"]
     engine.add_observer(Explainer(StepReasons(engine.scheduler, engine.config)))

@@ -1,4 +1,5 @@
-"""Compares int8 weights with float32 in decoding speed, memory and quality, and measures the speed of int8 peers."""
+"""Compares int8 weights with float32 for decoding speed, memory use and quality, and measures the speed of int8
+peers."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -35,7 +36,7 @@ TEXT_TOKENS, NUM_COMPARED = 256, 5_000
 
 @dataclass(frozen=True, slots=True)
 class Int8Plan:
-    """The model, the batch sizes, the peers, the numbers of rounds and of compared tokens, and the lineup."""
+    """The model, the batch sizes, the peers, the number of rounds, the number of compared tokens, and the lineup."""
 
     model: str
     batch_sizes: Sequence[int]
@@ -86,7 +87,7 @@ def decode(side: PeerProcess, size: int, vocabulary: int, number: int) -> Measur
 
 @dataclass(slots=True)
 class Quality:
-    """How two models continue the same texts: tokens compared, identical choices, and each model's nats for the
+    """How two models continue the same texts: tokens compared, identical choices, and the nats each model needs for the
     texts."""
 
     num_tokens: int = 0

@@ -120,7 +120,7 @@ class MiniVllmBackend:
         return replace(arrivals.served(), steps=steps)
 
     def add(self, request_id: str, request: TimedRequest, temperature: float) -> None:
-        """Add a request. If a request's output length is set, it ends at that length with an end token, as real text
+        """Add a request. If a request's output length is set, its output ends there with an end token, as real text
         does."""
         self.lengths[request_id] = request.output_len or 0
         ignore_eos = request.output_len is None

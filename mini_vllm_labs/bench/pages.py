@@ -41,7 +41,7 @@ READY = "() => { const { answered, ticket } = document.getElementById('host').da
 
 
 def delays(page: str, first: list[float], final: float | None, target: float, size: int) -> Case:
-    """Build a case from the milliseconds to each move's first picture, and to the last move's final picture.
+    """Build a case from the delays, in milliseconds, of each move's first picture and the last move's final picture.
 
     `final` is None if the first picture is complete. `target` is the highest acceptable median of `first`. `size` is
     the number of bytes that the page loads.
@@ -161,7 +161,7 @@ def drag(browser: Any, knob: WidgetKnob, num_moves: int) -> Case:
 
 
 def wait_for(page: Any, count: int) -> None:
-    """Wait until `count` moves are painted. Raises `RuntimeError` if a move is not painted in time."""
+    """Wait until `count` moves have been painted. Raises `RuntimeError` if a move is not painted in time."""
     from playwright.sync_api import TimeoutError as NotPaintedError
 
     try:

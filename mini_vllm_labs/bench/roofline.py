@@ -1,6 +1,7 @@
 """Computes a step's minimum time on this machine (Williams et al., 2009).
 
-The minimum is the longer of two times: reading the step's bytes, and computing its products, both at measured rates.
+The minimum is the longer of two times: that of reading the step's bytes and that of computing its products, both at
+measured rates.
 """
 
 import time
@@ -113,7 +114,8 @@ class Explaining:
         self.found[title] = {"overhead": overhead, "share_of_roofline": share, **parts}
         rates = f"{self.rates.bytes_per_second / 1e9:.1f} GB/s, {self.rates.flops_per_second / 1e9:.0f} GFLOP/s"
         return [
-            f"Our engine's time: {', '.join(f'{part:.1%} {words}' for words, part in parts.items())}. Our speed was "
-            f"{share:.0%} of the roofline's ({rates}). In steps with {many} or more requests, {overhead:.1%} of the "
+            f"Our engine's time: {', '.join(f'{part:.1%} {words}' for words, part in parts.items())}. Our "
+            "engine reached "
+            f"{share:.0%} of the roofline ({rates}). In steps with {many} or more requests, {overhead:.1%} of the "
             "time is spent outside the forward pass."
         ]

@@ -1,6 +1,6 @@
 """Measures rounds of our scheduler and of other schedulers: decodes with a full scheduler, arrivals and admissions.
 
-The clock is `time.process_time`, which counts this process's CPU seconds, because other processes stretch wall time.
+The clock is `time.process_time`, which counts this process's CPU seconds, because other processes inflate wall time.
 (On Windows, where that clock is too coarse, it is `time.perf_counter`.) Before measuring, `gc.freeze()` excludes
 existing objects from garbage collection, as in vLLM's engine; the collector stays on.
 """
@@ -104,7 +104,7 @@ def per_request(seconds: float, count: int) -> Measured:
 
 
 def steps_per_round(num_requests: int) -> int:
-    """Return a number of steps that is large enough to measure, and lets every request fill at least one block."""
+    """Return a number of steps large enough for a measurement and for every request to fill at least one block."""
     return BLOCK_SIZE * max(1, 256 // num_requests)
 
 

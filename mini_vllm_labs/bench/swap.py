@@ -26,7 +26,7 @@ Seconds = dict[int, tuple[float, float]]  # maps computed tokens to (seconds to 
 
 
 def crossing(seconds: Seconds) -> str:
-    """Describe the lengths at which a different method becomes the faster one."""
+    """Describe the lengths at which the faster method changes."""
     faster = {length: "swapping" if swap < again else "computing again" for length, (again, swap) in seconds.items()}
     changes = [(before, length) for before, length in pairwise(faster) if faster[before] != faster[length]]
     parts = [f"at {length:,} tokens {faster[length]} is faster, at {before:,} not yet" for before, length in changes]
@@ -66,7 +66,8 @@ def simulate(gpu: str, model: str) -> Seconds:
 
 
 def measure(lineup: Lineup, num_rounds: int, lengths: Sequence[int] = MEASURED_LENGTHS) -> Seconds:
-    """Measure both methods on this machine with only the embedded model; the fastest round counts. Imports torch.
+    """Measure both methods on this machine, using only the embedded model and counting only the fastest round. Imports
+    torch.
 
     The time of a two-token step is subtracted from the recomputation time, because swapping also needs a step with that
     overhead.

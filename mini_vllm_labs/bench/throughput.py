@@ -120,7 +120,8 @@ def seconds_by_operator(plan: ThroughputPlan) -> dict[str, float]:
 
 
 class Versus(NamedTuple):
-    """One comparison: `times` is how many times as fast our engine is; below `aim`, it counts as slower."""
+    """One comparison: `times` is our engine's speed relative to the peer's; below `aim`, our engine counts as
+    slower."""
 
     words: str
     times: float

@@ -1,4 +1,4 @@
-"""Runs a transformers user's alternatives as backends: `generate` on padded batches, and continuous batching."""
+"""Runs transformers as a backend in two ways: `generate` on padded batches, and continuous batching."""
 
 import inspect
 from collections.abc import Sequence

@@ -30,7 +30,7 @@ class LlamaCppServer:
         self.facts: dict[str, Any] = {"precision": TYPES[matrices][0], "version": version("xllamacpp")}
 
     def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
-        """Serve a round, all requests at once or in batches."""
+        """Serve a round, sending its requests all at once or in batches."""
         arrivals = Arrivals(requests, load.batch_size, on_progress)
         with ThreadPoolExecutor(load.batch_size or len(requests)) as pool:
             for index, count in enumerate(pool.map(self._complete, requests)):

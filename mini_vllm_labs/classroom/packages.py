@@ -31,7 +31,7 @@ def for_learners(checkout: Path = CHECKOUT) -> tuple[str, ...]:
 
 
 def in_a_browser(checkout: Path = CHECKOUT) -> tuple[str, ...]:
-    """Return the packages of the lab in a browser tab."""
+    """Return the packages of the lab that runs in a browser tab."""
     return without("local-only", for_learners(checkout), checkout)
 
 

@@ -149,7 +149,7 @@ def claims(
 ) -> None:
     """Measure what papers claim about scheduling policies, on simulated requests.
 
-    Each claim runs with three seeds; all claims take about a minute on two cores.
+    Each claim is tested with three seeds; together, the claims take about a minute on two cores.
     """
     chosen = [claim for claim in CLAIMS if not words or any(word.lower() in claim.name.lower() for word in words)]
     if not chosen:

@@ -115,8 +115,8 @@ class Conversation:
                         self.console.print(str(error), markup=False, highlight=False)
 
     def obey(self, command: str, argument: str | None) -> None:
-        """Run a line that begins with a slash, and print what it did. Raises `ValueError` if the command is
-        impossible."""
+        """Run a line that begins with a slash, and print its effect. Raises `ValueError` if the command cannot be
+        carried out."""
         match command:
             case "new":
                 self._start(Session(self.llm), "A new conversation")

@@ -66,7 +66,7 @@ def plan_demo(lineup: Lineup, *, dense: bool = False) -> DemoPlan:
     """Return the demo for a lineup, with settings adjusted to absent phases; `dense` is passed to `LLM`."""
     config, remarks = SMALL_POOL, []
     if lineup.runner == "absent" and not dense:
-        # The fake model's tokens are bytes, so a text takes about four times as many tokens.
+        # The fake model's tokens are bytes, so the same text takes about four times as many tokens.
         config = replace(
             config, max_num_batched_tokens=192, long_prefill_token_threshold=128, max_model_len=1024, num_gpu_blocks=57
         )

@@ -44,7 +44,8 @@ class SamplingOptions:
     json_schema: Annotated[str | None, typer.Option(help="A JSON schema of the output, or @FILE (phase 9).")] = None
 
     def params(self) -> SamplingParams:
-        """Return these options as the engine's sampling parameters. Raises `ValueError` like `SamplingParams`."""
+        """Return these options as the engine's sampling parameters. Raises `ValueError` in the same cases as
+        `SamplingParams`."""
         settings = vars(self) | {"stop": tuple(self.stop or ())}
         regex, choice, schema = (settings.pop(name) for name in ("regex", "choice", "json_schema"))
         if schema is not None and schema.startswith("@"):

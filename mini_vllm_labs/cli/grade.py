@@ -37,7 +37,8 @@ def grade(
 ) -> None:
     """Grade your starters, regardless of LAB_IMPL.
 
-    It prints the points for each task, and grades each phase both on its own and together with the earlier phases.
+    The command prints the points for each task, and grades each phase both on its own and together with the earlier
+    phases.
 
     Exit code 0: grading finished, whatever the points. 1: a phase could not be graded, or the points are below
     --min-points. 2: bad usage.

@@ -34,7 +34,7 @@ def hint(
 ) -> None:
     """Show the next step of a task's hint.
 
-    The first step is a question, and the last is almost a recipe: try the task before you ask for another step.
+    The first step is a question, and the last is almost a recipe, so try the task before you ask for another step.
     """
     show_hint(make_console(), task, again=again)
 

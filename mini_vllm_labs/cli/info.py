@@ -43,7 +43,7 @@ STYLES = {"OK": "green", "warn": "yellow", "missing": "bold red", "wrong": "bold
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. If the status is `missing` or `wrong`, the course does not work."""
+    """One line of the report. If the status is `missing` or `wrong`, the course will not work."""
 
     what: str
     status: Status
@@ -132,7 +132,7 @@ def check_torch() -> Iterator[Finding]:
 
 
 def check_load() -> Iterator[Finding]:
-    """Warn about busy programs, which make all timings unreliable, and many threads slower than a few."""
+    """Warn about busy programs, which make all timings unreliable and make many threads slower than a few."""
     load, usable = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
     if load > usable:
         fix = "end other programs before you measure"

@@ -53,7 +53,7 @@ def league(
 
 
 def table(entries: list[Entry]) -> Table:
-    """Return one row per entry; a problem is shown instead of the figures."""
+    """Return one row per entry, showing either its figures or its problem."""
     shown = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)
     for heading in ("place", "name", "requests/s", "Jain", "latency s", "problem"):
         shown.add_column(heading, justify="left" if heading in ("name", "problem") else "right")

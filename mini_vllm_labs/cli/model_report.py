@@ -15,8 +15,7 @@ READ = ("config.json", GENERATION, "*.index.json", "*.jinja", *TOKENIZERS, *TOKE
 
 
 def report(name: str) -> Iterator[tuple[str, str]]:
-    """Yield the facts as pairs of heading and text. Raises `ValueError` with the same message that loading would
-    give."""
+    """Yield the facts as pairs of heading and text. Raises `ValueError` with the message that loading would give."""
     facts = read_plain_llama(name) or _ask(name)
     yield "model", str(facts.path)
     yield "vocabulary", f"{facts.vocab_size:,} tokens, {facts.num_tokenizer_tokens:,} in the tokenizer"

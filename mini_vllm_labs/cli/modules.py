@@ -28,7 +28,7 @@ def _run(module: str, context: typer.Context) -> None:
 
 
 def decks(context: typer.Context) -> None:
-    """Write eight slide decks, each a single HTML file for a room without a network."""
+    """Write eight slide decks, each a single HTML file that needs no network."""
     _run("mini_vllm_labs.upkeep.decks", context)
 
 

@@ -1,7 +1,7 @@
 """Recognises plain Llamas from JSON files and tensor headers, so that `info` need not import torch or transformers.
 
 A plain model has an architecture that the engine computes itself, uses only the settings listed here, and stores every
-tensor with its usual name and shape. Anything else, and any case in doubt, is left to transformers, which takes four
+tensor with its usual name and shape. Anything else, and any doubtful case, is left to transformers, which takes four
 seconds to import.
 """
 

@@ -76,7 +76,7 @@ def free_name(file: Path) -> Path:
 
 
 def page_of(run: ShownRun) -> str:
-    """Return a run's page, worded for other readers: the film of its steps, and the same content as text."""
+    """Return a run's page, worded for people other than the learner: the film of its steps, and a text version."""
     from mini_vllm_labs.pictures.page import Page
     from mini_vllm_labs.pictures.time_machine import time_machine
 

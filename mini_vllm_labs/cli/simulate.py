@@ -123,7 +123,7 @@ def show_waits(console: Console, result: SimulationResult, lineup: Lineup, slo: 
 
 
 def speed(rate: float, unit: str) -> str:
-    """Return a rate per second with a suitable prefix, or "no limit seen" if the fit found none."""
+    """Return a rate per second with a suitable prefix, or "no limit seen" if the fit found no limit."""
     if rate >= NEVER:
         return "no limit seen"
     prefix, factor = ("T", 1e12) if rate >= 1e12 else ("G", 1e9)

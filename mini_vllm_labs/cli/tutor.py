@@ -129,8 +129,8 @@ class Tutor:
     def trace(self, seed: int = 0, requests: int = 8, steps: str = "", request: str = "", file: str = "") -> str:
         """Run the learner's phases, and return what limited each request in each step.
 
-        `steps`, such as "3-7", shows only these steps; `request`, such as "r3", shows only that request's life. `file`
-        reads a trace in the learner's folder instead of running the phases.
+        `steps`, such as "3-7", limits the answer to these steps; `request`, such as "r3", limits it to that request's
+        life. `file` reads a trace in the learner's folder instead of running the phases.
         """
         options = ["--why", f"--seed={seed}", f"--requests={requests}"]
         options += [f"--steps={steps}"] if steps else []

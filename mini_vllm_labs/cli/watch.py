@@ -24,8 +24,8 @@ def watch(
     """Grade on every save, and show the first failing task.
 
     Keys: h for the next hint, n for the next task, l for a list with check marks, o for a step of your engine. Also: a
-    for other ways to solve a passed task, s for a page to share, q to quit. Without a terminal, it prints verdicts
-    until Ctrl-C.
+    for other ways to solve a passed task, s for a page to share, q to quit. Without a terminal, the command prints
+    verdicts until Ctrl-C.
     """
     from mini_vllm_labs.cli.grade import require_this_checkout
     from mini_vllm_labs.cli.watching.loop import Watch

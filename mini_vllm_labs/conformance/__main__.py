@@ -13,7 +13,7 @@ PROGRAM = "vllm-scheduler-conformance"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the suite; exit code 0: all match, 1: failures or none run, 2: a bad option, trace or greeting."""
+    """Run the suite; exit code 0: all match, 1: failures or nothing run, 2: a bad option, trace or greeting."""
     given = sys.argv[1:] if arguments is None else arguments
     split = given.index("--") if "--" in given else len(given)
     parser = argparse.ArgumentParser(PROGRAM, f"{PROGRAM} [options] -- COMMAND...", __doc__)

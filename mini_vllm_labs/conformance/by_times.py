@@ -55,7 +55,8 @@ class RecordedTimes:
         return self.scenario.begin() | {"op": "play", "times": [PREFILL, DECODE], "requests": self.asked}
 
     def first_differences(self, answer: Message, offers: list[str]) -> dict[str, FieldDifference]:
-        """Return the earliest difference. Null means that the engine does not know a time, and matches any time."""
+        """Return the earliest difference. Null means that the engine does not know the time, and it matches any
+        time."""
         names = ["admitted", "tokens", *(["hits"] if "computed" in offers else [])]
         found = [one for name in names for one in self._differences(name, answer.get(name))]
         first = min(found, key=lambda one: one.step, default=None)

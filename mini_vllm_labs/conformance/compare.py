@@ -82,7 +82,7 @@ class Comparison:
         return False
 
     def compare_rest(self, number: int, recorded: dict[str, Any], answer: Message) -> None:
-        """Compare the fields in those groups that the engine offers. `answer` contains both of the step's answers."""
+        """Compare the fields in the groups that the engine offers. `answer` contains both of the step's answers."""
         for group in self.groups:
             if group in self.first:
                 continue

@@ -18,8 +18,8 @@ MAX_BROKEN = 10
 class ScenarioOutcome:
     """How a scenario ended: `same`, `differs`, `broken` or `skipped`; the last two have a reason.
 
-    `apart` names defects of the recorded system that the engine does not declare; a difference is then not a failure.
-    `missing` names the capabilities that the engine lacks if the scenario was skipped for that reason.
+    `apart` names defects of the recorded system that the engine does not declare; a difference then does not count as a
+    failure. `missing` names the capabilities that the engine lacks if the scenario was skipped for that reason.
     """
 
     scenario: RecordedScenario

@@ -29,7 +29,7 @@ def greeting(hello: Message) -> str:
 
 
 def table(verdicts: Sequence[ScenarioOutcome]) -> Iterator[str]:
-    """Yield the table's lines: one row for each release and kind, and one for all."""
+    """Yield the table's lines: one row for each release and kind, and one row for all of them."""
     rows = [HEADINGS]
     for release in FILES:
         for kind in (*KINDS, *DRAWN):

@@ -97,7 +97,7 @@ class RecordedScenario:
         return frozenset(name for name, used in found.items() if used)
 
     def begin(self) -> Message:
-        """Return the message that starts the scenario. Its number of blocks excludes the null block."""
+        """Return the message that starts the scenario. The message's number of blocks excludes the null block."""
         config = {k: v for k, v in self.line["config"].items() if k not in ("version", "num_gpu_blocks")}
         config["usable_blocks"] = self.line["config"]["num_gpu_blocks"] - 1
         return {"op": "init", "name": self.name, "release": self.release, "config": config}
@@ -178,7 +178,7 @@ def _checked(line: Any) -> RecordedScenario:
 
 
 def drawn_file(release: str) -> str:
-    """Return the file of a release's drawn scenarios, which exists only in the wheel."""
+    """Return the file with a release's drawn scenarios, which exists only in the wheel."""
     return str(Path(FILES[release][0]).with_name("drawn.jsonl.gz"))
 
 

@@ -18,8 +18,8 @@ Draw = Callable[[Sequence[str], Sequence[str]], Iterable[Message]]
 class Options:
     """The selection of scenarios.
 
-    Without `releases`, it covers the release that the engine follows, or all releases; without `kinds`, all recorded
-    kinds.
+    Without `releases`, the selection covers the release that the engine follows, or all releases; without `kinds`, all
+    recorded kinds.
 
     `draw` yields the lines of drawn scenarios for releases and kinds.
     """
@@ -42,7 +42,7 @@ def run(
     rules: Rules | None = None,
     draw: Callable[[ScenarioOutcome], object] = lambda verdict: None,
 ) -> int:
-    """Run the scenarios, report through `say`, and return the exit code (0: all match; 1: failures or none run).
+    """Run the scenarios, report through `say`, and return the exit code (0: all match; 1: failures or nothing run).
 
     `draw` shows the first failure as a picture. Raises `ValueError` for a bad option, trace or greeting.
     """

@@ -1,4 +1,4 @@
-"""Defines the runs of a notebook as functions that a new process can call."""
+"""Defines a notebook's runs as functions that a new process can call."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

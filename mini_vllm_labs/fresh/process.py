@@ -1,7 +1,7 @@
 """Runs a function in a new Python process, so that the learner's latest saved code runs.
 
 The new process also protects the notebook's kernel from `sys.exit`, crashes and, without torch, from running out of
-memory. An endless call into a starter is stopped and explained in that process.
+memory. A call into a starter that never returns is stopped and explained in that process.
 
 Functions, arguments and results are pickled, because a result may contain any of the course's types.
 A browser has no subprocesses: there, the call runs in the kernel, with the learner's files reloaded.

@@ -39,7 +39,7 @@ class ShownRun:
 
 
 def shown_run(lineup: Lineup, seed: int = 0, num_requests: int = 8) -> ShownRun:
-    """Run a lineup: three stories from the embedded model with phase 6, otherwise seeded requests on the fake model.
+    """Run a lineup: with phase 6, three stories from the embedded model; otherwise, seeded requests on the fake model.
 
     Raises `FreshError` with a message for the learner if the run fails, and `ValueError` if it cannot begin.
     """

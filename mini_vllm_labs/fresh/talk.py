@@ -1,4 +1,4 @@
-"""Runs chats with the embedded model on a learner's phases 1 to 5; can be called in a new process."""
+"""Runs chats with the embedded model on a learner's phases 1 to 5; its functions can run in new processes."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

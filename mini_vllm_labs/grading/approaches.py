@@ -3,7 +3,7 @@
 `approaches/phaseN.json` has one text per task, enciphered with a key derived from the task's tests and the reference's
 answers. Opening or searching the files reveals nothing, nor does rotating their letters, and their code cannot be
 imported. This is a seal rather than a lock: the course includes the recorded answers, so calling `unsealed` reveals an
-unsolved task. The commands that show an approach grade the task first.
+unsolved task. Commands that show an approach first grade the task.
 """
 
 import base64

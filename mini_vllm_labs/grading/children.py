@@ -22,8 +22,8 @@ def fork_patiently() -> int | None:
 def wait(child: int, seconds: float, num_passed: memoryview | None = None) -> int | None:
     """Wait for a child and return its exit status (negative for a signal), or None if this function killed it.
 
-    A child that disables its own limit of `seconds` is killed a little later, according to the same two clocks. Each
-    change in `num_passed` means that another test has started.
+    A child that disables its own limit of `seconds` is killed a little later, measured in both wall time and CPU time.
+    Each change in `num_passed` means that another test has started.
     """
     cpu_clock = ~child << 3 | 2  # computed as in clock_getcpuclockid(3)
     seen, begun, spent, pause = 0, time.monotonic(), 0.0, 0.0005

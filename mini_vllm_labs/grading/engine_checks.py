@@ -109,7 +109,7 @@ def possible_settings(seed: int, lineup: Lineup) -> EngineConfig:
 
 
 def policies_of(lineup: Lineup) -> Sequence[Callable[[], SchedulingPolicy | None]]:
-    """Return a factory for each scheduling policy to check a lineup with: the config's policy, or both of phase
+    """Return a factory for each scheduling policy used to check a lineup: the config's policy, or both of phase
     13's."""
     classes = policy_classes_for(lineup.policies)
     return [lambda: None] if classes is None else [classes.virtual_token_counter, classes.least_slack_first]

@@ -1,4 +1,4 @@
-"""Computes the whole grade from tests and checks of whole engines, and names the phase at fault if they disagree.
+"""Computes the whole grade from tests and whole-engine checks, and names the phase at fault if the two disagree.
 
 Two checks run a phase in whole engines: the oracle check uses the reference's other phases, and the stack check the
 learner's.
@@ -144,7 +144,7 @@ class Grader:
         return grade
 
     def grade_in_stack(self, grade: PhaseGrade, grades: Sequence[PhaseGrade]) -> PhaseGrade:
-        """Run one phase with the earlier ones, unless one of those cannot be loaded or never finishes."""
+        """Run one phase with the earlier ones, unless one of them cannot be loaded or never finishes."""
         number, total = grade.plan.number, len(grade.plan.tests)
         if grade.can_run:
             others = [other for other in grades if other.plan.number in phases_of_stack(number)]

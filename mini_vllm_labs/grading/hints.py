@@ -51,7 +51,7 @@ def recorded(phase: int) -> dict[str, dict[str, str]]:
 
 
 def hint_for(task: str, answers: Mapping[str, str]) -> str:
-    """Return the hint for all the wrong answers to a task; empty if no known mistake gives these answers."""
+    """Return the hint for all the wrong answers to a task, or "" if no known mistake gives these answers."""
     return recorded(int(task.partition(".")[0])).get(task, {}).get(digest_of_task(answers), "") if answers else ""
 
 

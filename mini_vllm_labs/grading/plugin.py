@@ -1,8 +1,8 @@
 """A pytest plugin for the worker: imports the learner's file, runs the tests, and sends each result.
 
 Where the system can fork, each test runs in a separate process with a fresh module, so that its side effects end with
-it. Elsewhere, the module is reloaded before each test. `spare` gives a waiting learner the result sooner. Passing tests
-then share a process, with the module reloaded before each, and a failing test runs again alone.
+it. Elsewhere, the module is reloaded before each test. With `spare`, a waiting learner gets the result sooner. Passing
+tests then share a process, with the module reloaded before each, and a failing test runs again alone.
 """
 
 import gc
@@ -57,7 +57,7 @@ class GradingPlugin:
         limit_resources(LIMITS)
 
     def take_order(self) -> None:
-        """Wait for the order, after importing everything except the learner's file."""
+        """Import everything except the learner's file, then wait for the order."""
         order: dict[str, Any] = self.channel.receive()
         self.is_outdated = order["has_waited"] and has_changed(self.started)
         self.tests = {f"{order['folder']}/{test}": test for test in order["tests"]}

@@ -13,7 +13,7 @@ MAX_CHARACTERS = 4000
 
 
 def as_markdown(grade: Grade) -> str:
-    """Return the Markdown page. Texts from a learner's file are preformatted, so they cannot contain markup."""
+    """Return the Markdown page. Text from a learner's file is preformatted, so it cannot contain markup."""
     what, command = next_step(grade)
     lines = [
         f"## {'; '.join(line.removesuffix(', 10 a task') for line in point_lines(grade))}",

@@ -30,7 +30,7 @@ def mistake_in(text: str) -> str:
 
 
 def alike_line(tests: Sequence[str]) -> str:
-    """Return a line that names the other tests, given by id, that fail like the one shown."""
+    """Return a line with the ids of the other tests that fail in the same way as the one shown."""
     names = [test.rpartition("::")[2] for test in tests]
     count = "One more test fails" if len(names) == 1 else f"{len(names)} more tests fail"
     return f"{count} like this: {', '.join(names[:MAX_NAMES])}" + (" ..." if len(names) > MAX_NAMES else "")
@@ -54,7 +54,7 @@ class TestResult:
 
 @dataclass(frozen=True)
 class TaskGrade:
-    """One task: its tests share its points evenly."""
+    """One task, whose points are split evenly among its tests."""
 
     plan: PlannedTask
     tests: list[TestResult]

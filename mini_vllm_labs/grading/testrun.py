@@ -190,7 +190,7 @@ def charge_silent(run: TestRun) -> None:
 
 
 def charge_the_rest(run: TestRun, message: str) -> None:
-    """Give the same result to every test that has none yet."""
+    """Give the same result to every test that does not have one yet."""
     for test in run.left:
         finish(run, TestResult(test, "not run", message))
 

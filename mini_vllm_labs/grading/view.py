@@ -32,7 +32,7 @@ def next_step(grade: Grade) -> tuple[str, str]:
 
 
 def beside_next_step(grade: Grade) -> str:
-    """Return a suggestion other than phase 6 if only phase 6 is unfinished; otherwise, return an empty string."""
+    """Suggest something other than phase 6 if only phase 6 is unfinished; otherwise, return an empty string."""
     unfinished = [phase.plan.number for phase in grade.course if step_in_phase(phase)]
     if len(grade.course) == len(PHASE_NAMES) and unfinished == [len(PHASE_NAMES)]:
         return f"Your phases 1 to 5 run {NOTEBOOKS}: mini-vllm lab"

@@ -50,7 +50,7 @@ class Decisions:
         self.pool._maybe_evict_cached_block = evicting
 
     def begin(self) -> None:
-        """Forget the last step."""
+        """Forget the adapters of the last step."""
         self.preempted, self.evicted, self.taken = [], [], {}
 
     def tables(self, request_id: str) -> list[list[int]]:

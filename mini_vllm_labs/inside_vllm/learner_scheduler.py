@@ -1,4 +1,5 @@
-"""A scheduler class for vLLM 0.13.0 and 0.32.0: the lineup makes every decision, in messages that vLLM defines."""
+"""A scheduler class for vLLM 0.13.0 and 0.32.0: the lineup makes every decision, expressed in vLLM's own message
+types."""
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
@@ -190,7 +191,7 @@ class LearnerScheduler(interface.SchedulerInterface):
 
     def _sent(self, answers: Answers, drafts: list[tuple[int, int]]) -> dict[int, EngineCoreOutputs]:
         """Group the answers by client; attach the statistics, including the drafts proposed and accepted, to the first
-        client's."""
+        client's answers."""
         sent = defaultdict[int, EngineCoreOutputs](EngineCoreOutputs)
         for client, answer in answers:
             sent[client].outputs.append(answer)

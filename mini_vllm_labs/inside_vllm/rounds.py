@@ -25,7 +25,7 @@ def module_for(prompts: Sequence[str], rounds: Sequence[Round]) -> list[str]:
 
 
 def recording(num_blocks: int, result: Result) -> Recording:
-    """Return the steps of a round, with the data needed for a picture. Requests are called r0, r1, ..."""
+    """Return the steps of a round, with the data needed to draw a picture. Requests are called r0, r1, ..."""
     lengths = {f"r{place}": length for place, length in enumerate(result["num_prompt_tokens"])}
     names = {name: name for name in lengths}
     return Recording(RunInfo(names, lengths, num_blocks, BLOCK_SIZE, BUDGET, max_num_seqs=8), result["steps"])

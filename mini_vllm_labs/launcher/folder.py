@@ -126,7 +126,7 @@ def held(folder: Path) -> Iterator[None]:
 def bring(folder: Path, edition: Mapping[str, bytes], before: Ours) -> Changes:
     """Write missing files, and update the course's outdated files.
 
-    If a call is killed at any moment, the next call finishes the work.
+    A call may be killed at any moment; the next call finishes the work.
     """
     now = {path: digest(content) for path, content in edition.items()}
     both = {path: [*before.get(path, []), *([now[path]] if path in now else [])] for path in {*before, *now}}

@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def run() -> None:
-    """Run a command with the code of the course folder that contains the current one."""
+    """Run a command using the code in the course folder that contains the current directory."""
     folder = course_around(Path.cwd())
     if folder is None:
         if COMPLETION in os.environ:  # a shell is requesting Tab completions, and would print the message

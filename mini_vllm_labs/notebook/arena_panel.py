@@ -1,4 +1,4 @@
-"""Shows the arena in a notebook: four policies run on a chosen load, with the learner's engine."""
+"""Shows the arena in a notebook: compares four policies under a chosen load, using the learner's engine."""
 
 from dataclasses import dataclass, replace
 from typing import Any

@@ -28,7 +28,8 @@ class BoundRun(NamedTuple):
     num_requests: int
 
     def share(self, mark: str) -> float:
-        """Return the fraction of all requests' time spent waiting for a reason; for "", the fraction with tokens."""
+        """Return the fraction of all requests' time spent waiting for a given reason; for "", the fraction spent
+        receiving tokens."""
         total, waits = self.summary.e2e_latency.mean * self.num_requests, by_mark(self.waited)
         return (waits.get(mark, 0.0) if mark else total - sum(waits.values())) / total
 

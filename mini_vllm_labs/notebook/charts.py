@@ -23,7 +23,7 @@ SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:4px 8px;max-width:1100px"
 
 @dataclass(frozen=True)
 class Charts:
-    """Small pictures, as many in a row as fit, with texts `below`; `recorded` is as in `WorkloadRun`.
+    """Small pictures, as many per row as will fit, with texts `below`; `recorded` is as in `WorkloadRun`.
 
     `rows` contains each run's figures, keyed by heading.
     """

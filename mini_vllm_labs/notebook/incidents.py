@@ -29,7 +29,7 @@ def incident_deck(lab: Lab, guess: Predictions, seed: int = 0) -> "Deck | Notice
 
 
 def run_incidents(seed: int, lineup: Lineup) -> list[tuple[list[Summary], dict[str, float]]]:
-    """Run each of a seed's incidents as paged and after turning each knob, and find out why requests waited."""
+    """Run each of a seed's incidents as paged and again after turning each knob, and find out why requests waited."""
     played = [incident.run(lineup) for incident in incidents(seed)]
     return [([runs.before, *runs.after], dict(runs.waited)) for runs in played]
 

@@ -42,9 +42,9 @@ class Lab:
 
     An elective's notebook has phases 1 to 6 and, in each run, the electives that the run's config turns on. `lineup`
     has the form of `LAB_IMPL`, and overrides it. Without `model`, phase 6 is absent. Every call runs in a new process,
-    so editing a starter requires no new kernel. If a task is unwritten, the result is a recorded run of the reference,
-    marked as recorded. If a run fails or was not recorded, the result is a `Notice`. Raises `ValueError` if `phase` is
-    not 1 to 14 or the lineup is invalid.
+    so the kernel does not need restarting after a starter is edited. If a task is unwritten, the result is a recorded
+    run of the reference, marked as recorded. If a run fails or was not recorded, the result is a `Notice`. Raises
+    `ValueError` if `phase` is not 1 to 14 or the lineup is invalid.
     """
 
     def __init__(self, phase: int, lineup: str | None = None, *, model: bool = True) -> None:
@@ -69,7 +69,7 @@ class Lab:
         return self.code.lineup(phases, config)
 
     def kept_ready(self) -> "Lab":
-        """Return the same lab, but with a process always ready for the next run, for use by a panel."""
+        """Return the same lab, but with a process that is always ready for a panel's next run."""
         ready = copy(self)
         ready.code = self.code.kept_ready()
         return ready

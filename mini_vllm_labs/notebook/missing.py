@@ -21,7 +21,7 @@ def starters_of(lineup: Lineup) -> list[int]:
 
 
 def mark_for(lineup: Lineup) -> str:
-    """Return the mark for a lineup's results; empty unless one of its starters has an unwritten task."""
+    """Return the mark that labels a lineup's results; empty unless one of its starters has an unwritten task."""
     missing = first_missing(lineup)
     return mark_of(missing) if missing else ""
 

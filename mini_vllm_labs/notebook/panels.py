@@ -108,7 +108,7 @@ def bench(lab: Lab) -> "Panel | Notice":
 
 
 def require_result(result: T | Notice) -> T:
-    """Return a result. Raises `ValueError` with the text of a `Notice`, which a panel shows."""
+    """Return a result. Raises `ValueError` with the text of a `Notice`, for a panel to show."""
     if isinstance(result, Notice):
         raise ValueError(str(result))
     return result

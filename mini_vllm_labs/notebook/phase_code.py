@@ -56,7 +56,7 @@ class PhaseCode:
         return Lineup(*(impl if phase in kept else absent for phase, impl in enumerate(impls, start=1)))
 
     def kept_ready(self) -> "PhaseCode":
-        """Return the same code, but with a process always ready for the next call, except in a browser."""
+        """Return the same code, but with a process that is always ready for the next call, except in a browser."""
         if IN_BROWSER:
             return self
         ready = PhaseCode(self.phase, self.whole)

@@ -52,7 +52,7 @@ class Prediction:
 
     @property
     def answers(self) -> list[Answer]:
-        """The given answers, or an empty list if any question is unanswered."""
+        """The answers given, or an empty list if any question is unanswered."""
         found = [self.kept.get(self.title, question) for question in self.questions]
         return [] if None in found else found  # type: ignore[return-value]
 
@@ -80,7 +80,7 @@ class Prediction:
         return Revealed(self, shown, self.truths)
 
     def also(self, shown: Any) -> "Revealed | Notice":
-        """Return another veiled output, without verdicts."""
+        """Return `shown`, veiled as another output without verdicts."""
         return shown if isinstance(shown, Notice) else Revealed(self, shown)
 
     def _keep(self, answers: Sequence[Answer]) -> None:
@@ -160,7 +160,7 @@ class Predictions:
         return self.ask(title).reveal(shown, *runs)
 
     def also(self, title: str, shown: Any) -> "Revealed | Notice":
-        """Return another output that is veiled by a group."""
+        """Return an additional output that is veiled by a group of questions."""
         return self.ask(title).also(shown)
 
     def recall(self) -> "Deck | Notice | Words":

@@ -129,7 +129,7 @@ class Recall:
                     note(("missed", {"question": f"{one.notebook}, {one.title}"}))
 
     def start(self, notebook: str) -> "Deck | Notice | Words":
-        """Return a deck of the questions due at a notebook's start; answering one shows when it returns."""
+        """Return a deck of the questions due at a notebook's start; answering one shows when it will come back."""
         try:
             before = self.read()
         except ValueError as error:

@@ -112,7 +112,7 @@ class RunFacts:
         return self._names(needy for _, needy, *_ in self.recording.steps[step]["preempted"])
 
     def waits(self, request: str, step: int) -> str:
-        """Return the reason why a request waits in a step. Raises `LookupError` if the request gets tokens."""
+        """Return the reason why a request is waiting in a step. Raises `LookupError` if the request gets tokens."""
         found = self.recording.steps[step].get("reasons", {})[self.ids[request]]
         return WAITS[REASONS[found["reason"]].mark]
 
@@ -176,7 +176,7 @@ class RunFacts:
 
     @property
     def takes_what_is_missing(self) -> bool:
-        """Whether each allocation takes the blocks for all tokens so far, minus the blocks already held."""
+        """Whether each allocation takes the blocks needed for all tokens so far, minus the blocks already held."""
         size = self.recording.info.block_size
         shares = [share for record in self.recording.steps for share in record["scheduled"]]
         return all(len(share["blocks"]) == cdiv(share["computed"] + share["n"], size) for share in shares)

@@ -26,7 +26,7 @@ START = (
 
 
 def alone(state: Mapping[str, Any], front_end: str = PLAYER, css: str = "controls.css") -> str:
-    """Return a script that replaces the adjacent still image with a widget.
+    """Return a script that replaces the still image next to it with a widget.
 
     `state` contains the widget's traits, `front_end` is its JavaScript (by default the player's), and `css` names its
     style files. All of this is compressed: the script for a film with the player is 20 to 60 kB.

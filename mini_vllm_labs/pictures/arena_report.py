@@ -43,7 +43,7 @@ LABEL, LABEL_HEIGHT = 12, 15
 
 
 def estimate(runs: Sequence[Figures], read: Read) -> Estimate:
-    """Estimate a figure over the seeds."""
+    """Estimate a figure from its values for all seeds."""
     return Estimate.of([read(run) for run in runs])
 
 
@@ -86,7 +86,7 @@ def goodput_table(results: Mapping[str, Sequence[Figures]]) -> Table:
 
 
 def plain_table(first: str, *headings: str) -> Table:
-    """Return an empty table with right-aligned figures."""
+    """Return an empty table with right-aligned number columns."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)  # lets all policies fit into 80 columns
     table.add_column(first, no_wrap=True)
     for heading in headings:

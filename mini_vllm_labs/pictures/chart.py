@@ -17,7 +17,7 @@ MARGIN, LINE_HEIGHT, MAX_LINES = 10, 16, 6
 
 
 def round_values(direction: int, near: float) -> list[float]:
-    """Return 1, 2 and 5 times the power of ten at or below `near`, and likewise for an adjacent power."""
+    """Return 1, 2 and 5 times two adjacent powers of ten, starting with the one at or below `near`."""
     power = math.floor(math.log10(near))
     return [step * 10.0**k for k in (power, power + direction) for step in (1, 2, 5)]
 
@@ -118,7 +118,7 @@ def dot(point: Point, color: str, radius: float = 4) -> svg.Markup:
 
 
 def beside(point: Point, other: float, content: str, left: float, right: float) -> svg.Markup:
-    """Draw text at a point on a rising curve, clear of it and a second curve at x = `other`.
+    """Draw text at a point on a rising curve without touching it or a second curve at x = `other`.
 
     The areas to the lower right and to the upper left of both curves are free. The text goes to the side nearer to the
     point if it fits between `left` and `right`.

@@ -18,7 +18,7 @@ class Knob:
         return asdict(self) | {"kind": self.kind}
 
     def checked(self, value: Any) -> Any:
-        """Return the value if it is legal. Raises a `ValueError` that lists the legal values."""
+        """Return the value if it is valid. Raises a `ValueError` that lists the valid values."""
         raise NotImplementedError
 
 
@@ -65,7 +65,7 @@ class Switch(Knob):
 
 
 def checked(knobs: Mapping[str, Knob], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values if all are legal. Raises a `ValueError` that names the knob and its range."""
+    """Return the values if all are valid. Raises a `ValueError` that names the knob and its range."""
     if unknown := values.keys() - knobs.keys():
         raise ValueError(f"unknown knob {', '.join(sorted(unknown))}; the knobs are {', '.join(knobs)}")
     return {name: knobs[name].checked(value) for name, value in values.items()}

@@ -38,10 +38,10 @@ BrowserDrawing = tuple[str, Mapping[str, Any]]
 class Panel(PictureWidget):
     """Knobs above a picture drawn by Python: `draw` receives the knobs' values by name and returns a `Picture`.
 
-    `draw` is called while a knob moves. While `draw` runs, newer calls replace older ones, so that the next answer is
-    for the latest call. If `draw` raises `ValueError`, the message is shown and the picture does not change. With
-    `reflows`, `draw` also receives the picture's `width` in px in the page, and the values `before` the knob was
-    turned. With `in_browser`, the page draws, and Python receives a value only when its knob is released.
+    `draw` is called while a knob is being moved. While `draw` runs, newer calls replace older ones, so that the next
+    answer is for the latest call. If `draw` raises `ValueError`, the message is shown and the picture does not change.
+    With `reflows`, `draw` also receives the picture's `width` in px in the page and, as `before`, the values before the
+    knob was turned. With `in_browser`, the page draws, and Python receives a value only when its knob is released.
     """
 
     _esm = read_asset("controls.js") + read_asset("panel.js")
@@ -113,7 +113,7 @@ class Panel(PictureWidget):
 class FilmPanel(Panel, Player):
     """Knobs above a player: `run` receives the knobs' values by name and returns a `Filmed` run.
 
-    While a knob moves, only the shown step is redrawn; the film is updated when the knob stops.
+    While a knob is moving, only the step on display is redrawn; the film is updated when the knob stops.
     """
 
     player = traitlets.Unicode(PLAYER).tag(sync=True)

@@ -38,7 +38,7 @@ def drawn(legend: Legend, width: float) -> tuple[Markup, float]:
 
 
 def html(legend: Legend) -> str:
-    """Return a legend as HTML paragraphs, which wrap where necessary."""
+    """Return a legend as HTML paragraphs, which wrap if necessary."""
     return "".join(
         f"<p><b>{escape(title)}</b> "
         + " ".join(

@@ -58,7 +58,7 @@ class Tree:
 def prefix_tree(recording: Recording) -> Film:
     """Return a film of the tree: each block's holders, blocks kept without holders, and blocks hit.
 
-    The layout covers the whole run, so a block stays where it first appeared. Raises `ValueError` if the run has no
+    The layout covers the whole run, so a block stays where it first appears. Raises `ValueError` if the run has no
     steps.
     """
     whole, told = Tree(), list[str]()

@@ -55,7 +55,8 @@ class Typing:
 def stutter(runs: Mapping[str, Recording], request: str, step_ms: Callable[[int], float]) -> Film:
     """Return a film of equally spaced moments that shows how a request's answer grows in each run.
 
-    A step of n tokens takes `step_ms(n)`. The film opens in the longest pause. Raises `ValueError` if there is no run.
+    A step of n tokens takes `step_ms(n)`. The film opens at the longest pause. Raises `ValueError` if there are no
+    runs.
     """
     if not runs:
         raise ValueError("a stutter film needs at least one run")
@@ -109,7 +110,7 @@ def windows(typings: Sequence[Typing], now: float, width: float) -> Part:
 
 
 def strip(one: Typing, now: float, total: float, width: float) -> Part:
-    """Draw a run's steps on a time axis that is covered after `now`, and the run's longest pause so far."""
+    """Draw a run's steps on a time axis that is hidden after `now`, and the run's longest pause so far."""
     room, info = width - 2 * MARGIN, one.recording.info
     scale, start, drawn = room / total, 0.0, list[svg.Markup]()
     for record, end in zip(one.recording.steps, one.ends, strict=True):

@@ -11,7 +11,7 @@ NARROW = set("iljtfrI.,:;'|!()[] ")
 
 
 def text_width(content: str, size: float, bold: bool = False) -> float:
-    """Return an upper estimate of a text's width, as a multiple of its font size."""
+    """Return an estimated upper bound on a text's width, as a multiple of its font size."""
     widths = (0.95 if char in WIDE else 0.4 if char in NARROW else 0.72 if char.isupper() else 0.64 for char in content)
     return sum(widths) * size * (1.1 if bold else 1.0)
 

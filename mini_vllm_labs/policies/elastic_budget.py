@@ -1,4 +1,4 @@
-"""Policies that change a step's token budget, based on the length of WAITING or on the time to first token."""
+"""Policies that change a step's token budget, based on the WAITING queue's length or the time to first token."""
 
 from statistics import fmean
 
@@ -46,7 +46,7 @@ class BudgetController(Around):
     unless every parameter is greater than 0.
 
     This is a rule of thumb from guides to vLLM, which has no such controller. The rule is wrong under overload:
-    requests wait for their first token because too little is computed, and a smaller budget computes even less.
+    requests wait for their first token because too little is computed, and a smaller budget makes this worse.
     """
 
     def __init__(

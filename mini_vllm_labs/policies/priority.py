@@ -35,7 +35,7 @@ class Ageing(SchedulingPolicy):
     one level.
 
     A request can be overtaken only by requests that arrive within `seconds_per_level` seconds per level of difference,
-    so no request starves. This is the classic remedy from operating systems, made continuous. vLLM has no aging: its
+    so no request starves. This is the classic remedy from operating systems, made continuous. vLLM has no ageing: its
     `priority` never changes by itself. Raises `ValueError` unless `seconds_per_level` is greater than 0.
     """
 

@@ -12,7 +12,8 @@ from mini_vllm_labs.policies.settings import require_positive
 
 @dataclass(slots=True)
 class TokenSeconds:
-    """A reader's received and expected token seconds so far: the areas under the curves of tokens over time."""
+    """The token-seconds that a reader has received and expected so far: the areas under the curves of tokens over
+    time."""
 
     got: float = 0.0
     expected: float = 0.0

@@ -69,7 +69,7 @@ def written_lineup(checkout: Path = CHECKOUT) -> Lineup | None:
 
     The lineup includes written electives; an engine uses them if its settings enable drafts or a step in flight.
 
-    A prefix cache (phase 4) without a block pool (phase 2) is omitted.
+    A prefix cache (phase 4) is omitted if there is no block pool (phase 2).
     """
     written = written_phases(checkout)
     if 1 not in written:

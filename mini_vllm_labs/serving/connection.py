@@ -92,7 +92,7 @@ class ConnectionLimit:
     """The number of connections that the process has file descriptors for, minus `SPARE_FILES` for everything else.
 
     If no file descriptor is free, uvloop 0.23.0 closes a new connection and logs nothing, so connections over the limit
-    are refused with a reason. A warning is logged at most every `SECONDS_BETWEEN_WARNINGS`.
+    are refused with a reason. A warning is logged at most once every `SECONDS_BETWEEN_WARNINGS` seconds.
     """
 
     def __init__(self) -> None:

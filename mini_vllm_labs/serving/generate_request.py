@@ -103,7 +103,7 @@ class GenerateRequest:
 
 
 async def numbered(stream: AsyncGenerator[RequestOutput, None]) -> Outputs:
-    """Number the outputs of a single stream, without the task and the queue that `merged` uses."""
+    """Number the outputs of a single stream, without needing the task and the queue that `merged` uses."""
     async with aclosing(stream):
         async for output in stream:
             yield 0, output

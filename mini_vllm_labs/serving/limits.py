@@ -101,8 +101,8 @@ class KnownHosts:
     """An ASGI middleware that refuses requests (403) whose `Host` or `Origin` is not one of this server's names.
 
     The server's names are this machine's names, the address to which the server is bound, and `allowed_hosts`. A server
-    that listens to other machines also accepts every numeric address, because no name resolves to it. `*` allows every
-    name.
+    that listens to other machines also accepts every numeric address, because such an address needs no DNS lookup. `*`
+    allows every name.
     """
 
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:

@@ -35,7 +35,7 @@ SECONDS_OF_FAILURE = 60.0
 
 
 class EngineCollector(Collector):
-    """Yields the metrics of an engine. `params_n` counts the values of `n` in HTTP requests."""
+    """Yields an engine's metrics. `params_n` counts the values of `n` in HTTP requests."""
 
     def __init__(self, counts: Counts, model_name: str, params_n: BucketCounts) -> None:
         self._counts = replace(counts, histograms=counts.histograms | {"request_params_n": params_n})
@@ -76,7 +76,7 @@ def keep_statistics(engine: LLMEngine) -> None:
 
 
 def counts_of(engine: LLMEngine) -> Counts:
-    """Return the counts of an engine so far."""
+    """Return an engine's counts so far."""
     return observer_of(engine, EngineStatistics).counts
 
 

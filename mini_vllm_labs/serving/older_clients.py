@@ -1,4 +1,5 @@
-"""Answers HTTP/1.0 clients, which do not support chunks: uvicorn would write the chunk lengths into the text."""
+"""Answers HTTP/1.0 clients, which do not support chunked bodies: uvicorn would write the chunk lengths into the
+text."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 

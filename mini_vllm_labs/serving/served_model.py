@@ -78,7 +78,7 @@ class ServedModel:
         """Raise `ContextLengthError` if a prompt certainly has at least `MAX_TIMES` times as many tokens as allowed,
         without tokenizing it.
 
-        Tokenizing 3 MB takes seconds. `at_least` is a number of tokens in addition to those of `texts`.
+        Tokenizing 3 MB takes seconds. `at_least` is a number of tokens to add to those of `texts`.
         """
         num_tokens = at_least + sum(map(len, texts)) // self.llm.tokenizer.max_characters_per_token
         if num_tokens >= MAX_TIMES * self.max_model_len:

@@ -73,7 +73,7 @@ class Ending(Protocol):
 
 
 class Server(uvicorn.Server):
-    """Serves until a signal arrives or `should_exit` is set, and then also ends the engine.
+    """Serves until a signal arrives or `should_exit` is set, and then shuts down the engine too.
 
     The server closes the listening socket and answers new requests on open connections with 503. Running requests may
     finish within `shutdown_timeout`; all others get the finish reason `abort`. A second signal ends everything

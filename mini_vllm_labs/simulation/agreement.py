@@ -24,7 +24,7 @@ THROUGHPUT: dict[str, Callable[[Served], float]] = {"tokens/s": lambda served: s
 
 @dataclass(frozen=True, slots=True)
 class FigureComparison:
-    """One figure of one workload, measured and predicted, in seconds or tokens per second.
+    """One figure for one workload, measured and predicted, in seconds or tokens per second.
 
     If this is the median of several rounds, `ratios` contains the ratios of all rounds in ascending order.
     """
@@ -77,8 +77,8 @@ def one_round(
     """Serve the workloads that are not part of the fit, and predict their figures.
 
     Latencies are measured on a stream at these `rates`. Throughput is measured with all requests at once, because only
-    the arrivals determine a stream's throughput. The steps to fit are measured both before and after, so that a slow
-    period of the computer affects both the fit and the figures.
+    the arrivals determine a stream's throughput. The steps used for the fit are measured both before and after the
+    workloads, so that a slow period of the computer affects both the fit and the figures.
     """
     steps, checks = engine.steps_to_fit(rate, on_progress, text), []
     # Seeds start at 10, because lower seeds are used for the fits.

@@ -49,9 +49,9 @@ def fit(steps: Sequence[MeasuredStep], shape: ModelShape, bytes_per_number: int)
 
     Every step reads the weights, so a fit cannot separate this time from overhead. The fit assumes that weights are
     read at the same rate as K and V; the remaining time is overhead. Copying K and V from the cache is slower than
-    reading weights, and attention is slower than products with weights. A byte of K and V, or an attention operation,
-    therefore counts as the number of weight bytes or operations that take equally long. Raises `ValueError` for fewer
-    than 20 steps (`MIN_STEPS`).
+    reading weights, and attention is slower than multiplying by the weights. A byte of K and V, or an attention
+    operation, therefore counts as the number of weight bytes or operations that take equally long. Raises `ValueError`
+    for fewer than 20 steps (`MIN_STEPS`).
     """
     import numpy as np
 

@@ -61,7 +61,7 @@ FIGURES = {
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """An experiment, the figure that triggered the page, and the knobs: each a setting and value with an
+    """An experiment, the figure that triggered the page, and the knobs: each is a setting, a value and an
     explanation."""
 
     title: str
@@ -103,7 +103,7 @@ class Runs:
         return min(range(len(self.after)), key=lambda knob: self.figure.of(self.after[knob]))
 
     def points(self, knob: int) -> int:
-        """Return a number from 0 to 10 for the share of the best knob's improvement that `knob` achieves."""
+        """Return the share of the best knob's improvement that `knob` achieves, as a number from 0 to 10."""
         worst, best = self.figure.of(self.before), self.figure.of(self.after[self.best])
         share = (worst - self.figure.of(self.after[knob])) / (worst - best) if worst > best else 0.0
         return round(POINTS * max(0.0, share))

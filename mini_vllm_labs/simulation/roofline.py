@@ -89,5 +89,5 @@ def flops_per_token(model: ModelShape, context_len: int) -> int:
 
 
 def attention_flops_per_pair(model: ModelShape) -> int:
-    """Return the operations for one (query, key) pair in all layers: a score, and its share of V."""
+    """Return the operations for one (query, key) pair in all layers: computing a score, and adding the weighted V."""
     return 4 * model.num_layers * model.num_heads * model.head_dim

@@ -11,7 +11,7 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 class Slo:
     """A service level objective: two limits in seconds; a request is good if it meets both.
 
-    `time_to_first_token` counts from arrival; `inter_token_latency` is the mean over a request's tokens.
+    `time_to_first_token` is measured from arrival; `inter_token_latency` is the mean over a request's tokens.
     """
 
     time_to_first_token: float = 1.0

@@ -5,7 +5,8 @@ from itertools import combinations
 
 
 class ServiceDifferences:
-    """Keeps each pair of tenants' largest difference in service over a period in which both were always waiting.
+    """Keeps, for each pair of tenants, the largest difference in service over a period in which both were always
+    waiting.
 
     The keys of `largest` are pairs in alphabetical order, and its values have the same unit as `service`.
     """

@@ -212,7 +212,7 @@ class Simulation:
         return sampling
 
     def _count(self, planned: dict[str, int], num_pairs: int) -> tuple[dict[str, Request], list[str], int, int]:
-        """Return the sampling requests, those that did not sample in the last step, and counts of tokens and pairs.
+        """Return the sampling requests, the newly sampling ones among them, and the counts of tokens and pairs.
 
         `num_pairs` is the number of pairs there would be if every request computed one token.
         """

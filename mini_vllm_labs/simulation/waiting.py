@@ -12,7 +12,7 @@ from mini_vllm.engine.step_reasons import StepReasons
 class WaitingTimes:
     """Adds up the seconds during which requests got no tokens. `seconds` is keyed by the reason's name.
 
-    A request after a refused one is waiting for the same thing.
+    A request queued after a refused one is waiting for the same thing.
     """
 
     def __init__(self) -> None:

@@ -49,7 +49,7 @@ class SyntheticPrompt(LazyPrompt):
         return chain(repeat(2 * self.shared_prefix + 1, shared), repeat(2 * self.conversation, own))
 
     def scaled(self, factor: float) -> "SyntheticPrompt":
-        """Return the prompt with each of its lengths multiplied by `factor`, but at least one token."""
+        """Return the prompt with each of its lengths multiplied by `factor` (at least one token)."""
         num_tokens = max(1, round(self.num_tokens * factor))
         return replace(self, num_tokens=num_tokens, num_shared_tokens=round(self.num_shared_tokens * factor))
 
@@ -128,7 +128,7 @@ def make_requests(name: str, num_requests: int, rate: float, seed: int = 0) -> l
 
 
 def scaled(requests: Sequence[TimedRequest], factor: float) -> list[TimedRequest]:
-    """Return the requests with each length multiplied by `factor`, but at least one token, for a small model."""
+    """Return the requests for a small model, with each length multiplied by `factor` (at least one token)."""
     if not 0 < factor < math.inf:
         raise ValueError(f"scale must be finite and greater than 0, got {factor}")
     return [

@@ -25,7 +25,7 @@ SETTINGS = Path(__file__).with_suffix(".toml")
 
 
 def build(folder: Path, releases: Sequence[str] = tuple(FILES), kinds: Sequence[str] = (*KINDS, *DRAWN)) -> Path:
-    """Build the wheel into a folder and return its path. Raises a `ValueError` with setuptools' message if that
+    """Build the wheel into a folder and return its path. Raises a `ValueError` with setuptools' message if the build
     fails."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place:

@@ -1,4 +1,4 @@
-"""`python -m mini_vllm_labs.upkeep.recorded_runs` records all notebooks, or only those that are named (`05`).
+"""`python -m mini_vllm_labs.upkeep.recorded_runs` records all notebooks, or only the named ones (`05`).
 
 It runs a notebook's cells on the reference, and stores the result of each run that they start in
 `labs/observed/notebooks/`.

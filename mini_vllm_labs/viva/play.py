@@ -29,7 +29,8 @@ MEMORY_BYTES = 2 * 2**30
 
 
 def play(job: Mapping[str, Any]) -> Message:
-    """Return a run's steps and settings, observations from the files if `watched`, and why the run ended early.
+    """Return a run's steps and settings, observations from the files if `watched`, and the reason if the run ended
+    early.
 
     A job contains `texts` (phases mapped to files), `lineup`, changed engine `settings`, `seed` and `requests`.
     """

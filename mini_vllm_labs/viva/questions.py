@@ -141,7 +141,7 @@ def is_long(text: str) -> bool:
 def distractors(right: str, own: str, rest: Sequence[str], rng: Random) -> Sequence[str]:
     """Draw the other options of a choice so that comparing the options does not reveal the right one.
 
-    For each feature, the right option's rank among them is drawn at random.
+    For each feature, the right option's rank among all the options is drawn at random.
     """
     drawn = [tuple(rng.sample(rest, NUM_OPTIONS - 2)) for _ in range(NUM_TRIED)]
     ranks = [rng.randrange(NUM_OPTIONS) for _ in features(right, [own])]

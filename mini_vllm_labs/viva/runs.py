@@ -20,7 +20,7 @@ SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Played:
-    """The steps of a run, what was observed in the files, why it ended early, and its settings."""
+    """The steps of a run, what was observed in the files, its settings, and the reason if it ended early."""
 
     steps: Sequence[StepRecord]
     seen: Mapping[str, list[list[Any]]]
@@ -66,7 +66,7 @@ def whole_decision(step: StepRecord) -> list[object]:
 
 
 class RunPlayer:
-    """Runs the same workload several times in one process, and replaces the process if a run ends it.
+    """Runs the same workload several times in one process, and replaces the process if a run kills it.
 
     In a browser, there are no processes.
     """

@@ -15,8 +15,7 @@ Reads = dict[int, tuple[tuple[tuple[str, ...], ...], bool]]
 
 
 class LineWatch:
-    """Records what the starters' lines did while its `with` block runs. Set `step` to each step's number before it
-    runs.
+    """Records what the starters' lines do while its `with` block runs. Set `step` to each step's number before it runs.
 
     `seen` contains lists that can be written as JSON. `lines` contains [step, phase, line] for the first time that each
     line ran in each step. `values` contains [step, phase, line, name, value, request id] for each whole number that a

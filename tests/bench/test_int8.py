@@ -1,4 +1,4 @@
-"""Tests `mini-vllm bench int8` on made-up backends; the embedded model's texts are really compared."""
+"""Tests `mini-vllm bench int8` on made-up backends, but actually compares the embedded model's texts."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The scheduler's benchmark measures what it claims: equal work for both cases, blocks filled, no request admitted."""
+"""The scheduler's benchmark measures what it claims: equal work for both cases, filled blocks, and no admissions."""
 
 import json
 import os

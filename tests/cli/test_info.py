@@ -1,4 +1,4 @@
-"""`mini-vllm info`: each problem is named with its fix, and only required parts make it fail."""
+"""`mini-vllm info`: each problem is named with its fix, and only problems with required parts make it fail."""
 
 import shutil
 import sys

@@ -1,4 +1,4 @@
-"""`mini-vllm info --model` reports the same about every folder as loading it does, and reads no weights."""
+"""`mini-vllm info --model` reports the same results for every folder as loading it does, and reads no weights."""
 
 import shutil
 import subprocess

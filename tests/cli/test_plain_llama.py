@@ -74,7 +74,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def facts_are_equal(folder: Path) -> bool:
-    """Return whether a folder is plain, after comparing the two ways to read it."""
+    """Return whether a folder is plain, after checking that both ways of reading it agree."""
     plain = read_plain_llama(str(folder))
     if plain is None:
         return False

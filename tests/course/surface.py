@@ -24,7 +24,7 @@ def is_public(name: str) -> bool:
 
 
 def surface(body: list[ast.stmt], prefix: str = "") -> dict[str, str]:
-    """Return every public name of a module or class body, with everything about it that others can see."""
+    """Return every public name of a module or class body, together with its definition as other code sees it."""
     names: dict[str, str] = {}
     for node in body:
         if isinstance(node, ast.FunctionDef):

@@ -1,4 +1,4 @@
-"""Determines which phases are written from the text of the starters alone, without running them."""
+"""Determines, from the starters' text alone and without running them, which phases have been written."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Every pip command in a text or error is run where it is printed, on an index of empty wheels.
+"""Every pip command in a text or error is run where it is printed, against an index of empty wheels.
 
 Each command installs what it promises, and leaves the course's installation unchanged.
 """
@@ -130,7 +130,7 @@ def extras(folder: Path) -> dict[str, list[Requirement]]:
 
 
 def asked(folder: Path) -> set[str]:
-    """Return the extras whose installation the code of a folder recommends."""
+    """Return the extras that a folder's code recommends installing."""
     code = (path.read_text(encoding="utf-8") for name in PROGRAMS for path in folder.glob(f"{name}/**/*.py"))
     return {match[2] or "" for text in code for match in ASKED.finditer(text)}
 

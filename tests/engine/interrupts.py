@@ -1,4 +1,4 @@
-"""Raise an exception at any line of the engine or the reference, as Ctrl-C or running out of memory would."""
+"""Raises an exception at any line of the engine or the reference, as Ctrl-C or running out of memory would."""
 
 import sys
 from collections.abc import Iterator

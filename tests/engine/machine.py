@@ -151,7 +151,7 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.engine.has_unfinished_requests())
     @rule(fault=st.sampled_from([*sorted(RAISES), "logits", "half", "before"]), pause=st.integers(0, 3))
     def step_with_a_fault(self, fault: Fault, pause: int) -> None:
-        """A failed forward pass raises in the step that applies it: a later one if a step is in flight."""
+        """A failed forward pass raises when its result is applied: in a later step if one is in flight."""
         for _ in range(pause):
             self._step()
         self.faulty.fault, self.faulty.fired = fault, None
@@ -198,7 +198,8 @@ class EngineMachine(RuleBasedStateMachine):
         pause=st.integers(0, 3),
     )
     def interrupt_a_step(self, line: int, since: str, error: type[BaseException], pause: int) -> None:
-        """Raise at any line of a step: planning, running, updating, output. No token may be lost or emitted twice."""
+        """Raise an exception at any line of a step: in planning, running, updating or output. No token may be lost or
+        emitted twice."""
         for _ in range(pause):
             self._step()
         outputs: list[RequestOutput] = []

@@ -1,4 +1,4 @@
-"""`LLM.get_metrics()`, the log lines, and the metrics of a request, on a clock that the test moves."""
+"""`LLM.get_metrics()`, the log lines, and the metrics of a request, with a clock that the test advances."""
 
 import logging
 from dataclasses import replace

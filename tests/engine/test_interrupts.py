@@ -1,4 +1,4 @@
-"""Raises Ctrl-C at every line of every step of a small run: no token may be lost or output twice."""
+"""Simulates Ctrl-C at every line of every step of a small run: no token may be lost or output twice."""
 
 from contextlib import suppress
 from dataclasses import replace

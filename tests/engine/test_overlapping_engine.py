@@ -136,7 +136,7 @@ def test_without_the_setting_there_is_no_thread() -> None:
 
 @pytest.mark.parametrize("phases", ["1", "1-5"])
 def test_right_drafts_of_a_model_are_all_accepted(phases: str) -> None:
-    """The draft model is the target, so it can guess wrong only if it has not computed a token."""
+    """The draft model is the target, so it can guess wrong only if it has failed to compute a token."""
     for seed in range(20):
         config = small_config(num_gpu_blocks=60, speculative_config=DRAFTS["model"])
         engine = make_engine(config, f"solution:{phases},solution:7")

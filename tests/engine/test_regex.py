@@ -113,7 +113,7 @@ def word_of(nfa: Nfa, rng: random.Random) -> str:
 
 
 def test_accepted_syntax_means_the_same_as_in_python() -> None:
-    """The automaton and `re` accept the same words and reject the same neighbours, and `re` gives no warning."""
+    """The automaton and `re` accept the same words and reject the same near misses, and `re` gives no warning."""
     rng, num_accepted = random.Random(0), 0
     while num_accepted < 1_500:
         regex = "".join(rng.choices(PIECES, k=rng.randrange(1, 9)))
@@ -137,7 +137,7 @@ def test_accepted_syntax_means_the_same_as_in_python() -> None:
     [("((((){1000}){1000}){1000}){1000}", 0), ("(a?){1000}", 999), ("(a*b*c*){300}", 9 * 299 + 6 * 300)],
 )
 def test_copies_that_may_be_empty_cost_no_more_than_others(regex: str, num_follows: int) -> None:
-    """Written out copy by copy, the first regex takes years, and the others have hundreds of thousands of
+    """With each copy written out, the first regex takes years, and the others have hundreds of thousands of
     transitions."""
     nfa = build_nfa(parse_regex(regex))
     assert sum(map(len, nfa.follows[START + 1 :])) == num_follows

@@ -156,7 +156,7 @@ def test_expensive_drafts_start_with_few() -> None:
     ("right_of_four", "cost", "expected"), [(4, 0.4, 4), (1, 0.4, 1), (0, 0.4, 0), (1, 0.1, 2), (3, 0.1, 4)]
 )
 def test_a_request_gets_as_many_drafts_as_pay_off(right_of_four: int, cost: float, expected: int) -> None:
-    """With 1 right draft, the fraction settles at 1/2.
+    """With 1 correct draft, the fraction settles at 1/2.
 
     At a cost of 0.1, two drafts give 1.75 tokens for 1.2 steps, and three give 1.88 for 1.3.
     """

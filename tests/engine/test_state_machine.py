@@ -1,4 +1,4 @@
-"""The engine under random use: after every action its state and its outputs are right.
+"""The engine under random use: its state and its outputs are correct after every action.
 
 In continuous integration, it only generates examples, always the same ones. To search for new ones and shrink them:
 `HYPOTHESIS_PROFILE=dev python -m pytest tests/engine/test_state_machine.py`.

@@ -45,7 +45,7 @@ ONE_PIPE = Lock()  # a child that inherited another child's pipe would keep that
 
 
 def ways(args: tuple[Any, ...], named: dict[str, Any], names: list[str], wanted: Container[str]) -> list[Arguments]:
-    """Return the arguments unchanged, and in the variants in which one line of code could pass them on.
+    """Return the arguments unchanged, and the variants of them that one line of code could pass on.
 
     `names` are the parameters of the task.
     """
@@ -211,9 +211,9 @@ def methods_of(plan: PlannedPhase) -> dict[str, set[str]]:
 
 
 class Passed:
-    """Finds the tasks whose tests all pass, of those numbered `wanted`.
+    """Finds which of the tasks numbered `wanted` pass all their tests.
 
-    Other tasks' tests are not run, nor the rest of a task's tests after its first failure.
+    Other tasks' tests are not run, and neither are the rest of a task's tests after its first failure.
     """
 
     def __init__(self, plan: PlannedPhase, wanted: Container[int]) -> None:
@@ -240,8 +240,8 @@ def unwritten(*given: Any, **named: Any) -> Any:
 def try_classes(plan: PlannedPhase, module: ModuleType, classes: Mapping[str, type]) -> list[str]:
     """Replace a phase's classes with shipped ones; return a line for each task that a shipped class passes.
 
-    Only tasks that fail without the phase's class are counted. The phase's own class must pass them; otherwise, a line
-    says so.
+    Only tasks that fail without the phase's class are counted. The phase's own class must pass these tasks; otherwise,
+    a line says so.
     """
     methods, all_tasks = methods_of(plan), {task.number for task in plan.tasks}
     own: dict[str, type] = {owner: getattr(module, owner) for owner in methods}

@@ -88,7 +88,7 @@ def test_an_elective_is_graded_once_it_is_begun_and_counts_apart(checkout: Check
 
 
 def test_solved_electives_run_with_phases_1_to_5(checkout: Checkout) -> None:
-    """`labs` runs all tests of these solutions, so a few of each task are enough here."""
+    """`labs` runs all tests of these solutions, so a few tests per task are enough here."""
     electives = [one for one in ELECTIVES if one != 13]
     checkout.thin_out(3)
     checkout.solve(1, 2, 3, 4, 5, *electives)

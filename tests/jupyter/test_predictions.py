@@ -122,8 +122,8 @@ def test_a_wrong_answer_comes_back_in_the_next_notebook_by_keyboard(opened: Open
 
 
 def test_a_notebook_opened_again_shows_the_questions_and_no_error(opened: Opener, course: Path) -> None:
-    """The notebook's widgets disappeared together with their kernel, and JupyterLab 4 shows "model not found" in place
-    of each."""
+    """The notebook's widgets disappeared along with their kernel, and JupyterLab 4 shows "model not found" in place of
+    each."""
     screen = opened(*cells("again")).run_all()
     screen.command("docmanager:save")
     page = opened(saved=course / screen.path).page

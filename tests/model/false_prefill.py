@@ -1,6 +1,6 @@
 """`python -m tests.model.false_prefill PORT` runs a prefill process with one fault, or with "none".
 
-The first line of standard input contains the fault's name and a folder with the right blocks.
+The first line of standard input contains the fault's name and a folder with the correct blocks.
 """
 
 import os

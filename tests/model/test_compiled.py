@@ -1,4 +1,4 @@
-"""Phase 6 in C in the engine: which steps use it, and whether it computes what torch computes."""
+"""Phase 6 in C in the engine: which steps use it, and whether its results match torch's."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -53,7 +53,7 @@ def test_bfloat16_is_as_near_to_float32_as_the_modules_are() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_token_gets_the_same_numbers_in_every_batch(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles of five rows: 4 and 1. Tiles of 22 rows: 8, 8, 4 and 2, on two threads."""
+    """Five rows are split into tiles of 4 and 1. And 22 rows are split into tiles of 8, 8, 4 and 2, on two threads."""
     loaded, steps = loaded_family("qwen2", dtype), runner_steps_on("solution", "cpu")
     model, before = packed_model(loaded, steps, 31, BLOCK_SIZE), torch.get_num_threads()
     alone = model.forward(step([5], [5]))

@@ -27,7 +27,7 @@ SOON = 1.0  # for faults after which the client waits until its timeout
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder with the right blocks of all prompts."""
+    """Return the folder with the correct blocks of all prompts."""
     path = tmp_path_factory.mktemp("blocks")
     texts(engine(ROOMY, kv_connector="disk", shared_storage_path=str(path)))
     return next(path.iterdir())

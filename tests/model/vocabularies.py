@@ -77,7 +77,7 @@ def unigram() -> Tokenizer:
 
 
 def added(tokenizer: Tokenizer, *texts: str) -> Tokenizer:
-    """Add tokens that occur in texts, and are not control tokens."""
+    """Add tokens that occur in texts but are not control tokens."""
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in texts])
     return tokenizer
 

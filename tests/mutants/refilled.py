@@ -1,6 +1,6 @@
 """One mistake for each function that returns a container: every call refills the same container.
 
-Two cases are left out by rule: `PagedKVCacheManager.block_ids`, whose table belongs to the pool, and answers that
+Two cases are deliberately left out: `PagedKVCacheManager.block_ids`, whose table belongs to the pool, and answers that
 cannot change.
 """
 

@@ -1,4 +1,4 @@
-"""The exams: each question has one right option, and shows no solution."""
+"""The exams: each question has one correct option, and shows no solution."""
 
 import os
 from collections.abc import Iterator

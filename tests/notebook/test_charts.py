@@ -1,4 +1,5 @@
-"""Charts in a cell: differences are drawn, equal runs are reported as such, and missing or recorded runs are marked."""
+"""Charts in a cell: differences are drawn, identical runs are reported as such, and missing or recorded runs are
+marked."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The cards of notebook 08: the engine decides the right answer, and their statements about the run match the run."""
+"""The cards of notebook 08: the engine decides the correct answer, and their statements about the run match the run."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The incidents as cards of notebook 07: runs decide the right answers, and learners' answers are stored by seed."""
+"""The incidents as cards of notebook 07: runs decide the correct answers, and learners' answers are stored by seed."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -53,8 +53,8 @@ def mixed(rng: random.Random, count: int, most_seconds: float) -> list[Request]:
 class Driven:
     """A run in which every request has finished.
 
-    `plans` contains each step's tokens by request, and `running` contains the ids of the requests that were running
-    before the step.
+    `plans` contains each step's tokens, keyed by request, and `running` contains the ids of the requests that were
+    running before the step.
     """
 
     def __init__(

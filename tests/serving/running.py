@@ -86,7 +86,8 @@ class ServerUnderTest(RunningServer):
             return connection.read_status()
 
     def call(self, function: Callable[[LLMEngine], Result]) -> Result:
-        """Run a function on the engine's thread. The test's own thread may already have a loop: playwright's."""
+        """Run a function on the engine's thread. The test's own thread may already be running a loop, namely
+        playwright's."""
 
         async def run() -> Result:
             return await self.llm.call(function)

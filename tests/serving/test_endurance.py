@@ -90,7 +90,8 @@ class Clients:
                 group.create_task(self.hang_up() if number % 10 < 3 else self.ask())
 
     async def load(self, seconds: float, sample: Callable[[], float] = lambda: 0.0) -> list[tuple[float, float]]:
-        """Keep 16 clients busy next to 200 half-open connections; return (second, `sample()`) for every half second."""
+        """Keep 16 clients busy alongside 200 half-open connections; return (second, `sample()`) for every half
+        second."""
         start, samples = time.monotonic(), list[tuple[float, float]]()
         half_open = [await asyncio.open_connection(self.endpoint.host, self.endpoint.port) for _ in range(200)]
         for number, (_, writer) in enumerate(half_open):
@@ -138,7 +139,7 @@ def held(server: MeasuredServer) -> tuple[int, int, int]:
 
 
 def growth_of(samples: Sequence[tuple[float, float]]) -> float:
-    """Return the fraction by which the samples' trend (least squares) grows over the second half."""
+    """Return the fraction by which the samples' trend line (least squares) grows over the second half."""
     half = np.array(samples[len(samples) // 2 :])
     slope = np.polyfit(half[:, 0], half[:, 1], 1)[0]
     return float(slope * (half[-1, 0] - half[0, 0]) / half[:, 1].mean())

@@ -1,4 +1,4 @@
-"""The tables match the published figures, and the figures derived from them are right to the byte."""
+"""The tables match the published figures, and the figures derived from them are correct to the byte."""
 
 import json
 from pathlib import Path

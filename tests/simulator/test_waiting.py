@@ -31,7 +31,7 @@ REQUESTS = [TimedRequest(0.0, str(n), [n + 1] * 12, max_tokens=NUM_TOKENS) for n
 
 @pytest.mark.parametrize("mark", TIGHT)
 def test_seconds_by_reason_are_those_without_a_token(mark: str) -> None:
-    """Counts in steps of one second each: all requests that have arrived and are unfinished, minus those in the
+    """Each step takes one second and counts the requests that have arrived and are unfinished, minus those in the
     plan."""
     waits, tokens, num_without = WaitingTimes(), Counter[str](), 0
 

@@ -16,7 +16,7 @@ CACHE = CHECKOUT / "build" / "site-cache"
 
 
 def missing(what: str) -> None:
-    """Skip the test, or fail it where `REQUIRE_SITE` is set."""
+    """Skip the test, or fail it if `REQUIRE_SITE` is set."""
     (pytest.fail if os.environ.get("REQUIRE_SITE") else pytest.skip)(
         f"{what}: `make site` needs node, npm and PyPI once"
     )

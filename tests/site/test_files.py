@@ -1,4 +1,4 @@
-"""The site's files, found by listing it, including archives inside archives."""
+"""All files found by listing the site, including archives inside archives."""
 
 import io
 import json

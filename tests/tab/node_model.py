@@ -44,7 +44,7 @@ class NodeModel:
 
 
 def missing(what: str) -> None:
-    """Skip a test with a reason, or fail it under `REQUIRE_SITE`."""
+    """Skip a test with a reason, or fail it if `REQUIRE_SITE` is set."""
     (pytest.fail if os.environ.get("REQUIRE_SITE") else pytest.skip)(what)
 
 

@@ -1,4 +1,4 @@
-"""Reads a picture the way an SVG reader sees it."""
+"""Reads a picture the way an SVG reader does."""
 
 import hashlib
 import re

@@ -85,7 +85,7 @@ def scenario(name: str) -> Recording:
 
 @cache
 def ahead(drafts: int = 4, asynchronous: bool = False, num_requests: int = 4) -> Recording:
-    """Requests whose drafts are right up to a text-dependent position, or without drafts if `drafts` is 0; optionally
+    """Requests whose drafts are correct up to a text-dependent position, or without drafts if `drafts` is 0; optionally
     planned ahead."""
     speculative = SpeculativeConfig("ngram", drafts, adaptive=False) if drafts else None
     lineup = f"solution:1-5{',solution:7' * bool(drafts)}{',solution:8' * asynchronous}"

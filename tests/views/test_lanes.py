@@ -124,7 +124,7 @@ def test_a_verdict_counts_the_drafts_up_to_the_first_wrong_one() -> None:
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_share_begins_where_the_kept_tokens_end(asynchronous: bool) -> None:
     """Shares begin where kept tokens end, even with async scheduling, where the plan counted the previous step's drafts
-    as right."""
+    as correct."""
     recording = ahead(asynchronous=asynchronous)
     computed: dict[str, int] = {}
     num_corrected = 0

@@ -1,4 +1,5 @@
-"""`mini-vllm place`: its questions match the reference, guessing places nobody, and its advice can be followed."""
+"""`mini-vllm place`: its questions match the reference, guessing does not skip any phase, and its advice can be
+followed."""
 
 import json
 from collections import Counter
@@ -46,7 +47,7 @@ def test_the_first_topic_that_is_not_known_decides(topic: str, phase: int) -> No
 
 
 def answers(sheet: list[VivaQuestion], topic: str, num_wrong: int) -> list[int | None]:
-    """Return right answers, except that `num_wrong` questions on one topic are skipped."""
+    """Return correct answers, except that `num_wrong` questions on one topic are skipped."""
     wrong = [place for place, one in enumerate(sheet) if placement.topic_of(one) == topic][:num_wrong]
     return [None if place in wrong else one.right for place, one in enumerate(sheet)]
 

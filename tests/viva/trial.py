@@ -45,7 +45,7 @@ def facts_of(files: Files, seed: int) -> Facts:
 
 
 def best_guesses(questions: Sequence[VivaQuestion]) -> dict[str, tuple[int, int, float]]:
-    """For each kind, return how many questions and different right answers there are, and the best guess's hit rate.
+    """For each kind, return the numbers of questions and of distinct correct answers, and the best guess's hit rate.
 
     The best guess is the most frequent answer or, in a choice, the option that stands out most or least.
     """
@@ -96,7 +96,7 @@ def hits_from_other_runs(runs: Mapping[int, Facts]) -> dict[str, float]:
 
 
 def answer_of(question: VivaQuestion) -> int | str:
-    """Return the right number, or the text of the right option, whose position is drawn at random."""
+    """Return the correct number, or the text of the correct option, whose position is drawn at random."""
     return question.options[question.right - 1] if question.options else question.right
 
 

@@ -121,7 +121,7 @@ def words(text: str) -> str:
 
 
 def shape_of(page: Page) -> Counter[str]:
-    """Return how many of each kind of block a page's text has, and with which numbers its lists begin."""
+    """Return how many blocks of each kind a page's text has, and the numbers at which its lists begin."""
     kinds = ("ul", "li", "tr", "td", "pre", "details", "h2", "h3", "img", "em", "strong")
     numbers = Counter(f"from {attributes.get('start', 1)}" for tag, attributes in page.tags if tag == "ol")
     return numbers + Counter(tag for tag, _ in page.tags if tag in kinds)

@@ -12,9 +12,9 @@ class EncoderCache(Protocol):
     """Tracks encodings by content. (vLLM: `v1/core/encoder_cache_manager.py`.)
 
     `cached` maps each encoding's identifier to the ids of the requests that use it. An encoding without users stays
-    cached until its space is needed. `freeable` holds the lengths of these encodings in order of eviction.
-    `num_free_slots` counts the embeddings that fit without evicting anything. `freed` lists the identifiers of evicted
-    encodings in order; the engine empties it.
+    cached until its space is needed. `freeable` holds the lengths of these encodings in the order in which they would
+    be evicted. `num_free_slots` counts the embeddings that fit without evicting anything. `freed` lists the identifiers
+    of evicted encodings in order; the engine empties it.
     """
 
     num_free_slots: int

@@ -18,7 +18,7 @@ class BlockTransfer(NamedTuple):
 
 @dataclass(slots=True)
 class KVConnectorMetadata:
-    """The worker side's task for one step: the blocks to load and to save, keyed by request id."""
+    """The worker side's job for one step: the blocks to load and to save, keyed by request id."""
 
     loads: dict[str, list[BlockTransfer]] = field(default_factory=dict)
     saves: dict[str, list[BlockTransfer]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class KVConnector(Protocol):
         pass."""
 
     def build_connector_meta(self) -> KVConnectorMetadata:
-        """Return the worker side's task for the planned step. Called once per step."""
+        """Return the worker side's job for the planned step. Called once per step."""
 
 
 class KVConnectorWorker(Protocol):

@@ -15,7 +15,7 @@ class Gate:
         """Drop the state of the last step."""
 
     def is_open(self, request: Request) -> bool:
-        """Return whether a waiting request may be admitted in this step. Otherwise the request is skipped."""
+        """Return whether a waiting request may be admitted in this step. Otherwise the request is skipped for now."""
         return True
 
     def may_limit(self, request: Request) -> bool:
@@ -42,8 +42,8 @@ class Gate:
         """Update the gate when too few blocks were free for a waiting request."""
 
     def give_up(self, request: Request) -> bool:
-        """Release everything stored for a request, because no step can be planned; return whether there was
-        anything."""
+        """Release everything stored for a request, because no step can be planned; return whether anything was
+        released."""
         return False
 
 

@@ -147,8 +147,8 @@ class KVTransfers:
         """Shorten each request to the tokens before its first lost block; return the affected running requests.
 
         The sampled tokens of these requests are invalid. If several running requests share a lost block, vLLM 0.13.0
-        lets only the first compute it and leaves it in the prefix cache meanwhile. Here each request computes the
-        block, and the prefix cache does not return the block until it has been computed.
+        lets only the first compute it and leaves it in the prefix cache meanwhile. In this engine each request computes
+        the block, and the prefix cache does not return the block until it has been computed.
         """
         affected: set[str] = set()
         for request in (*waiting, *running):
@@ -192,8 +192,8 @@ class KVTransfers:
 
         A request that has received its K and V can be queued after requests that need its blocks. Then every plan is
         empty, or the other requests are admitted and preempted in turn. If no transfer is in progress, the stall is
-        broken after `MAX_STEPS_IN_VAIN` empty steps since the last token. The last waiting request that holds blocks
-        then loses them and computes its prompt locally.
+        broken once there have been `MAX_STEPS_IN_VAIN` empty steps since the last token. The last waiting request that
+        holds blocks then loses them and computes its prompt locally.
         """
         holders = [request for request in waiting if self.kv.block_ids(request.request_id)]
         if has_sampled or not holders:

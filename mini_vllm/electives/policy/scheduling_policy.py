@@ -10,7 +10,7 @@ from mini_vllm.core.request import Request
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """A policy's view at the start of a step. `now` is in seconds, on the clock of `arrival_time`.
+    """A policy's view at the start of a step. `now` is in seconds, measured by the same clock as `arrival_time`.
 
     `running` is in order of service, and `waiting` is in the queue's order from the previous step. `num_free_blocks`
     counts the free queue. `max_num_seqs` and `max_num_batched_tokens` are the engine's settings.
@@ -62,7 +62,8 @@ class SchedulingPolicy:
         """Return the running requests in the order in which they are preempted when blocks run out.
 
         A request missing from the list is never preempted to make room for a different one. If ranks keep changing, the
-        head of `running` is the last victim once it has been preempted three times, so that every request can finish.
+        head of `running` becomes the last choice of victim once it has been preempted three times, so that every
+        request can finish.
         """
         return running[::-1]
 
@@ -86,7 +87,7 @@ class SchedulingPolicy:
 
 @dataclass(frozen=True, slots=True)
 class PolicyClasses:
-    """Phase 13: one function per kind of policy, which makes a new policy with its default settings."""
+    """Phase 13: one function per kind of policy, each returning a new policy with its default settings."""
 
     virtual_token_counter: Callable[[], SchedulingPolicy]
     least_slack_first: Callable[[], SchedulingPolicy]

@@ -13,7 +13,7 @@ UNKNOWN = -1
 
 
 class NewerChunks(WrappedChunks):
-    """Phase 5 with a limit on rows, the interval between prompts, and the padding of single tokens."""
+    """Phase 5 with a row limit, a prefill interval, and padding for single tokens."""
 
     def __init__(self, inner: ChunkPolicy, step: StepState) -> None:
         super().__init__(inner)
@@ -91,7 +91,7 @@ class StepInFlightError(Exception):
 
 
 class NotInFlight(WrappedKVCache):
-    """Phase 2 as phase 3 sees it under deferred frees: refuses a victim in flight before any state changes."""
+    """Phase 2 as phase 3 sees it when frees are deferred: refuses a victim in flight before any state changes."""
 
     def __init__(self, inner: KVCacheManager, step: StepState) -> None:
         super().__init__(inner)

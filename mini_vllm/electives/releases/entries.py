@@ -42,8 +42,8 @@ class CountedEntries(WrappedPrefixCache):
 class LookaheadHashes(WrappedPrefixCache):
     """Wraps phase 4's `PrefixCache` so that a block's hash also covers the next `num_tokens` tokens.
 
-    The hash exists once these tokens are known. A drafter reads these tokens, so every hit then contains correct K and
-    V for the drafter. (vLLM since 0.33: `num_hash_lookahead_tokens`.)
+    A block has a hash only once these tokens are known. A drafter reads these tokens, so every hit then contains
+    correct K and V for the drafter. (vLLM since 0.33: `num_hash_lookahead_tokens`.)
     """
 
     def __init__(self, inner: PrefixCache, hash_block: HashBlock, block_size: int, num_tokens: int) -> None:

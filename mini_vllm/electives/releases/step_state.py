@@ -27,9 +27,9 @@ class StepState:
 
     `shares` contains each request's tokens in this step, and `in_flight` contains its tokens in the steps in flight.
     `in_prompt` contains requests that are in the middle of a prompt. `prompts` contains those that still need blocks:
-    requests that were admitted with only part of their tokens, or that are loading. `deferred` requests were skipped
-    and are still waiting. `dropped` records how often a request had been preempted when it was reset: tokens from steps
-    planned with fewer preemptions are dropped.
+    requests that were admitted with only part of their tokens, or that are loading. `deferred` contains the requests
+    that were skipped and are still waiting. `dropped` records how many times a request had been preempted when it was
+    reset: tokens from steps planned with fewer preemptions are dropped.
     """
 
     def __init__(self, config: EngineConfig, functions: ReleaseFunctions) -> None:
@@ -105,7 +105,7 @@ class StepState:
 
     @property
     def num_rows_left(self) -> int:
-        """How many rows of `max_num_batched_tokens` are left for the next request's tokens, without its drafter's
+        """How many rows of `max_num_batched_tokens` are left for the next request's tokens, excluding its drafter's
         rows."""
         return self.config.max_num_batched_tokens - self._num_rows - self.draft_slots
 

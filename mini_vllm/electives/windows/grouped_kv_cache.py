@@ -48,7 +48,7 @@ class GroupedKVCacheManager:
         return self.pool.num_free_blocks
 
     def max_held_blocks(self, num_tokens: int, max_num_new_tokens: int) -> int:
-        """Return how many blocks a request may hold at once on its way to `num_tokens` tokens."""
+        """Return how many blocks a request may hold at once while it grows to `num_tokens` tokens."""
         whole = cdiv(num_tokens, self.block_size)
         reach = ((whole if w is None else cdiv(w - 1 + max_num_new_tokens, self.block_size) + 1) for w in self.windows)
         return sum(min(whole, one) for one in reach)

@@ -20,8 +20,8 @@ class DraftModel:
     """A `Proposer` that runs a small model with the target's block tables; slots hold both models' K and V.
 
     The small model's first pass computes the target's latest tokens and the sampled token; each further pass computes
-    only the newest draft. Wrong or missing K and V reduce the acceptance rate here, but never lead to a wrong token. A
-    text of more than `longest` tokens, the small model's limit, gets no drafts.
+    only the newest draft. Wrong or missing K and V of the small model reduce the acceptance rate, but never lead to a
+    wrong token. A text of more than `longest` tokens, the small model's limit, gets no drafts.
     """
 
     def __init__(self, runner: ModelRunner, block_size: int, longest: int = sys.maxsize) -> None:

@@ -101,7 +101,7 @@ class AdaptiveDraftLength:
     Let a be the fraction of correct drafts so far, among those whose predecessors were correct. A step with k drafts
     yields 1 + a + ... + a^k tokens and costs 1 + k * `cost_of_a_draft` steps. The k with the best ratio is used
     (Leviathan 2023, section 3.3). Pauses last 1, 2, 4, ... steps, up to 32, until drafts are worthwhile again. vLLM
-    0.13.0 does not have this rule, and always gives every request all drafts.
+    0.13.0 does not have this rule, and always gives every request the maximum number of drafts.
     """
 
     def __init__(self, max_drafts: int, cost_of_a_draft: float) -> None:

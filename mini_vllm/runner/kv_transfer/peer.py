@@ -14,7 +14,8 @@ FOR_EVER, TO_SEND = timedelta(days=365), timedelta(minutes=1)
 
 
 class Peer:
-    """One end of the connection. Every method raises `RuntimeError` if the other process has exited or is silent."""
+    """One end of the connection. Every method raises `RuntimeError` if the other process has exited or does not
+    respond."""
 
     def __init__(self, rendezvous: Any, rank: int, timeout: timedelta) -> None:
         self.other = 1 - rank
@@ -51,7 +52,7 @@ class Peer:
             self.send(block)
 
     def receive_num_blocks(self, like: Tensor, num_asked: int) -> int:
-        """Return the announced number of blocks.
+        """Receive the announcement, and return the number of blocks that follow.
 
         Raises `RuntimeError` for too many blocks, or for blocks that differ from `like`.
 

@@ -28,7 +28,7 @@ class JavaScriptRunner:
     """Computes a step's whole batch in one JavaScript call, which takes arrays and returns tokens.
 
     `to_js` converts an array to a typed array. Penalties, `logit_bias`, `min_tokens`, logprobs, grammars, adapters and
-    images are not supported; a request with one of them ends with an error that names it.
+    images are not supported; a request that uses any of them fails with an error that names it.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ def step_arrays(
     """Return a step's arrays for `executeModel`.
 
     The arrays are input_ids, positions and slot_mapping [T], query_start_loc [R + 1], block_tables [R, longest],
-    logits_indices [S], and temperature, top_k, top_p and draw of each row [S, 4]. Raises `RuntimeError` for a token
+    logits_indices [S], and each row's temperature, top_k, top_p and draw [S, 4]. Raises `RuntimeError` for a token
     whose block is missing from its request's table.
     """
     input_ids, positions, slots, starts = array("i"), array("i"), array("i"), array("i", [0])

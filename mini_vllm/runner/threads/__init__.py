@@ -1,1 +1,1 @@
-"""Decides how many threads a CPU uses for a step, and how these threads wait for each other."""
+"""Decides how many CPU threads compute a step, and how these threads wait for each other."""

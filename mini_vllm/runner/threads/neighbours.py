@@ -1,4 +1,4 @@
-"""Measures how much of this process's CPUs other processes use."""
+"""Measures how much of this process's CPU capacity other processes use."""
 
 import os
 import time

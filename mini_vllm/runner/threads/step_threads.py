@@ -21,8 +21,8 @@ class StepThreads:
     """Sets the number of threads before each step, and how long waiting threads spin.
 
     On a quiet machine threads spin, because waking one costs 50 us. When other processes are busy, waiting threads
-    sleep immediately, because spinning takes CPU time away from the thread they wait for. With several `sizes`, each
-    kind of step gets the number of threads that is fastest for it.
+    sleep immediately, because spinning takes CPU time away from the thread they are waiting for. With several `sizes`,
+    each kind of step gets the number of threads that is fastest for it.
     """
 
     def __init__(

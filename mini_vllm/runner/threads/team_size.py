@@ -35,7 +35,7 @@ class TeamSize:
     """Tries team sizes, keeps the fastest, and tries its neighbours again after pauses.
 
     A trial lasts for `SECONDS_OF_TRIAL` of computing, and pauses double while the result stays the same. Steps between
-    trials count as well: on a busy machine, a step can take 100 times as long as another.
+    trials count as well: on a busy machine, one step can take 100 times as long as another.
     """
 
     def __init__(self, sizes: Sequence[int], *, is_busy: bool) -> None:
@@ -43,10 +43,10 @@ class TeamSize:
         self.restart(is_busy=is_busy)
 
     def restart(self, *, is_busy: bool) -> None:
-        """Forget all times, because other processes' load was different when they were measured.
+        """Forget all recorded times, because they were measured when the load from other processes was different.
 
-        On a busy machine the first trials wait for a pause, because they are slow and all threads are a good first
-        choice.
+        On a busy machine, the first trials start only after a pause, because trials are slow there and using all
+        threads is a good first choice.
         """
         self.seconds_of_trial = SECONDS_OF_TRIAL[is_busy]
         self.best, self.pause, self.since_round = self.sizes[0], MIN_PAUSE, 0.0

@@ -8,13 +8,13 @@ from weakref import finalize
 
 
 class ShortWaits:
-    """While this is on, a waiting OpenMP thread gives up its CPU after about 1 us; otherwise after `GOMP_SPINCOUNT`
-    polls.
+    """While short waits are on, waiting OpenMP threads give up their CPUs after about 1 us; otherwise, after
+    `GOMP_SPINCOUNT` polls.
 
-    libgomp reads that count only once, when it is loaded. But a thread polls only 100 times while a process has more
-    OpenMP threads than CPUs (GCC's libgomp manual, "GOMP_SPINCOUNT"). So we keep a team of idle threads, one more than
-    there are CPUs, which uses no CPU time. `libraries` contains the path of torch's libgomp, or is empty if torch uses
-    a different library.
+    libgomp reads the spin count only once, when it is loaded. But a thread polls only 100 times while a process has
+    more OpenMP threads than CPUs (GCC's libgomp manual, "GOMP_SPINCOUNT"). So we keep a team of idle threads, one more
+    than there are CPUs, which uses no CPU time. `libraries` contains the path of torch's libgomp, or is empty if torch
+    uses a different library.
     """
 
     def __init__(self, libraries: Sequence[str]) -> None:

@@ -24,7 +24,8 @@ MAX_HTTP_COST = 0.10
 class ServingPlan:
     """Which servers receive which load.
 
-    If `search` is None, no rate is searched for; if `num_cost_rounds` is 0, HTTP is not measured.
+    If `search` is None, there is no search for the highest rate; if `num_cost_rounds` is 0, the cost of HTTP is not
+    measured.
     """
 
     settings: BackendSettings
@@ -39,7 +40,7 @@ def server_cases(plan: ServingPlan, facts: dict[str, Any], on_progress: progress
 
     Raises `PeerError` if our own server cannot be measured.
 
-    `facts` receives the servers' reports, the reasons why others are missing, and the targets.
+    `facts` receives the servers' reports, the reasons why any servers are missing, and the targets.
     """
     with ExitStack() as running:
         missing: dict[str, str] = {}
@@ -79,7 +80,7 @@ def load_cases(
     facts: dict[str, Any],
     on_progress: progress.ProgressReport,
 ) -> Iterator[Case]:
-    """Yield the throughput under the load, and each server's highest rate if a search is wanted.
+    """Yield the throughput under the load, and each server's highest rate if a search was requested.
 
     `facts` receives `sent` (what was sent), `servers` (the figures as JSON) and `reports`.
     """

@@ -26,8 +26,8 @@ class HttpExchange(asyncio.Protocol):
     The object sends `request` once it is connected; if the status is 200, it calls `on_body` with each part of the
     response body.
 
-    The body of any other answer is stored in `refusal`. `finished` is set when the answer is complete; it raises
-    `BrokenAnswerError` if the answer can no longer be completed.
+    The body of a response with any other status is stored in `refusal`. `finished` is set when the answer is complete;
+    it raises `BrokenAnswerError` if the answer can no longer be completed.
     """
 
     def __init__(self, request: bytes, on_body: OnBody) -> None:

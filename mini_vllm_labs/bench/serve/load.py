@@ -33,8 +33,8 @@ class Probed:
 class RateSearch:
     """Every rate that was tried, in order, starting with `first`. `bound` is in seconds.
 
-    `highest` is the highest rate that the server sustained, `lowest_failed` the lowest that it did not; each may be
-    None.
+    `highest` is the highest rate that the server sustained, and `lowest_failed` is the lowest that it did not; either
+    may be None.
     """
 
     bound: float
@@ -50,7 +50,7 @@ class RateSearch:
         return min((probed.rate for probed in self.probed if not probed.holds), default=None)
 
     def next_rate(self) -> float:
-        """Return the next rate: double or halve until one has passed and one has failed, then try their midpoint.
+        """Return the next rate: doubled or halved until one has passed and one has failed, then their midpoint.
 
         This way, no rate is tried above a failed one or below a sustained one.
         """
@@ -157,7 +157,7 @@ def measure(
     """Send the load to every server, then search for the highest rate of each, starting from its throughput.
 
     Servers take turns, round by round, so that the machine's temperature and other work on it affect all of them
-    equally. Servers are warmed up first. Returns the reports, and the searches for those servers that answered.
+    equally. Servers are warmed up first. Returns the reports, and the searches for the servers that answered.
     """
     reports, searches = dict[str, RoundReport](), dict[str, RateSearch]()
     for name, endpoint in endpoints.items():

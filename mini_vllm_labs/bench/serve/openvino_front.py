@@ -97,7 +97,7 @@ def event(choices: list[dict[str, Any]], usage: dict[str, int] | None = None) ->
 
 
 def main(settings_text: str, port: str) -> None:
-    """Export, load and serve until the process ends."""
+    """Export and load the model, then serve until the process ends."""
     import uvicorn
     from tokenizers import Tokenizer
 

@@ -119,8 +119,8 @@ def openvino_arguments(settings: BackendSettings, port: int) -> list[str]:
 class MeasuredServer:
     """A running server.
 
-    The server's output is kept, and goes into the error message if the server fails. Raises `PeerError` if the server
-    never answers.
+    The server's output is kept, and is included in the error message if the server fails. Raises `PeerError` if the
+    server never answers.
     """
 
     def __init__(self, command: ServerCommand, start_timeout: float = START_TIMEOUT) -> None:

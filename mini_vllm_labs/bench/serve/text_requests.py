@@ -97,7 +97,7 @@ def sharegpt_requests(times: Sequence[float], scale: float, seed: int, text_seed
 
 
 def prompt_text(request: TimedRequest, text_seed: str) -> str:
-    """Return a synthetic prompt as text; two such texts share a prefix as long as their prompts do."""
+    """Return a synthetic prompt as text; two texts' shared prefix is as long as that of their prompts."""
     prompt = prompt_of(request)
     num_shared = min(prompt.num_shared_tokens, prompt.num_tokens)
     shared = words(num_shared, f"{text_seed} shared {prompt.shared_prefix}")

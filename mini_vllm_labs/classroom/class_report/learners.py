@@ -85,7 +85,7 @@ def text_of(entry: Path) -> str:
 
 
 def learner_of(name: str, events: list[dict[str, Any]]) -> Learner:
-    """Summarise a learner's events, which are in chronological order."""
+    """Summarise a learner's events, given in chronological order."""
     learner, before = Learner(one_line(name)), int(events[0]["at"])
     for event in events:
         if event.get("what") == "missed":

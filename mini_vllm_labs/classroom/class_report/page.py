@@ -61,7 +61,7 @@ def stops(learners: Iterable[Learner]) -> Counter[str]:
 
 
 def to_improve(learners: Sequence[Learner]) -> list[str]:
-    """Return a sentence on each of the three tasks where the most learners stopped; more tries break ties."""
+    """Return a sentence about each of the three tasks where the most learners stopped; more tries break ties."""
     stopped, tasks = stops(learners), by_task(learners)
     tries = {task: median(one.tries for one in found) for task, found in tasks.items()}
     first = sorted(tasks, key=lambda task: (-stopped[task], -tries[task]))[:3]

@@ -190,7 +190,8 @@ def num_learners(name: str, platform: str) -> int:
 
 
 def first_reading(name: str, collected: Collected) -> Reading:
-    """Return the first possible interpretation of a path, because a file's name may contain a platform's separators.
+    """Return the first possible interpretation of a path; there may be several, because file names may contain a
+    platform's separators.
 
     Raises `SubmissionError` if there is no interpretation, or if the path is ambiguous and that learner has already
     handed in this file. A display name can imitate that of another learner.

@@ -1,10 +1,9 @@
 """Builds the zip for Gradescope's autograder, and grades a submission on Gradescope's machine.
 
 The zip contains two scripts, the settings, and the course with its solutions. The machine runs `python -m
-mini_vllm_labs.classroom.export.gradescope FOLDER FILE`. Without a jail, or after an error of the judge itself, that
+mini_vllm_labs.classroom.export.gradescope FOLDER FILE`. Without a jail, or after an error in the judge itself, that
 command writes nothing and exits with 2. Gradescope then reports a failed autograder instead of giving a learner no
-points, and shows the reason only to teachers. The results follow
-gradescope-autograders.readthedocs.io/en/latest/specs.
+points, and shows the reason only to teachers. The results follow gradescope-autograders.readthedocs.io/en/latest/specs.
 """
 
 import json

@@ -134,7 +134,7 @@ END_OF_DIRECTORY, NUM_END_BYTES, MAX_COMMENT_BYTES = b"PK\x05\x06", 22, 2**16
 
 
 def files_of_archive(path: Path) -> Iterator[Starter]:
-    """Yield the starters in a zip or a gzipped tar; the first bytes show which it is."""
+    """Yield the starters in a zip or a gzipped tar, which is recognised by its first bytes."""
     if not path.is_file():
         raise SubmissionError(f"{one_line(str(path))} is not a folder, a zip, a .tar.gz or a starter")
     if path.stat().st_size > MAX_ARCHIVE_BYTES:
@@ -144,7 +144,7 @@ def files_of_archive(path: Path) -> Iterator[Starter]:
 
 
 def files_of_zip(path: Path) -> Iterator[Starter]:
-    """Yield the starters in a zip. Raises `SubmissionError`, and one of `zipfile`'s own errors if the file is
+    """Yield the starters in a zip. Raises `SubmissionError`, or one of `zipfile`'s own errors if the file is
     damaged."""
     require_short_directory(path)
     with zipfile.ZipFile(path) as archive:

@@ -109,7 +109,7 @@ class GraderError(RuntimeError):
 
 
 class SubmissionGrader(Protocol):
-    """Grades submissions: on this machine, or on a cluster."""
+    """Grades submissions, either on this machine or on a cluster."""
 
     def grade(self, handed_in: HandedIn, known: RecordedResult | None = None) -> RecordedResult: ...
 

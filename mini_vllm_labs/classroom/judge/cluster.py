@@ -78,7 +78,7 @@ class ClusterGrader:
         self._client.close()
 
     def _graded(self, task: Message) -> dict[str, Any] | None:
-        """Return a worker's answer, or None if it refused or if all named workers have disappeared."""
+        """Return a worker's answer, or None if the worker refused or if all named workers have disappeared."""
         from distributed import CancelledError, KilledWorker
 
         able = self._able()

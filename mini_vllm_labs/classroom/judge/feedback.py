@@ -57,8 +57,8 @@ def show_phase(page: Console, phase: PhaseResult, failures: Mapping[tuple[int, s
 
 
 def show_together(page: Console, grade: SubmissionGrade) -> None:
-    """Print whether the phases work together in one engine, which gives no points, because mistakes have already cost
-    points."""
+    """Print whether the phases work together in one engine; this earns no points, because mistakes have already cost
+    some."""
     if not grade.together:
         return
     page.print()

@@ -1,5 +1,4 @@
-"""The jail: bubblewrap around a worker, without network or other processes, and with only the files that the worker
-needs.
+"""The jail: bubblewrap around a worker, with no network or other processes, and only the files that the worker needs.
 
 The jail has no writable files, because no limit counts the memory of an in-memory file system.
 """

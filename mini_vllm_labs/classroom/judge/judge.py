@@ -160,8 +160,8 @@ def with_second_chance(
 ) -> Outcome:
     """Return the outcome of `play_in` under a time limit; if the limit is exceeded, call it again with more time.
 
-    A worker that had a processor for nearly the whole time gets no second try, because more time helps only if the
-    machine was busy. If the overall deadline cuts off the first try, the outcome is `NO_TIME`.
+    A worker that was running for nearly the whole time gets no second try, because more time helps only if the machine
+    was busy. If the overall deadline cuts off the first try, the outcome is `NO_TIME`.
     """
     outcome = play_in(seconds)
     is_late = outcome.status == "late" and workers.last_cpu_seconds < NEARLY_ALL * seconds
@@ -183,6 +183,6 @@ def load(worker: JailedWorker, phase: int) -> Outcome | None:
 
 
 def last_in_a_row(written: list[int]) -> int:
-    """Return the last phase before the first unwritten one, but 5 at most, because phase 6 needs a model."""
+    """Return the last phase before the first unwritten one, but at most 5, because phase 6 needs a model."""
     row = range(1, LAST_WITHOUT_MODEL + 1)
     return next((number - 1 for number in row if number not in written), LAST_WITHOUT_MODEL)

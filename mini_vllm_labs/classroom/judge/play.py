@@ -34,7 +34,7 @@ def play(asked: JudgeQuestion, worker: JailedWorker, seconds: float) -> Outcome:
 def answers_of(asked: JudgeQuestion, worker: JailedWorker) -> Json:
     """Return the worker's answers.
 
-    The worker receives each call of a script only after it has answered the previous one.
+    The worker receives each call of a script only after answering the previous one.
     """
     if not asked.calls:
         return worker.ask({"driver": asked.driver, "arguments": asked.arguments})

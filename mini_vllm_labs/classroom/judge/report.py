@@ -52,7 +52,8 @@ def phase_cell(phase: PhaseResult) -> Text:
 
 
 def missed_table(report: ClassResults) -> Table | None:
-    """Return the groups that the class missed most, without learners' names; None for one learner or nothing missed."""
+    """Return the groups that the class missed most, without names; None for a single learner or if nothing was
+    missed."""
     groups: defaultdict[tuple[int, str], list[GroupResult]] = defaultdict(list)
     for phase in (phase for summary in report.submissions for phase in summary["phases"] if is_written(phase)):
         for group in phase["groups"]:

@@ -104,7 +104,7 @@ class SubmissionGrade:
     """One submission during grading, with the data for its feedback.
 
     `failures` contains, for each group, the first outcome that is not right, keyed by phase and title. `together`
-    contains the outcomes of all written phases up to `together_up_to` in one engine.
+    contains the outcomes of running all written phases up to `together_up_to` in one engine.
     """
 
     name: str

@@ -60,7 +60,7 @@ def name_submissions(paths: Iterable[Path]) -> list[HandedIn]:
 
 
 def read_submission(path: Path, name: str) -> Submission:
-    """Read a starter, a folder or an archive. Bad content becomes `error`; only `TimeoutError` is raised."""
+    """Read a starter, a folder or an archive. Bad content is reported in `error`; only `TimeoutError` is raised."""
     try:
         starters, notes = one_per_phase(files_of(path))
         return Submission(name, starters, notes=list(map(printable, notes)))

@@ -37,7 +37,7 @@ class NoFilterError(ValueError):
 
 
 def filter_programs() -> tuple[bytes, bytes]:
-    """Return two BPF programs: one denies dangerous calls, the other denies further processes.
+    """Return two BPF programs: one denies dangerous calls, and the other denies the creation of processes.
 
     Raises `NoFilterError` if libseccomp is missing.
     """

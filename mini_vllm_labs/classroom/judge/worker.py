@@ -1,4 +1,4 @@
-"""The judge's end of a worker process: a sandboxed worker in a jail that answers one question at a time."""
+"""The judge's end of a worker process, which is sandboxed in a jail and answers one question at a time."""
 
 import itertools
 import os
@@ -76,7 +76,7 @@ class StarterRaisedError(Exception):
 class JailedWorker:
     """A worker that loads a submission's starters and answers each question before a deadline.
 
-    No deadline is later than `until` (on `time.monotonic`).
+    No deadline is later than `until` (a reading of `time.monotonic`).
 
     In a jail, when a worker's first process exits, all processes that it started are killed.
     """
@@ -106,8 +106,8 @@ class JailedWorker:
     def start_afresh(self) -> bool:
         """Replace the process with a fresh one that has loaded no files; return whether that worked.
 
-        Otherwise, one file's process could answer in place of the next one's. In a jail, therefore, the method also
-        checks that the new process is not the previous one.
+        Without a fresh process, one file's process could answer in place of the next file's. In a jail, therefore, the
+        method also checks that the new process is not the previous one.
         """
         self.set_deadline(FRESH_SECONDS)
         word = secrets.token_hex(8)  # rules out an answer that the old process left in the pipe
@@ -172,7 +172,7 @@ class Workers:
         return 0.0 if self._kept is None else self._kept.cpu_seconds
 
     def fresh(self, phase: int, *, with_torch: bool = False, until: float) -> JailedWorker:
-        """Return a worker for a phase that has not loaded any files. No deadline of this worker is later than
+        """Return a worker that serves a phase and has not loaded any files. No deadline of this worker is later than
         `until`."""
         worker = self._kept
         if worker is not None:

@@ -48,7 +48,7 @@ def compose(template: str) -> str:
 
 
 def definitions(path: Path, without: list[str]) -> str:
-    """Return the part of a module that follows its imports, `without` some functions and methods.
+    """Return the part of a module that follows its imports, omitting the functions and methods named in `without`.
 
     Raises `ValueError` for a name that the module does not define.
     """

@@ -32,7 +32,7 @@ def secret_lines(checkout: Path) -> set[str]:
 def leaks(edition: Mapping[str, bytes], secret: Iterable[str]) -> list[str]:
     """Return the files with more than two secret lines in a row, or more than five in total.
 
-    One or two may be a coincidence, because the engine and the tests use the same names.
+    One or two such lines may be a coincidence, because the engine and the tests use the same names.
     """
     secret, found = set(secret), []
     for path, content in edition.items():

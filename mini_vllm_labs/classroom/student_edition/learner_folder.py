@@ -1,8 +1,8 @@
 """Arranges the student edition as `mini-vllm start` writes it: with few visible entries, including a README to start
 with.
 
-Everyone who has such a folder has installed the course with pip. The files for installing it elsewhere, such as in the
-workflow that grades every push, are in `.setup/`.
+Everyone who has such a folder has installed the course with pip. The files for installing the course elsewhere, such as
+in the workflow that grades every push, are in `.setup/`.
 """
 
 import re

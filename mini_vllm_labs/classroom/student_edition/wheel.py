@@ -69,7 +69,7 @@ def lay_out(edition: Mapping[str, bytes], tree: Path) -> None:
 
 
 def needed_by_learners(project: Mapping[str, Any]) -> list[str]:
-    """Return the wheel's requirements: the project's own, and those of its tests that grading needs."""
+    """Return the wheel's requirements: the project's own, and the test requirements that grading needs."""
     graded_with = tuple(f"{name}>" for name in GRADES)
     tools = (need for need in project["optional-dependencies"]["test"] if need.startswith(graded_with))
     return [*tools, *project["dependencies"]]

@@ -76,7 +76,7 @@ def install_filter(program: bytes) -> None:
 def answer_all(channel: Channel, *, stays: bool) -> NoReturn:
     """Answer questions until the judge requests a fresh process or closes the channel.
 
-    With `stays`, this process continues after such a request, because loading torch again takes too long.
+    If `stays` is true, this process continues after such a request, because loading torch again takes too long.
     """
     files: dict[int, Any] = {}
     try:

@@ -43,7 +43,8 @@ def bench_busy(
     quick: Annotated[bool, typer.Option("--quick", help="A trial run: embedded model, two cases, one round.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Decode while other processes are busy: with an adaptive number of threads, with a fixed number, and with peers.
+    """Decode while other processes are busy: with an adaptive number of threads, with a fixed number, and in peer
+    libraries.
 
     Each variant runs in its own process, and the variants take turns. A table at the end compares the default with the
     best fixed number of threads.

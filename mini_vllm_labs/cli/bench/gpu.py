@@ -21,7 +21,7 @@ def bench_gpu(
     """Go through a checklist on a GPU.
 
     The checklist has six parts of at most eight minutes each: equal, graphs, bandwidth, workload, in-flight, peer. The
-    table at the end contains all parts done so far.
+    table at the end shows all parts completed so far.
     """
     from mini_vllm_labs.bench.gpu import LIMIT_SECONDS, PARTS, chosen_parts, rows, run_part
 

@@ -38,7 +38,7 @@ def bench_int8(
     """Decode with int8 and float32 weights on one thread, and compare their memory use and texts.
 
     Rates are tokens per CPU second. Both models then read stories that the embedded model wrote in float32. After each
-    token of these stories, both choose the next token.
+    token of these stories, both models choose the next token.
     """
     team = lineup_to_run(lineup, make_console(stderr=as_json))
     if team.runner == "absent":

@@ -27,7 +27,7 @@ def bench_loop(
 ) -> None:
     """Measure the time from a save to the verdict on a task.
 
-    It grades a copy of the course, with your starter or, if the checkout contains it, the solution.
+    The benchmark grades a copy of the course, with your starter or, if the checkout contains it, the solution.
     """
     from mini_vllm_labs.bench.save_to_verdict import verdict_cases
 

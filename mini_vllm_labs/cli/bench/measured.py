@@ -32,7 +32,7 @@ ModelsThreads = Annotated[
 
 @contextmanager
 def measuring(text: str, seconds: float) -> Iterator[ProgressReport]:
-    """Print on stderr how long the block takes on two idle cores, then show its progress like `reported`."""
+    """Print to stderr how long the block takes on two idle cores, then show its progress like `reported`."""
     amount = f"{10 * round(seconds / 10) or 10} seconds" if seconds < 90 else f"{round(seconds / 60)} minutes"
     console = make_console(stderr=True)
     console.print(f"About {amount} on two quiet cores. Each result is shown once it is ready.", style=FAINT)

@@ -133,9 +133,9 @@ def bench_serve(
 
     Prints the same figures as vLLM's `bench serve`.
 
-    Without --base-url, it starts our server and its peers one after another. For each server, it finds the highest
-    request rate that keeps the time to first token within a bound. It also measures what HTTP costs on top of
-    LLM.generate.
+    Without --base-url, the command starts our server and its peers one after another. For each server, it finds the
+    highest request rate that keeps the time to first token within a bound. The command also measures the overhead that
+    HTTP adds to LLM.generate.
     """
     # Imported here to keep `--help` fast.
     from mini_vllm_labs.bench.serve.comparison import ServingPlan, load_cases, server_cases

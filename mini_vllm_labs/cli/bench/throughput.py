@@ -47,9 +47,9 @@ def bench_throughput(
 ) -> None:
     """Serve chats and documents on mini-vLLM and its peers.
 
-    Many short chats and a few long documents are served twice: once arriving all at once, once as a stream. One round
-    of questions about one document follows, then batches of requests with equal lengths, which are the best case for
-    transformers' `generate`. A table at the end shows where mini-vLLM is slower.
+    Many short chats and a few long documents are served twice: once arriving all at once, once as a stream. Next come
+    one round of questions about a single document, and then batches of equal-length requests, which are the best case
+    for transformers' `generate`. A table at the end shows where mini-vLLM is slower.
 
     Each backend has its own process, and all get the same requests, threads and KV cache size. The backends take turns,
     round by round.

@@ -113,7 +113,7 @@ class ResultFiles:
         return [*vivas, *([] if self.tests is None else [OwnTests.read(self.tests)])]
 
     def require_writable(self, resume: Path | None) -> None:
-        """Raise `ValueError` if an output or the record cannot be written, before the class is graded."""
+        """Raise `ValueError`, before the class is graded, if an output or the record cannot be written."""
         require_writable([self.json_file, self.csv_file, self.canvas, self.moodle, resume], self.feedback)
 
 
@@ -193,7 +193,7 @@ def judge(
 def graders_for(
     settings: JudgeSettings, progress: ClassProgress, jobs: int | None, dask: str | None
 ) -> Sequence[SubmissionGrader]:
-    """Return one grader for each submission that is graded at the same time; the default is one per processor."""
+    """Return one grader per concurrently graded submission; by default, one per processor."""
     if dask is None:
         return [GradingProcess(settings, progress.situation) for _ in range(jobs or os.cpu_count() or 1)]
     cluster = ClusterGrader(dask, settings, progress.told)
@@ -205,8 +205,8 @@ def run(
 ) -> tuple[dict[str, RecordedResult], list[str]]:
     """Grade all submissions, and write each one's feedback, including `note`, as soon as it is ready.
 
-    Returns the results by name, and the reasons why some feedback could not be written; failing to write feedback does
-    not end the run.
+    Returns the results, keyed by name, and the reasons why some feedback could not be written; failing to write
+    feedback does not end the run.
     """
     results: dict[str, RecordedResult] = {}
     unwritten = list[str]()

@@ -71,7 +71,7 @@ class Watch(Watched):
         self.grade_next()
 
     def grade_next(self, *, after_a_pass: bool = False) -> None:
-        """Grade the current task; if its file is untouched, or it is unwritten after a pass, only name it."""
+        """Grade the current task; only name it if its file is untouched, or if it is unwritten after a pass."""
         if (tasks := self.session.to_grade()) and not (after_a_pass and self.session.is_unwritten(tasks[0])):
             self.grade(tasks)
         elif (task := self.session.current) is not None:

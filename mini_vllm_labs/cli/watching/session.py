@@ -124,7 +124,7 @@ class WatchSession:
 
 
 def line_of(phase: PlannedPhase, task: int) -> str:
-    """Return the line of a starter's unwritten task, such as ":14", or an empty string if it has none."""
+    """Return the line of a starter's unwritten task, such as ":14", or an empty string if the task is written."""
     ours = re.compile(rf'NotImplementedError\("Phase {phase.number}, tasks?[\d, and]* {task}\b')
     try:
         lines = (CHECKOUT / phase.starter).read_text(encoding="utf-8").splitlines()

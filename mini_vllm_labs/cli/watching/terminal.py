@@ -82,8 +82,8 @@ def stamp(path: Path) -> Stamp:
 class Saves:
     """Watches some files: their times, sizes and inodes. Times are in seconds, from any clock.
 
-    While an editor is saving, the file may be missing or half written. A change therefore counts only after the file
-    has been left unchanged for a while.
+    While an editor is saving, the file may be missing or only half written. A change therefore counts only after the
+    file has been left unchanged for a while.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -125,7 +125,7 @@ class Watched:
         """React to a save."""
 
     def engine(self, *, real: bool) -> ShownRun:
-        """Return a run to show; with `real`, it uses the real model, which may take seconds."""
+        """Return a run to show; if `real` is true, the run uses the real model, which may take seconds."""
         raise NotImplementedError
 
     def actions(self) -> dict[str, Callable[[], None]]:

@@ -40,7 +40,7 @@ def promised(frame: FrameType) -> str:
 def unusable_answer(error: Exception, run_again: Callable[[], object]) -> UnusableAnswerError | None:
     """Explain an exception raised outside the learner's code, using the last value that this code returned.
 
-    Returns None if the exception is clear by itself, or if the learner's code did not contribute to it.
+    Returns None if the exception is clear on its own, or if the learner's code did not contribute to it.
     """
     if learners_frames(error.__traceback__) or missing_name(error):
         return None

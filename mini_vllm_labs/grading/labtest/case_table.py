@@ -4,8 +4,8 @@ A task has one or more tables; later tables inherit missing keys from the first.
 default they have the names of the play's parameters. A play either returns all its observations at once, or makes
 several calls: for each, it yields the call as text, then the observations. `about` maps patterns to different rules and
 questions. A pattern is matched against three lines of text: the first difference ("what: yours, not expected"), the
-names of all differences, and the call. For an exception, the first line is "KeyError in free, evict: its text". A
-top-level `about` applies to each task without its own.
+names of all differences, and the call. For an exception, the first line has the form "KeyError in free, evict: its
+text". A top-level `about` applies to each task without its own.
 """
 
 import re

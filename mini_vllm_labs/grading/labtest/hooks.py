@@ -115,7 +115,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_timeout_cancel_timer(item: pytest.Item) -> bool | None:
-    """Stop a test's time limit if it has one."""
+    """Cancel a test's time limit if it has one."""
     limit = item.stash.get(time_limit_key, None)
     if limit is None:
         return None

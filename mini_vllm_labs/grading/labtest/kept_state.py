@@ -1,7 +1,7 @@
 """Finds out whether a failure is caused by state that the learner's file has kept from earlier tests.
 
-The test is rerun: this is the cause if it passes on a fresh copy of the file, and fails again on the file as it is now.
-This is repeated, because an answer that depends on chance can look the same in a single run.
+The test is rerun: kept state is the cause if the test passes on a fresh copy of the file and fails again on the file as
+it is now. The rerun is repeated, because an answer that depends on chance can look the same in a single run.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Writes the results of graded tests as JSON for the report in a notebook; a pytest plugin.
+"""A pytest plugin that writes the results of graded tests as JSON for the report in a notebook.
 
 `pytest -p mini_vllm_labs.grading.labtest.report_file --lab-report FILE`
 """

@@ -1,4 +1,4 @@
-"""Reports the graded tests, with only the learner's lines of a traceback and one line per unwritten task."""
+"""Reports the graded tests, showing only the learner's lines of a traceback, and one line per unwritten task."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The grade of a learner's test file: points for caught mistakes, unless it rejects fair code."""
+"""The grade of a learner's test file: points for caught mistakes, unless it rejects correct code."""
 
 import json
 import os
@@ -26,7 +26,7 @@ READERS = ("inspect", "dis", "marshal", "subprocess", "multiprocessing", "socket
 
 @dataclass(frozen=True)
 class TestsGrade:
-    """The result for a test file: the mistakes caught for each rule, and why any fair solution was rejected."""
+    """The result for a test file: the mistakes caught for each rule, and why any correct solution was rejected."""
 
     __test__ = False  # pytest does not collect classes with this name
 
@@ -51,7 +51,7 @@ class TestsGrade:
 
     @property
     def points(self) -> int:
-        """Return ten points times the fraction of mistakes caught, times the fraction of fair solutions accepted."""
+        """Return ten points times the fraction of mistakes caught, times the fraction of correct solutions accepted."""
         return round(POINTS * self.num_caught / self.num_mistakes * self.num_accepted / len(self.fair))
 
     @property

@@ -41,7 +41,7 @@ class Witness:
 
 
 def install(phase: int, reference: str) -> None:
-    """Make the reference the module from which fair solutions import parts; this also imports the phase's
+    """Make the reference the module from which alternative solutions import parts; this also imports the phase's
     dependencies."""
     package = sys.modules["solutions"] = ModuleType("solutions")
     name = lab_folder(phase)

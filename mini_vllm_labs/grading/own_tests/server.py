@@ -65,13 +65,13 @@ def judged(order: Mapping[str, Any]) -> Message:
 
 
 def opened(phase: int, module: str) -> KnownMistakes:
-    """Use a module's answers to open the known mistakes. Raises `ValueError` if the answers are not right."""
+    """Use a module's answers to open the known mistakes. Raises `ValueError` if the answers are wrong."""
     [ended] = in_processes([partial(key_from, phase, module)], 1, KEY_SECONDS)
     return unlocked(phase, bytes.fromhex(ended.answer["key"] if ended.answer else ""))
 
 
 def key_from(phase: int, module: str) -> dict[str, str]:
-    """Return the key that a module's answers give, or empty bytes if the module cannot be imported."""
+    """Return the key derived from a module's answers, or empty bytes if the module cannot be imported."""
     try:
         return {"key": inner_key(phase, keys_of(phase, importlib.import_module(module))).hex()}
     except Exception:

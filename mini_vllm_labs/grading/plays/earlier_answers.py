@@ -1,7 +1,7 @@
 """Detects calls that change an earlier answer or return it again, because an answer belongs to its caller.
 
 Graded tests and the judge both watch the public functions and methods of a phase's module. A change counts only if it
-happens during a call that did not receive the answer as an argument; callers may change their answers.
+happens during a call that did not receive the answer as an argument; callers may change their own answers.
 `own_containers.py` also finds answers that other code holds.
 """
 

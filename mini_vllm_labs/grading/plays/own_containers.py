@@ -49,7 +49,8 @@ class OwnContainers:
         self._kept.clear()
 
     def check(self, name: str, found: object, given: Sequence[object], before: Mapping[int, object]) -> Shared | None:
-        """Return the first container in an answer or a request that is also used elsewhere; remember the others.
+        """Return the first container in an answer or a request that is also used elsewhere; remember the other
+        containers.
 
         `before` contains the requests' lists before the call.
         """
@@ -83,7 +84,7 @@ class Same:
 
 
 def containers(value: object) -> Iterator[Any]:
-    """Yield a value that is a list, dict, set, tensor or array, and those that a list or tuple holds."""
+    """Yield the value if it is a list, dict, set, tensor or array; also those in lists and tuples."""
     if isinstance(value, list | dict | set) or getattr(value, "ndim", 0) != 0:
         yield value
     if isinstance(value, list | tuple) and value and isinstance(value[0], list | dict | set | tuple):

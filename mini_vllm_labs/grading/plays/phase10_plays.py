@@ -67,7 +67,7 @@ def stores(phase10: ModuleType, max_bytes: int, calls: Calls) -> Seen:
 
 
 def many_blocks(phase10: ModuleType, num_blocks: int) -> Seen:
-    """Fill a store with `num_blocks` blocks, look all of them up as a prefix, and put one more block."""
+    """Fill a store with `num_blocks` blocks, look them all up as a prefix, and put in one more block."""
     import torch
 
     block, names = torch.zeros(2, dtype=torch.int16), [f"A{n}" for n in range(num_blocks)]

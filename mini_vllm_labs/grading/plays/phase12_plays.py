@@ -132,7 +132,8 @@ def attends(
     """Compute attention for requests with (computed, new) tokens; report each token's weights by new token and head.
 
     Token p's value is the unit vector p. Scores are integer multiples of log 2, so weights differ by powers of 2. Slots
-    that no request may read contain a separate value. With `as_on_gpu`, all numbers are bfloat16, on a fake device.
+    that no request may read contain a separate value. If `as_on_gpu` is true, all numbers are bfloat16 and on a fake
+    device.
     """
     import torch
 

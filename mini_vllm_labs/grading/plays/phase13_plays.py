@@ -34,7 +34,8 @@ PREFIX = "a request called "  # shared by all ids
 class PlayedRun:
     """A run: the admission order, the victims at one step, and the first violation of the policy contract.
 
-    A step produces `num_at_once` output tokens, as with drafts. `slack` is called at the step that has the victims.
+    A step produces `num_at_once` output tokens, as with drafts. `slack` is called at the step whose victims are
+    recorded.
     """
 
     def __init__(

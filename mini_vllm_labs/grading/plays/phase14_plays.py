@@ -40,8 +40,8 @@ def rooms(
 ) -> Seen:
     """Report the answer for each number of free blocks.
 
-    `blocks` contains three block counts: for the step, promised, and on the GPU. `sequence` is "no" if the whole
-    sequence is not tested. `how` contains "running", "load" or both.
+    `blocks` contains three block counts: blocks for the step, promised blocks, and blocks on the GPU. `sequence` is
+    "no" if the whole sequence is not tested. `how` contains "running", "load" or both.
     """
     for_step, promised, of_gpu = blocks
     known = sequence if isinstance(sequence, int) else None

@@ -45,7 +45,7 @@ def clamp(phase1: ModuleType, num_new: int, budget: int, threshold: int) -> Step
 
 
 def request_of(told: str) -> Request:
-    """Parse a text into a request. It is RUNNING if it has computed tokens; without a slash, all tokens are
+    """Parse a text into a request. The request is RUNNING if it has computed tokens; without a slash, all tokens are
     computed."""
     match = TOLD.fullmatch(told)
     assert match, told
@@ -191,7 +191,7 @@ class Scene:
         plan: SchedulerOutput,
         fields: Mapping[str, Mapping[str, object]],
     ) -> list[str]:
-        """Return violations that are wrong in every case: those that the stand-ins saw, and other changes."""
+        """Return violations of rules that hold in every case: those that the stand-ins saw, and other changes."""
         num_uses, places = self.waiting.cost, {name: place for place, name in enumerate(ran)}
         found = [*dict.fromkeys(self.log.amiss)]
         if self.kv.refused and admitted:
@@ -300,7 +300,7 @@ def facts_of(request: Request) -> str:
 def work(phase1: ModuleType, num_sampled: int) -> Steps:
     """End a request while few and then while many others wait; report whether the second update does more work.
 
-    The better of two large sizes counts, because a growing dict or list may occasionally copy itself.
+    The better result of two large sizes is used, because a growing dict or list may occasionally copy itself.
     """
 
     def work_with(num_waiting: int) -> int:

@@ -130,7 +130,7 @@ def allocations(
 ) -> Steps:
     """Make task 2.3's calls to a KV cache manager; report the answer, all tables, and the prefix cache's calls.
 
-    The call "A 13 hits 2 3 lookahead 1" allocates slots for 13 tokens of A, with hits if A has no table so far. If the
+    The call "A 13 hits 2 3 lookahead 1" allocates slots for 13 tokens of A, with hits if A has no table yet. If the
     call ends with "keeps 4", only 4 of the tokens then count as computed. The call "A 1 x99" makes 99 calls and reports
     the last. "look A 5 2" looks for a hit if the prefix cache has these blocks. `past` seeds the fields that requests
     carry over from earlier steps.
@@ -285,9 +285,10 @@ class CountedBlock(KVCacheBlock):
 
 
 def work(phase2: ModuleType, call: str, things: str) -> Steps:
-    """Make a call among few and then many objects; report whether many take more lines, copies and block reads.
+    """Make a call among few objects, then among many; report whether the latter takes more lines, copies and block
+    reads.
 
-    The better of two large sizes counts, because a growing dict or list may occasionally copy itself.
+    The better result of two large sizes is used, because a growing dict or list may occasionally copy itself.
     """
     few, *many = (_work_among(phase2, call, things, number) for number in (SHORT, LONG, LONG + 150))
     yield f"{call} among {SHORT} and {LONG} {things}: lines run, blocks looked at, lists copied: {few} and {min(many)}"

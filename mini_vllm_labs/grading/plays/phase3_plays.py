@@ -280,7 +280,7 @@ class Room:
             yield from self.make_room(self.requests[what], int(given[0]))
 
     def change(self, told: str) -> Steps:
-        """Run a running, waiting or new request with different tokens and blocks."""
+        """Run a request (running, waiting or new) with different tokens and blocks."""
         (moment,), tables = runners([told], self.block_size)
         name = moment.request_id
         yield f"{name} runs now, {moment.num_computed_tokens} of {moment.num_tokens} computed, and holds {tables[name]}"
@@ -369,7 +369,8 @@ def rooms(
 
     The request "A 9+1 at 8 rank 0 2.5 on 1 2" is running, and "W rank 3 0.5" is waiting. Calls: "A 12" makes room for
     12 tokens of A; "plan 4 A 1 B 5" sets the plan, with a remaining budget of 4. The call "step 30" runs a step with a
-    budget of 30. The call "now A 13 at 8 on 1 2" runs A with different tokens and blocks; "moved" makes a new memory.
+    budget of 30. The call "now A 13 at 8 on 1 2" runs A with different tokens and blocks; the call "moved" makes a new
+    memory.
     """
     yield f"RecomputePreemption({policy}), and another one with the other policy"
     room = Room(phase3, policy, sizes, told)

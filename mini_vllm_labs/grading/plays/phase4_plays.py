@@ -341,7 +341,7 @@ class Caching:
 
 
 def in_runs(cached: Sequence[tuple[int, str, int]]) -> list[str]:
-    """Return blocks with their hashes, "7: A0"; if there are many, shorten runs to "7-9: A0-2"."""
+    """Return blocks with their hashes, as in "7: A0"; if there are many blocks, shorten runs to "7-9: A0-2"."""
     runs = list[list[tuple[int, str, int]]]()
     for block, name, index in cached:
         if len(cached) > MANY and runs and runs[-1][-1] == (block - 1, name, index - 1):
@@ -366,9 +366,9 @@ def unless_hashes(request: Request, before: Mapping[str, object]) -> str:
 
 
 def work(phase4: ModuleType, call: str) -> Steps:
-    """Make a call among few and then many blocks; report whether many take more lines and copies.
+    """Make a call with few and then many blocks; report whether more blocks mean more lines run and more copies.
 
-    The better of two large sizes counts, because a growing dict or list may occasionally copy itself.
+    The better result of two large sizes is used, because a growing dict or list may occasionally copy itself.
     """
     few, *many = (_work_among(phase4, call, number) for number in (SHORT, LONG, LONG + 150))
     yield f"{call} with {SHORT} and with {LONG} blocks: lines run and lists copied: {few} and {min(many)}"

@@ -41,7 +41,7 @@ def order_of(given: Sequence[int]) -> tuple[bool, ...]:
 
 
 def choosing(choices: Choices) -> Clamp:
-    """Return a `clamp` that only looks up which of 0 and its arguments is the answer."""
+    """Return a `clamp` that only looks up which value to return: 0 or one of its arguments."""
 
     def clamp(num_new: int, budget: int, threshold: int) -> int:
         given = (0, num_new, budget, threshold)
@@ -123,7 +123,7 @@ class Chunking:
         yield {method: told("policy", *answers), "arguments": changed(request, before)}
 
     def chunks(self, request: Request, budget: int) -> Seen:
-        """Compute a request step by step, in at most a few steps."""
+        """Compute a request step by step, stopping after a few steps even if it is unfinished."""
         chunks, samples = list[object](), list[object]()
         while request.num_computed_tokens < request.num_tokens and len(chunks) < MAX_CHUNKS:
             num_new = self.policy.num_new_tokens(request, request.num_computed_tokens, budget)
@@ -139,7 +139,8 @@ def asked(phase5: ModuleType, settings: Settings, calls: Sequence[str], choices:
 
     "A PREEMPTED 10+7 at 12 budget 100": the argument says that 12 of A's tokens (10 prompt and 7 generated) are
     computed. With "counter 3" (the request's counter) instead of the budget, `should_sample` is called. A call with
-    "chunks of 16" runs all steps with a budget of 16. A final "past 7" seeds the fields that no rule mentions.
+    "chunks of 16" runs all steps with a budget of 16. A final "past 7" is the seed for randomising the fields that no
+    rule mentions.
     """
     yield made(settings)
     chunking = Chunking(phase5, settings, choices)
@@ -214,7 +215,7 @@ def admissions(
 ) -> Steps:
     """Find how many free blocks are needed to admit a request: alone, then with the running requests.
 
-    With "W WAITING 17 hits 4 1 beside A 8 at 7 on 1 2, B 11+5 at 4 on 3", W has 17 tokens. A has computed 7 of its 8
+    In "W WAITING 17 hits 4 1 beside A 8 at 7 on 1 2, B 11+5 at 4 on 3", W has 17 tokens. A has computed 7 of its 8
     tokens and holds blocks 1 and 2. With "600 times R 16 at 15 on 1", R0 to R599 hold one block each, from block 1 on.
     """
     yield made(settings)
@@ -265,7 +266,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def _random_call(rng: Random, max_model_len: int, threshold: int, task: int) -> str:
-    """Draw a call about a request at any distance from the caps or from its last known token."""
+    """Draw a call about a request that may be near the caps or its last known token, or far away."""
     name, past = rng.choice("AAB"), rng.choice(("", f" past {rng.getrandbits(30) + 1}"))
     if task == 3:
         num_tokens = rng.choice((rng.randint(1, 9), rng.randint(1, max_model_len - 1), max_model_len - 1))

@@ -35,7 +35,7 @@ ABOUT_1_PERCENT = 0.006  # 87.5% may be reported as 88%
 
 
 def number_of(name: str) -> int:
-    """Return 1 for request A, 2 for B, and the number of a name such as R17."""
+    """Return 1 for request A, 2 for B, and 17 for a name such as R17."""
     return int(name[1:]) if name[1:] else ord(name) - ord("A") + 1
 
 
@@ -96,7 +96,8 @@ class LivingRows:
         self.tables: dict[str, list[int]] = {}
 
     def now(self, batch: Sequence[ScheduledRequest]) -> list[ScheduledRequest]:
-        """Return the shares with live requests. A request that starts anew is a new object with the old name."""
+        """Return the shares, using the requests that persist between calls. A request that starts anew is a new object
+        with the old name."""
         rows = list[ScheduledRequest]()
         for row in batch:
             name = row.request.request_id

@@ -35,12 +35,12 @@ LONG_TEXTS = {
 
 
 def new_objects(tokens: Ints) -> list[int]:
-    """Return equal numbers as new objects (above 256), because tokens are equal but not identical."""
+    """Return equal numbers as new objects (if above 256), because equal tokens need not be the same object."""
     return [int(str(token)) for token in tokens]
 
 
 def lookups(phase7: ModuleType, calls: Sequence[tuple[Text, int, int, int]]) -> Steps:
-    """Look up texts, each (tokens, most drafts, shortest run, longest run); the caller changes every answer.
+    """Look up texts, each given as (tokens, most drafts, shortest run, longest run); then modify each answer.
 
     A text that begins with the previous one is the same list, extended. "5-8 100-999" denotes ranges.
     """
@@ -64,7 +64,7 @@ def lookups(phase7: ModuleType, calls: Sequence[tuple[Text, int, int, int]]) -> 
 
 
 def reads(phase7: ModuleType, what: str) -> Steps:
-    """Look up a long text that counts its reads; report the drafts, and whether few reads were needed."""
+    """Look up drafts in a long text that counts its reads; report them, and whether few reads were needed."""
     limit = READS_PER_TOKEN * len(LONG_TEXTS[what])
     work, drafts, num_lines = LookupWork(limit), list[Any](), 0
     text = text_of(LONG_TEXTS[what], work)
@@ -82,8 +82,8 @@ def speculation(
 
     "A schedule [7 0 9] at 17 with 1": 17 computed tokens and 1 placeholder; "A roll back 4 2 at 18" (0 for a victim).
     The call "A plan 3 budget 2" plans a step with as many of 3 drafts as fit. The call "A arrive 1" applies the results
-    of the oldest step, with 1 right draft; `in_flight` uses placeholders. Further calls are "A slots RUNNING 2", "hits
-    [3 8]" and "A anew".
+    of the oldest step, with 1 correct draft; with `in_flight`, placeholders are used. Further calls are "A slots
+    RUNNING 2", "hits [3 8]" and "A anew".
     """
     yield from Speculating(phase7, num_drafts, has_kv_cache, in_flight, past).play(calls)
 
@@ -142,7 +142,7 @@ class Speculating:
         yield self.scheduled(request, owned)[1]
 
     def scheduled(self, request: Request, owned: list[int]) -> tuple[int, Seen]:
-        """Call `schedule_drafts`; return the number of drafts that it returns, and the observations."""
+        """Call `schedule_drafts`; return how many drafts it returned, and the observations."""
         drafts, before = [*owned], fields_of(request)
         before.pop("spec_token_ids")
         answer = self.scheduling.schedule_drafts(request)
@@ -219,8 +219,8 @@ def told_of(request: Request) -> str:
 def rows(phase7: ModuleType, batches: Sequence[Sequence[Sequence[Any]]], past: int = 0) -> Steps:
     """Select the logits rows of batches.
 
-    A share is a chunk of a prompt, (id, first, tokens), or a request's last known tokens and drafts, (id, its tokens,
-    last ones, drafts).
+    A share is either (id, first, tokens) for a chunk of a prompt, or (id, its tokens, last ones, drafts) for a
+    request's last known tokens and drafts.
     """
     rng = Random(past)
     for place, told in enumerate(batches, start=1):

@@ -29,7 +29,7 @@ BLOCKS, OTHER_TABLE = [7, 3, 9], [0, 4, 9]  # the second table belongs to a diff
 
 
 def scheduling_of(phase8: ModuleType, num_speculative_tokens: int) -> AsyncScheduling:
-    """Make an object for this number of drafts, then a second one for more drafts."""
+    """Make an object for this number of drafts; also make a second one, for more drafts, to reveal shared state."""
     scheduling: AsyncScheduling = phase8.PlaceholderScheduling(num_speculative_tokens)
     phase8.PlaceholderScheduling(num_speculative_tokens + 3)  # reveals state that is stored on the class
     return scheduling
@@ -39,9 +39,9 @@ def placeholders(phase8: ModuleType, num_speculative_tokens: int, calls: Sequenc
     """Call the methods for requests that persist, and a new object's methods for copies; report the changes.
 
     The call "take 2: A 3+1 of 9 at 10 with 4 past 7" plans a step with 2 drafts for A. Request A has 3 prompt tokens, 1
-    of 9 generated tokens, 10 computed tokens and 4 placeholders. Its "past 7" seeds the fields that no rule mentions.
-    The call "fill 2: ..." applies arrived tokens, and "over: ..." calls `is_surely_over`. The call "change A" sets A's
-    placeholder drafts to [17].
+    of 9 generated tokens, 10 computed tokens and 4 placeholders. Its "past 7" is the seed for randomising the fields
+    that no rule mentions. The call "fill 2: ..." applies arrived tokens, and "over: ..." calls `is_surely_over`. The
+    call "change A" sets A's placeholder drafts to [17].
     """
     yield f"PlaceholderScheduling({num_speculative_tokens})"
     scheduling, living = scheduling_of(phase8, num_speculative_tokens), Living(Random(0))
@@ -68,7 +68,7 @@ def placeholders(phase8: ModuleType, num_speculative_tokens: int, calls: Sequenc
 def request_at(
     name: str, num_prompt: int, num_outputs: int, max_tokens: int, computed: int, in_flight: int, *, drafts: list[int]
 ) -> Request:
-    """Make a request with these counters; if `max_tokens` is 0, its end is far away."""
+    """Make a request with these counters; if `max_tokens` is 0, the request is far from its end."""
     most = max_tokens or num_outputs + 100
     request = make_request(name, num_prompt, num_output_tokens=num_outputs, max_tokens=most)
     request.status = RequestStatus.RUNNING if computed else RequestStatus.PREEMPTED

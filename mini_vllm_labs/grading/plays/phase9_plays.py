@@ -31,7 +31,7 @@ def steps(phase9: ModuleType, regex: str, text: str) -> Seen:
 def walks(phase9: ModuleType, regex: str, alphabet: str, texts: Sequence[Any]) -> Seen:
     """Walk each text through the DFA; report how far it gets and whether it may end there, or a `ValueError`.
 
-    A long text is given as its start, how often the start is repeated, and its end.
+    A long text is given as its start, the number of times the start is repeated, and its end.
     """
     chars = frozenset(range(256) if alphabet == "all" else alphabet.encode())
     try:
@@ -62,7 +62,7 @@ def _walked(dfa: Dfa, text: bytes) -> str:
 
 
 class CountedRows(list[dict[int, int]]):
-    """The rows of a DFA; they count how often a row is read."""
+    """The rows of a DFA, with a count of how often they are read."""
 
     num_reads = 0
 
@@ -144,7 +144,7 @@ def large_logits(phase9: ModuleType, vocab_size: int, seed: int) -> Seen:
 
 
 def lines_run(phase9: ModuleType, num_tokens: Sequence[int]) -> Seen:
-    """Apply bits to rows of few and of many logits; report whether many logits execute more lines of the file."""
+    """Apply bits to short and long rows of logits; report whether long rows run more of the file's lines."""
     import torch
 
     from mini_vllm_labs.grading.plays.work import ROOM, work_of

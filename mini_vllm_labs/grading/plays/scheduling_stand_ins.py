@@ -108,7 +108,8 @@ class CountingMemory:
 
 
 class ScriptedChunks:
-    """Replaces phase 5: a script caps some requests, gives some all tokens or none, and never admits others."""
+    """Replaces phase 5: a script caps some requests, gives some all of their tokens or none, and never admits
+    others."""
 
     def __init__(self, log: CallLog, kv: object, at_most: Mapping[str, int], all_or_none: Iterable[str]) -> None:
         self.log, self.kv, self.at_most, self.all_or_none = log, kv, at_most, frozenset(all_or_none)

@@ -19,7 +19,7 @@ ROOM = 20  # a difference in lines or entries too small to prove a leak or a loo
 def work_of(act: Callable[[], object], file: str) -> int:
     """Call `act`; return its work: the lines of `file` that ran, counted per loop iteration, plus allocated memory.
 
-    Copying a list counts by its length, even if the copy is discarded immediately.
+    A copied list counts by its length, even if the copy is discarded immediately.
     """
     work = last = 0
 
@@ -45,7 +45,8 @@ def work_of(act: Callable[[], object], file: str) -> int:
 
 
 def numbers_made(act: Callable[[], object]) -> int:
-    """Call `act`; return the total size of the tensors that torch makes during the call. Views count as empty."""
+    """Call `act`; return the total size of the tensors that torch makes during the call. Views count as having size
+    0."""
     from torch import Tensor
     from torch.overrides import TorchFunctionMode
 
@@ -65,7 +66,7 @@ def numbers_made(act: Callable[[], object]) -> int:
 def left_behind(
     phase: ModuleType, use: Callable[[str], Request | None], *objects: object, num_requests: int = NUM_REQUESTS
 ) -> dict[str, object]:
-    """Measure what requests leave behind after an equal number of earlier requests; few entries count as 0.
+    """Measure what requests leave behind after a warm-up by as many earlier requests; few entries count as 0.
 
     `use` receives the id of a request that comes and goes. If it returns the request, no references to the request may
     remain.

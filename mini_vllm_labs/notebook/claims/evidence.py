@@ -100,7 +100,7 @@ def left_beside_weights() -> Evidence:
 
 
 def completion() -> Evidence:
-    """Compare a server that takes jobs in turn with one that shares its speed equally, by mean job time."""
+    """Compare running one job at a time with sharing a server's speed equally among jobs, by mean job time."""
     times = {f"sigma {sigma}, {order}": mean for sigma in SIGMAS for order, mean in mean_times(sigma).items()}
     chart = bars("Mean time, in mean lengths", times, {name: f"{mean:.1f}" for name, mean in times.items()})
     in_turn, shared = (times[f"sigma {SIGMAS[-1]}, {order}"] for order in ("in turn", "shared"))

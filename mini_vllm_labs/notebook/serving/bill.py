@@ -18,8 +18,8 @@ PHASES = ("queued", "prefill", "decode")
 class ServedRun(WorkloadRun):
     """A run, starting at the server's first step.
 
-    `times` contains each request's seconds in those phases of `PHASES` that are known; it is empty in a recorded run.
-    `unfinished` are the requests that have not finished.
+    `times` contains the seconds that each request spent in each of the `PHASES`, as far as known; it is empty in a
+    recorded run. `unfinished` are the requests that have not finished.
     """
 
     times: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -33,7 +33,8 @@ class ServedRun(WorkloadRun):
 
 @dataclass(frozen=True)
 class Item:
-    """A request's part in one step: the step computed `num_tokens` for it, and left it holding `num_blocks`."""
+    """A request's part in one step: the step computed `num_tokens` tokens for it, and left it holding `num_blocks`
+    blocks."""
 
     step: int
     kind: str
@@ -43,7 +44,8 @@ class Item:
 
 @dataclass(frozen=True)
 class Bill:
-    """The costs of a request. `num_cached_blocks` were in the cache when it was admitted.
+    """The costs of a request. `num_cached_blocks` is the number of its blocks that were in the cache when it was
+    admitted.
 
     `times` contains its seconds in each of the `PHASES`, and is empty if they are unknown. `end` is why the request
     ended, or an empty string.

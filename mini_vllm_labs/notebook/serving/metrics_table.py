@@ -1,4 +1,4 @@
-"""Reads `/metrics` as numbers keyed by name, and shows their changes in a table."""
+"""Reads `/metrics` as numbers keyed by name, and shows how they change in a table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -65,7 +65,7 @@ def recorded(exchanges: Iterable[Exchange], config: EngineConfig, lineup: Lineup
 
 
 def to_record(exchange: Exchange, names: dict[str, str]) -> dict[str, Any]:
-    """Return the record of an exchange's answer; `names` numbers the requests in order."""
+    """Return the record of an exchange's answer; `names` maps random names to numbers in order of appearance."""
     text = exchange.answer
     if exchange.path == "/metrics":
         text = "".join(line for line in text.splitlines(keepends=True) if "_seconds" not in line)
@@ -77,7 +77,7 @@ def to_record(exchange: Exchange, names: dict[str, str]) -> dict[str, Any]:
 
 
 def in_words(stream: str) -> str:
-    """Return server-sent events with one word of text each, because where a live stream is cut depends on its
+    """Return server-sent events with one word of text each, because where a live stream is split depends on its
     reader."""
     events = [line.removeprefix(EVENT) for line in stream.splitlines() if line.startswith(EVENT)]
     pieces = [piece_of(event) for event in events]

@@ -21,8 +21,8 @@ MAX_STRIPS, MAX_DESCRIBED, MAX_BLOCKS = 12, 24, 6
 def block_life(recording: Recording, blocks: Sequence[int] = ()) -> Film:
     """Return a film with a picture per step: moves between states, the free queue, and the lives of `blocks`.
 
-    Without `blocks`, every block gets a line, or only the 12 busiest if there are more; the text contains up to 24.
-    Raises `ValueError` for a block that does not exist or occurs twice.
+    Without `blocks`, every block gets a line, or only the 12 busiest if there are more; the text covers up to 24
+    blocks. Raises `ValueError` for a block that does not exist or occurs twice.
     """
     info, num_steps = recording.info, len(recording.steps)
     for block in blocks:

@@ -49,7 +49,7 @@ class Moves:
 
     @property
     def empty(self) -> list[int]:
-        """The free blocks without content in the prefix cache."""
+        """The free blocks that have no content in the prefix cache."""
         return [block for block in self.after if block not in self.kept]
 
     @property

@@ -93,8 +93,8 @@ class Capacity:
 def capacity_of(setup: Setup) -> Capacity:
     """Compute all limits. Raises `ValueError` for an unknown name and for a context longer than the model's.
 
-    A model that does not fit raises no error; instead, it sets `problem` and yields zero blocks. The speeds are then
-    those of a single request, as if the model did fit.
+    A model that does not fit does not raise an error; instead, it sets `problem` and yields zero blocks. The speeds are
+    then those of a single request, as if the model fitted.
     """
     gpu, shape = find_gpu(setup.gpu), find_model_shape(setup.model)
     if setup.context_len > shape.max_model_len:

@@ -37,7 +37,8 @@ def draft_film(recording: Recording, texts: Mapping[int, str] | None = None) -> 
 
 
 def telling_step(all_scenes: Sequence[DraftScene]) -> int:
-    """Return the first step with both accepted and rejected drafts, else with accepted ones, else with any, else 0."""
+    """Return the first step with both accepted and rejected drafts, else with accepted drafts, else with any drafts,
+    else 0."""
 
     def interest(verdict: Verdict) -> int:
         is_judged = bool(verdict.sampled and verdict.drafts)

@@ -91,7 +91,7 @@ def digest(link: Link, num_digits: int) -> str:
 
 @dataclass(frozen=True)
 class WrongHash:
-    """An incorrect hash of block `place` of prompt `number`."""
+    """An incorrect hash for block `place` of prompt `number`."""
 
     number: int
     place: int
@@ -99,7 +99,7 @@ class WrongHash:
 
 
 def faults(chains: Sequence[Chain]) -> list[WrongHash]:
-    """Find each hash shared by two contents, and each second hash of the same content."""
+    """Find each hash that two different contents share, and each content that has a second hash."""
     by_hash: dict[bytes, tuple[str, object]] = {}
     by_content: dict[object, tuple[str, bytes]] = {}
     found = []

@@ -115,7 +115,7 @@ def row(
 def note(
     chains: Sequence[Chain], number: int, layout: ChainLayout, found: Sequence[int] | None, block_size: int
 ) -> tuple[svg.Markup, int]:
-    """Draw the bracket under a chain's hit and its first difference, and return the number of lines."""
+    """Draw the bracket under a chain's hit, describe its first difference, and return the number of lines."""
     y, parts, text = layout.high + 12, list[svg.Markup](), chain_text.kinship(chains, number)
     if found is not None:
         text = " · ".join(filter(None, [chain_text.hit_text(chains[number], found, block_size), text]))
@@ -131,7 +131,7 @@ def note(
 
 
 def chain_panel(token_ids: Sequence[int], hash_block: HashBlock | None = None) -> "Panel":
-    """Return knobs (token, block size, salt) over the chains of prompts A and B, which differ in one token.
+    """Return knobs (token, block size, salt) above the chains of prompts A and B, which differ in one token.
 
     Raises `ValueError` for an empty prompt.
     """

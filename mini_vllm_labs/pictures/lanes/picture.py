@@ -44,7 +44,7 @@ def lanes(
 def lanes_panel(
     runs: Mapping[str, Recording], finish: Callable[[Picture], Picture] = lambda picture: picture
 ) -> "Panel":
-    """Return knobs for the two times, above the runs' lanes; `finish` may change each picture."""
+    """Return knobs for the two times, shown above the runs' lanes; `finish` may change each picture."""
     from mini_vllm_labs.pictures.panels import Panel
 
     def draw(

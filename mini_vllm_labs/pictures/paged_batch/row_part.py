@@ -83,7 +83,7 @@ def entry(scene: BatchScene, name: str, row: int, x: float, y: float) -> svg.Mar
 
 
 def starts(scene: BatchScene, page: range, wide: float, high: float) -> list[svg.Markup]:
-    """Draw `query_start_loc`: where each request begins, and where the last ends."""
+    """Draw `query_start_loc`: where each request begins, and where the last one ends."""
     parts = []
     for number, expected in enumerate(scene.rules.query_start_loc):
         if expected not in page and not expected == scene.num_rows == page.stop:

@@ -22,7 +22,8 @@ from mini_vllm_labs.runs.traces.run_state import is_short_name
 class Query:
     """One token of the row.
 
-    `reads` contains the slots of positions 0 to the token's own, or -1 if the table does not contain the block.
+    `reads` contains the slots for positions 0 to the token's own, with -1 for any whose block is missing from the
+    table.
     """
 
     row: int

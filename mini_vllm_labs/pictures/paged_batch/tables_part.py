@@ -19,7 +19,7 @@ LENGTHS, GAP, TOP = 44, 18, 18
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The positions of the tables: the second table begins at `second`, and the column of lengths ends at `room`."""
+    """The positions of the tables: the second table begins at `second`, and the column for lengths ends at `room`."""
 
     room: float
     second: float

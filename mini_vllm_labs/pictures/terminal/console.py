@@ -70,7 +70,7 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
 
     Invalid values end the command with status 2, and a stalled or failed engine ends it with status 1. An exception
     from a learner's file exits with status 1 and prints the traceback from that file on, without our frames. An endless
-    call into a learner's file is stopped and explained.
+    call into a learner's file is stopped, and a message explains it.
     """
 
     @functools.wraps(command)
@@ -103,7 +103,7 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def what_to_do() -> str:
-    """Return advice on an unwritten task, such as using a lineup with only written phases."""
+    """Return advice on an unwritten task, for example to use a lineup that contains only written phases."""
     if solutions_exist():
         return (
             "Write it, or choose a lineup: starter for what you have written, solution for the rest, as in --lineup "

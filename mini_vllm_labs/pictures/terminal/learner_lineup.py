@@ -22,7 +22,7 @@ TURNS_ON = {7: "--speculative-method ngram", 8: "--async-scheduling", 10: "--kv-
 
 
 def lineup_to_run(text: str | None, console: Console, reference: str = "solution") -> Lineup:
-    """Return the lineup of `--lineup`, otherwise of `LAB_IMPL`, otherwise the default: `reference`, or the written
+    """Return the lineup given by `--lineup`, or else by `LAB_IMPL`, or else the default: `reference`, or the written
     phases.
 
     If there is neither a reference nor phase 1, prints the first task to write and exits with status 1. Raises

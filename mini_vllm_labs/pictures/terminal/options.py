@@ -35,7 +35,7 @@ Threads = Annotated[
 
 
 def threads_to_use(chosen: int | None) -> int:
-    """Return the number of threads from `--threads`, or else from `OMP_NUM_THREADS`, or else one per CPU."""
+    """Return the number of threads given by `--threads`, or else by `OMP_NUM_THREADS`, or else one per CPU."""
     return chosen or (NUM_THREADS.get() or os.cpu_count() or 1)
 
 

@@ -1,6 +1,6 @@
 """Draws one step; a pure function turns a `RunState` into a rich renderable.
 
-A request has the same letter and colour everywhere. Colour is never the only carrier of information.
+A request has the same letter and colour everywhere. Information is never conveyed by colour alone.
 """
 
 from collections.abc import Iterable, Iterator
@@ -122,7 +122,7 @@ def queues(state: RunState) -> Text:
 def block_map(state: RunState, width: int) -> list[Text]:
     """Draw the pool as rows of cells, with the legend.
 
-    In a pool of more than 96 blocks, a cell represents several blocks and shows the first of them.
+    In a pool of more than 96 blocks, a cell represents several blocks and shows the state of the first.
     """
     per_cell = cdiv(state.info.num_blocks, MAX_CELLS)
     cells = list(block_cells(state, range(1, state.info.num_blocks + 1, per_cell)))

@@ -31,7 +31,8 @@ MARGIN, LEFT, RIGHT, TOP, ROW, BAR, LABEL = 10, 50, 40, 44, 22, 16, 12
 
 
 def spent(recording: Recording) -> dict[str, Counter[str]]:
-    """Return, for each request, how many tokens the engine computed between its arrival and its end, by part.
+    """Return, for each request, how many tokens the engine computed between its arrival and its end, broken down by
+    part.
 
     Tokens stand for time, because a step takes longer if it computes more tokens.
     """

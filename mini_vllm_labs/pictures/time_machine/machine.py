@@ -136,7 +136,7 @@ class MachineFrame:
         return page(f"Time machine, {title}", parts, sentence, text, width, self.num_lines)
 
     def _limits(self, state: RunState) -> list[Part]:
-        """Draw the budget and the queues, with the waiting requests' reasons if they were recorded."""
+        """Draw the budget and the queues, with the reasons why requests are waiting if they were recorded."""
         width, budget = self.width, budget_part(state, self.width, hits=self.has_hits)
         if not self.has_reasons:
             return [budget, queues_part(state, width)]

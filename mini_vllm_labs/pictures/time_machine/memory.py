@@ -149,7 +149,7 @@ def letters(block: Block, wide: float, high: float) -> list[svg.Markup]:
 
 
 def sample(**changed: Any) -> svg.Markup:
-    """Draw a full block, 14 x 10 px in size, with some changes."""
+    """Draw a full block, 14 x 10 px in size, with some of its fields changed."""
     block = replace(Block(9, 4, 4, (0,), ("",)), **changed)
     return svg.joined(strip(block, 14 / block.size, 10))
 

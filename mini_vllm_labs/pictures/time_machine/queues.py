@@ -23,9 +23,9 @@ Marks = Mapping[str, tuple[str, str]]
 def queues_part(
     state: RunState, width: float, *, in_rows: bool = False, followed: str = "", marks: Marks | None = None
 ) -> Part:
-    """Draw running and waiting requests, in two rows if requested or needed; new requests are outlined.
+    """Draw running and waiting requests, in two rows if requested or necessary; new requests are outlined.
 
-    If the `followed` request does not fit, its id and position are stated. If `marks` is given, room is left for them.
+    If the `followed` request does not fit, its id and position are stated. If `marks` are given, room is left for them.
     """
     record = record_of(state)
     running = [request_id for request_id, *_ in record["running_after"]]
@@ -54,7 +54,7 @@ def chips(
 ) -> svg.Markup:
     """Draw as many requests as fit, as labels on their colours, and the number of remaining requests.
 
-    Neighbours with the same mark share a single one.
+    Neighbouring requests with the same mark share a single mark.
     """
     if not request_ids:
         return svg.text(0, HIGH / 2 + 4, "none", class_="mv-faint")

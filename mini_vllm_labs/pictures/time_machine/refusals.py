@@ -1,4 +1,4 @@
-"""Draws why requests wait in a step, which limits apply, and who holds the missing resources."""
+"""Draws why requests are waiting in a step, which limits apply, and who holds the missing resources."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ WHERE = {"tokens": "token budget", "seats": "running requests", "blocks": "free 
 
 @dataclass(frozen=True)
 class WaitingGroup:
-    """Requests that wait for the same reason in a step: their labels, the reason's mark, and its sentence."""
+    """Requests that are waiting for the same reason in a step: their labels, the reason's mark, and its sentence."""
 
     labels: Sequence[str]
     mark: str

@@ -57,7 +57,7 @@ class Shelf:
         return shelf.cut_to(int(MAX_HEIGHT // shelf.line))
 
     def widened(self, room: float) -> Self:
-        """Return the shelf with longer lines, and so with as few lines as possible for the same slots."""
+        """Return the shelf rewrapped to longer lines, so that the same slots take up as few lines as possible."""
         gap = gap_between(self.size, self.cell)
         return replace(self, per_line=int((room + gap) // (self.cell * self.size + gap)))
 

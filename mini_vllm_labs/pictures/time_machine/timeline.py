@@ -81,7 +81,7 @@ class Timeline:
         return Part(layers, below + AXIS + self.foot, legend)
 
     def _unchanging(self, scale: str) -> dict[str, svg.Markup]:
-        """Draw the layers that are the same in all steps on one scale; the cursor is inserted between them."""
+        """Draw the layers that are the same in every step on one scale; the cursor is inserted between them."""
         axis = self.axes[scale]
         rule = svg.line(0, 0, axis.x(axis.num_steps), 0, class_="mv-rule")
         drawn = {
@@ -158,7 +158,7 @@ class Timeline:
         return svg.line(end, 3, end, self.row - 3, class_="mv-token", style=style, stroke_width=1.5)
 
     def _wait_name(self, axis: StepAxis, request_id: str, wait: Wait) -> svg.Markup:
-        """Draw how many tokens a wait took, if it fits, between arrows if the request computes throughout."""
+        """Draw how many tokens a wait took, if there is room, between arrows if the request computes throughout."""
         index, history = self.info.index(request_id), self.histories.of[request_id]
         x, end, middle = axis.x(wait.first), axis.x(wait.last + 1), self.row / 2
         tokens = counted(wait.num_tokens, "token")

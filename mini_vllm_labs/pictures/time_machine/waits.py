@@ -22,7 +22,7 @@ MARGIN, LEFT, RIGHT, TOP, ROW, BAR, LABEL = 10, 50, 34, 44, 22, 16, 12
 def wait_strip(recording: Recording, name: str, width: float = SMALL_WIDTH) -> Picture:
     """Draw a row for each request: an empty bar while it waits, a full bar while it is computed.
 
-    The number at the end of a row is the step of its first token.
+    The number at the end of a row is the step of the request's first token.
     """
     info, histories = recording.info, Outlook.of(recording).histories.of
     axis = StepAxis.even(len(recording.steps), width - LEFT - RIGHT - MARGIN)

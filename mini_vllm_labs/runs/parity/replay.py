@@ -37,7 +37,8 @@ class ReplayDifference:
 
 
 class RecordedModel:
-    """The fake model in `traces/README.md`: a request continues after its last sampled token, even if preempted."""
+    """The fake model described in `traces/README.md`: a request continues after its last sampled token, even if
+    preempted."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -231,7 +232,8 @@ def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
 
 
 def _comparable(field: str, recorded: Any) -> Any:
-    """Normalise a recorded field: sort lost blocks and an encoding's users, which have no inherent order."""
+    """Normalise a recorded field: sort lost blocks and the requests that use an encoding, because neither has an
+    inherent order."""
     if field == "preempted":  # a reset preempts requests without any other request being the cause
         return [[victim, cause or "", num_tokens] for victim, cause, num_tokens in recorded]
     if field == "transfers":

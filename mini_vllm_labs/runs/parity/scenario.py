@@ -27,12 +27,12 @@ PHASE_OF_GATE = {"grammar": 9, "window": 12}
 
 
 def prompt_token(seed: str, index: int) -> int:
-    """Return token `index` of the prompt segment `seed`."""
+    """Return the token at position `index` of the prompt segment that `seed` identifies."""
     return 100 + crc32(f"p{seed}:{index}".encode()) % 900  # not `hash`, which differs between processes
 
 
 def output_token(request_id: str, index: int) -> int:
-    """Return the fake model's default output `index` for a request, which a scenario may override."""
+    """Return the fake model's default output token `index` for a request, which a scenario may override."""
     return 100 + crc32(f"o{request_id}:{index}".encode()) % 900
 
 
@@ -148,7 +148,7 @@ class Scenario:
         return token_ids
 
     def output(self, request_id: str, index: int) -> int:
-        """Return the fake model's output `index` for a request."""
+        """Return the fake model's output token `index` for a request."""
         planned = dict(self.line["requests"][request_id]["planned"])
         return int(planned.get(index, output_token(request_id, index)))
 

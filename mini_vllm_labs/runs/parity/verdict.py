@@ -42,7 +42,7 @@ class ParityVerdict:
 
 
 def named_defects(scenario: Scenario) -> set[str]:
-    """Return the defects that the trace names and that are known for the recorded release."""
+    """Return the defects that the trace names and that the recorded release is known to have."""
     return KNOWN_DEFECTS[scenario.release] & set(scenario.defects)
 
 

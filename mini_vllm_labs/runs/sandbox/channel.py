@@ -18,7 +18,8 @@ Message = dict[str, Any]
 
 
 class ChannelError(Exception):
-    """The other end closed the channel, timed out, or sent a malformed message; `reason` states which."""
+    """The other end closed the channel, timed out, or sent a malformed message; `reason` says which of these
+    happened."""
 
     def __init__(self, reason: Literal["closed", "timeout", "malformed"], text: str) -> None:
         super().__init__(text)
@@ -58,8 +59,8 @@ class Channel:
                 raise ChannelError("closed", "the process has exited") from None
 
     def receive(self) -> Message:
-        """Wait for one message and return it. Raises `ChannelError`; after a "malformed" error, it may be called
-        again."""
+        """Wait for one message and return it. Raises `ChannelError`; after a "malformed" error, the method may be
+        called again."""
         while not (line := self._line()):
             pass
         if not line.startswith(self._mark):

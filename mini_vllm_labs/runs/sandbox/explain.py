@@ -74,7 +74,8 @@ def headline(error: BaseException) -> str:
 
 
 def location(error: BaseException) -> list[str]:
-    """Return lines that show the learner's line that raised, its variables, and the calls that led there."""
+    """Return text lines that show the learner's line that raised the exception, its variables, and the calls that led
+    there."""
     frames = learners_frames(error.__traceback__)
     if not frames:
         return []

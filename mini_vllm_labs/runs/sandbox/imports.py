@@ -30,7 +30,7 @@ def refused_import(source: str | bytes) -> str:
 
 
 def imported_names(source: str | bytes) -> Iterator[tuple[int, str]]:
-    """Yield the line and name of each import in a source; yield nothing if it is not Python."""
+    """Yield the line and name of each import in a source text; yield nothing if the text is not Python."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

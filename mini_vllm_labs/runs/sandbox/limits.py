@@ -1,4 +1,4 @@
-"""Limits the machine's resources for a process that runs untrusted code."""
+"""Limits the machine resources available to a process that runs untrusted code."""
 
 import sys
 from dataclasses import dataclass

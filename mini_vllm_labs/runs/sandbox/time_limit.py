@@ -30,7 +30,7 @@ Watched = tuple[object, float] | None
 
 
 def seconds_for(phase: int) -> float:
-    """Return how many CPU seconds a graded test of a phase, or a call into it, may take."""
+    """Return how many CPU seconds a graded test of a phase, or a call into the phase, may take."""
     return SECONDS_OF_PHASE.get(phase, SECONDS)
 
 

@@ -107,7 +107,7 @@ def places_from(frame: FrameType | None) -> Iterator[Place]:
 
 @dataclass
 class LineRecorder:
-    """Records lines while its `with` block runs. Set `step` to the number of each step before it runs.
+    """Records lines while its `with` block runs. Set `step` to each step's number before the step runs.
 
     The recorder replaces a debugger's trace function, and slows down every call.
     """
@@ -129,7 +129,7 @@ class LineRecorder:
         sys.settrace(self._before)
 
     def lines(self, steps: Sequence[StepRecord]) -> Lines:
-        """Return the recorded lines of these steps, and the refusals of the requests that waited in them."""
+        """Return the recorded lines of these steps, and the refusals of the requests that were waiting in them."""
         ran = [frozenset(self._ran.get(step, ())) for step in range(len(steps))]
         known = [event for event in self.events if event.step < len(steps)]
         events = sorted([*known, *self._waits(steps)], key=lambda event: event.step)

@@ -90,7 +90,7 @@ class RunState:
 
     @property
     def hit_rate(self) -> float:
-        """The fraction (0 to 1) of requests' tokens found in the prefix cache at first admission."""
+        """The fraction (0 to 1) of requests' tokens found in the prefix cache at their first admission."""
         return self._num_first_hit_tokens / max(1, self._num_first_tokens)
 
     def num_tokens(self, request_id: str) -> int:
@@ -153,8 +153,7 @@ class RunState:
         self._furthest[request_id] = max(end, furthest)
 
     def _roll_back(self, record: StepRecord) -> None:
-        """Subtract from the computed tokens the drafts that were rejected in the step whose results this step
-        applied."""
+        """Subtract rejected drafts from the computed tokens, for the step whose results this step applied."""
         self._rejected[record["step"]] = {
             share["id"]: len(share["drafts"]) - max(0, len(record["sampled"].get(share["id"], ())) - 1)
             for share in record["scheduled"]

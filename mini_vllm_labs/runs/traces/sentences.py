@@ -12,7 +12,7 @@ MAX_SENTENCES = 3
 
 
 def describe_step(state: RunState) -> str:
-    """Describe a step's events, rare ones first, and why requests wait, in at most three sentences."""
+    """Describe a step's events, rare ones first, and why requests are waiting, in at most three sentences."""
     if (record := state.record) is None:
         return "No step yet."
     if is_stuck(record):

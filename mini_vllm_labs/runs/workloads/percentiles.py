@@ -6,9 +6,10 @@ from itertools import accumulate, repeat
 
 
 def percentiles(values: Sequence[float], percents: Sequence[float], counts: Sequence[int] | None = None) -> list[float]:
-    """Return, for each of `percents`, the smallest value such that at least that percentage of values is no larger.
+    """Return, for each of `percents`, the smallest value such that at least that percentage of the values are no
+    larger.
 
-    `counts` states how often each value occurs, by default once. Without values, every percentile is 0. Raises
+    `counts` states how often each value occurs (default: once). Without values, every percentile is 0. Raises
     `ValueError` unless every percentage is greater than 0 and at most 100.
     """
     if not all(0 < percent <= 100 for percent in percents):

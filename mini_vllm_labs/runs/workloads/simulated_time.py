@@ -1,7 +1,7 @@
 """Simulated time: a clock that a runner advances by the cost of each step, computed from a formula.
 
 `StepCost` is an illustration, not a measurement. Its constants are round figures for a model of 1.5 billion 2-byte
-weights on a small GPU with 600 GB/s of memory bandwidth and 125 TFLOP/s at half utilization. A roofline of real GPUs
+weights on a small GPU with 600 GB/s of memory bandwidth and 125 TFLOP/s at half utilisation. A roofline of real GPUs
 and models is in `mini_vllm_labs/simulation/`.
 """
 

@@ -40,7 +40,7 @@ class Viewer:
 class OpenPages:
     """Manages the open pages and one drawing process for all of them.
 
-    When the last page closes, the drawing process exits, the crowd leaves and the engine runs at full speed, because
+    When the last page closes, the drawing process exits, the crowd stops and the engine runs at full speed, because
     there is no page left to resume it.
     """
 
@@ -80,7 +80,7 @@ class OpenPages:
             raise ApiError(409, "no page is open: open the page at / first", code="no_page")
 
     def viewer(self, viewer_id: str) -> Viewer:
-        """Return the page with a given id. Raises `ApiError` (404) if it is not open."""
+        """Return the page with a given id. Raises `ApiError` (404) if the page is not open."""
         if viewer_id not in self._viewers:
             raise ApiError(404, "this page is no longer open: reload it", param="viewer", code="page_not_open")
         return self._viewers[viewer_id]

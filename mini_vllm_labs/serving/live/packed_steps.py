@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from mini_vllm.core.step_record import StepRecord
 
-MAX_STEPS, STEPS_PER_CHUNK = 1000, 50  # a new chunk loops over the pool; looking back replays at most one chunk
+# Starting a new chunk takes a loop over the pool; looking back replays one chunk at most.
+MAX_STEPS, STEPS_PER_CHUNK = 1000, 50
 
 
 @dataclass

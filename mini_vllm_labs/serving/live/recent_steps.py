@@ -31,7 +31,7 @@ MAX_BLOCKS_IN_EACH_STEP = 4096
 class RequestTotals:
     """A request's costs so far. `num_blocks` is the maximum number of blocks that it held at once.
 
-    The request arrived before step `arrived`, and waited `num_waited` steps for its first step.
+    The request arrived before step `arrived`, and waited `num_waited` steps before it first ran.
     """
 
     request_id: str
@@ -49,7 +49,7 @@ class RecentSteps(StepRecorder):
     """Packs each step when it ends, and loops over the free queue and the cache only once every 50 steps.
 
     After `want_pool`, the next step also records the free and the cached blocks, and the steps of the next two seconds
-    record why requests wait. `bills` contains the totals of the last 1,000 requests that have ended.
+    record why requests are waiting. `bills` contains the totals of the last 1,000 requests that have ended.
     """
 
     def __init__(self, scheduler: Scheduler, config: EngineConfig) -> None:
@@ -73,7 +73,7 @@ class RecentSteps(StepRecorder):
         return len(self._added)
 
     def want_pool(self) -> None:
-        """Make the next step record the free and the cached blocks, and make steps record why requests wait."""
+        """Make the next step record the free and the cached blocks, and make steps record why requests are waiting."""
         self._wants_pool, self._explained_until = True, time.monotonic() + SHOWN_SECONDS
 
     def request_added(self, request_id: str) -> None:

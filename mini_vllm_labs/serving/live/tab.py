@@ -113,7 +113,7 @@ class TabServer:
         self._asked: dict[int, asyncio.Task[None]] = {}
 
     def ask(self, number: int, path: str, body: str, name: str, send: Send) -> None:
-        """Start answering one of the page's calls; the page may `leave` the call."""
+        """Start answering one of the page's calls; the page can cancel it with `leave`."""
         task = asyncio.get_event_loop().create_task(self._answer(path, json.loads(body or "{}"), name, send))
         self._asked[number] = task
         task.add_done_callback(lambda _: self._asked.pop(number))
@@ -198,7 +198,7 @@ class TabServer:
         yield "data: [DONE]\n\n"
 
     async def _events(self) -> AsyncIterator[str]:
-        """Yield the page's events: the engine's constants, then status and picture whenever they change."""
+        """Yield the page's events: the engine's constants, then the status and the picture whenever they change."""
         self._sent = SentPage()
         yield event({"viewer": "tab", "model": self.name, **self.facts}, "hello")
         status: dict[str, Any] = {}

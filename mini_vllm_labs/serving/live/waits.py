@@ -1,4 +1,5 @@
-"""Finds out why requests wait in a step: counts them in the engine's process and builds sentences for the page."""
+"""Finds out why requests wait: counts the waiting requests in the engine's process and builds sentences for the
+page."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ NUM_TOLD = 2
 
 
 class WaitGroup(NamedTuple):
-    """The number of requests that wait for the same thing; `first` is the first one, and `found` is its reason."""
+    """The number of requests waiting for the same thing; `first` is the first one, and `found` is its reason."""
 
     mark: str
     number: int
@@ -19,7 +20,7 @@ class WaitGroup(NamedTuple):
 
 
 def waits_of(reasons: Mapping[str, Found]) -> list[WaitGroup]:
-    """Group a step's waiting requests by the mark of their reason, largest group first."""
+    """Group a step's waiting requests by their reason's `mark`, largest group first."""
     groups: dict[str, WaitGroup] = {}
     for name, found in reasons.items():
         # A request queued after a refused one is waiting for the same thing.
@@ -43,7 +44,7 @@ def told(waits: Sequence[WaitGroup], label: Callable[[str], str]) -> dict[str, A
 
 
 def because(wait: WaitGroup, label: Callable[[str], str]) -> str:
-    """Return the reason of a group's first request as a clause that names it."""
+    """Return a clause that names a group's first request and says why it is waiting."""
     named = {key: label(value) if key in ("by", "on") and value else value for key, value in wait.found.items()}
     words = sentence_of(named)
     return f"{label(wait.first)} {words[3:]}" if words.startswith("it ") else words

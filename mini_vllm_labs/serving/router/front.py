@@ -85,8 +85,8 @@ class Front:
         return "" if answer.status_code == 200 else str(told["error"]["message"])
 
     async def health(self) -> JSONResponse:
-        """Report each replica's state, and why it does not accept requests; the status is 503 if no replica accepts
-        any."""
+        """Report each replica's state, and why any replica is refusing requests; the status is 503 if none accepts
+        requests."""
         await self._look()
         states, problems = {str(one.index): not one.problem for one in self.replicas.all}, self.replicas.problems
         if self.replicas.is_shutting_down or not any(states.values()):
@@ -154,7 +154,7 @@ class Front:
         return StreamingResponse(self._bytes_of(answer, replica), answer.status_code, kept)
 
     async def _bytes_of(self, answer: httpx.Response, replica: Replica) -> AsyncIterator[bytes]:
-        """Yield the answer as it arrives. The request ends together with this generator, however the generator ends."""
+        """Yield the answer as it arrives. The request ends when this generator does, however the generator ends."""
         try:
             async for part in answer.aiter_raw():
                 # not decoded, because the header that names the encoding is relayed as well

@@ -28,7 +28,7 @@ class Router:
 
 
 class RoundRobin(Router):
-    """Chooses the replicas in turn, regardless of load."""
+    """Chooses each replica in turn, regardless of load."""
 
     def __init__(self) -> None:
         self._turns = count()

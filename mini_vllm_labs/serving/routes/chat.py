@@ -70,7 +70,8 @@ class ToolCall(Fields):
 
 
 class ChatMessage(Fields):
-    """One message. Clients send answers back, so this message includes an answer's fields, which must be null."""
+    """One message. Clients send earlier answers back, so this class also accepts an answer's extra fields, which must
+    be null."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Annotated[str, BeforeValidator(text_of)]

@@ -1,4 +1,4 @@
-"""Contains the routes' shared code: the API key, the request's id, and the path from body to text."""
+"""Contains the code that the routes share: API keys, request ids, and the steps from body to text."""
 
 import pickle
 import re

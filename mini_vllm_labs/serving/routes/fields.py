@@ -137,7 +137,8 @@ class SamplingFields(Fields):
 
     @property
     def include_usage(self) -> bool:
-        """Whether a stream ends with its number of tokens. Raises `ApiError` if options are set without a stream."""
+        """Whether a stream ends by reporting its number of tokens. Raises `ApiError` if options are set without a
+        stream."""
         wanted = self.stream_options or StreamOptions()
         if (wanted.include_usage or wanted.continuous_usage_stats) and not self.stream:
             raise invalid("stream_options needs stream: true", "stream_options")

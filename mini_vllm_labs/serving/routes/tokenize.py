@@ -46,7 +46,7 @@ def tokenize_router(served: ServedModel) -> APIRouter:
     tokenizer = served.llm.tokenizer
 
     async def encoded_list(tokens: list[int], shown: Callable[[int], int | str]) -> str:
-        """Encode what is shown of each token, in pieces, and serve other requests in between."""
+        """Encode the shown part of each token, in batches, and serve other requests in between."""
         pieces = []
         for start in range(0, len(tokens), PIECE):
             pieces.append(compact([*map(shown, tokens[start : start + PIECE])])[1:-1])

@@ -1,4 +1,4 @@
-"""Simulates drafts: decides at random which drafts are right, and adds their cost to simulated time."""
+"""Simulates drafts: decides at random which drafts are correct, and adds their cost to simulated time."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -52,7 +52,7 @@ class Drafter:
 
 @dataclass(frozen=True, slots=True)
 class DraftedRace:
-    """One simulation on a load with a seed; `policy` limits the drafts. `lineup` must have phase 7."""
+    """One simulation of a load with a given seed; `policy` limits the drafts. `lineup` must have phase 7."""
 
     policy: DraftsByClass
     drafter: Drafter
@@ -64,7 +64,7 @@ class DraftedRace:
 
 
 class DraftedSimulation(Simulation):
-    """A simulation in which a step gives each request its right drafts and one more token.
+    """A simulation in which a step gives each request its correct drafts and one more token.
 
     `is_guessed` states, for each token of each answer, whether the drafter guesses it; it is the same in all races with
     the same seed. Drafts that the policy discards still cost time.
@@ -99,7 +99,7 @@ class DraftedSimulation(Simulation):
         self._draft(row for row in sampling if not row.request.is_finished)
 
     def _sampled(self, row: ScheduledRequest) -> list[int]:
-        """Return the request's right drafts and the token that follows them, which may be any token."""
+        """Return the request's correct drafts and the token that follows them, which may be any token."""
         request, num_drafts = row.request, len(row.draft_token_ids)
         first = request.num_output_tokens
         guesses = self.is_guessed[int(request.request_id)][first : first + num_drafts]

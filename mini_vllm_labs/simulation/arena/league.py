@@ -120,7 +120,7 @@ def serve() -> None:
 
 
 def outcome(source: str, lineup: Lineup, seed: int) -> dict[str, Any]:
-    """Return the figures of a source's `MyPolicy`, or its `problem` in a sentence."""
+    """Return the figures of a source's `MyPolicy`, or a sentence that describes its `problem`."""
     try:
         module = ModuleType("submission")
         sys.modules["submission"] = module  # dataclasses look up a class's module
@@ -142,7 +142,7 @@ def outcome(source: str, lineup: Lineup, seed: int) -> dict[str, Any]:
 
 
 def run_load(load: ArenaLoad, seed: int, policy: SchedulingPolicy, lineup: Lineup) -> Figures:
-    """Run a policy on a load. Raises `ValueError` if it changed a request's number of tokens."""
+    """Run a policy on a load. Raises `ValueError` if the policy changed a request's number of tokens."""
     random.seed(seed)  # a policy may use random numbers
     requests = load.requests(seed)
     cost = gpu_cost_model(find_gpu(GPU), find_model_shape(MODEL))

@@ -74,7 +74,7 @@ class ArenaLoad:
 
 @dataclass(frozen=True, slots=True)
 class UnevenOutputs:
-    """Requests at `rate` per second, with output lengths of mean `mean` and a given variation.
+    """Requests at `rate` per second, whose output lengths have mean `mean` and a given variation.
 
     `variation` is the squared coefficient of variation. 0 makes all lengths equal; if it is over 1, the lengths come
     from two exponential distributions, and a few are very long.

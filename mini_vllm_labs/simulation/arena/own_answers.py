@@ -1,4 +1,4 @@
-"""Prompts with the lengths of the embedded model's answers, held out from the training of its ranker."""
+"""Prompts held out from the training of the embedded model's ranker, with the lengths of the model's answers."""
 
 import json
 import lzma

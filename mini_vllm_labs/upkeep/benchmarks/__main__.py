@@ -76,7 +76,7 @@ def run(name: str, quick: bool) -> None:
     """Run one benchmark and store its JSON. Raises `CalledProcessError` if the benchmark fails; its errors are on
     stderr.
 
-    Without vLLM's scheduler, the comparison with it is skipped, and the existing record stays.
+    Without vLLM's scheduler, the comparison with it is skipped, and the existing record is kept.
     """
     if name == "beside-vllm" and (reason := why_missing(VLLM)) is not None:
         print(reason, file=sys.stderr)

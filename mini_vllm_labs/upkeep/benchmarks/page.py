@@ -52,7 +52,7 @@ def page(records: Mapping[str, Record], on_a_gpu: Path | None = None) -> str:
 
 
 def ratio(case: Case, name: str) -> str:
-    """Return a side's ratio to the base, and the range over its rounds if there are several."""
+    """Return a side's ratio to the base, and the range of ratios if there are several rounds."""
     low, high = min(case.ratios(name)), max(case.ratios(name))
     return f"{case.ratio(name):.2f}" + (f" ({low:.2f} to {high:.2f})" if low != high else "")
 

@@ -51,7 +51,7 @@ def reveal_in(folder: Path) -> dict[str, str]:
 
 
 def deck_page(source: Path, reveal: dict[str, str]) -> str:
-    """Return a deck as HTML. Raises `ValueError` unless every picture is an SVG with title and description."""
+    """Return a deck as HTML. Raises `ValueError` unless every picture is an SVG with a title and a description."""
     slides = slides_in(source.read_text(encoding="utf-8"))
     title = slides[0].text.splitlines()[0].lstrip("# ")
     sections = "\n".join(_section(slide, source.parent) for slide in slides)

@@ -1,4 +1,4 @@
-"""Tests the shipped alerts with ten incidents on ten servers, which a real Prometheus watches.
+"""Tests the shipped alerts with ten incidents on ten servers, which a real Prometheus monitors.
 
 Run it as `python -m mini_vllm_labs.upkeep.incidents`.
 
@@ -128,7 +128,7 @@ def prometheus(targets: Mapping[str, str]) -> Iterator[Prometheus]:
 
 
 async def watch(running: Prometheus, opened: list[Site]) -> Fired:
-    """Run all incidents for 30 seconds, and return how many seconds each (incident, alert) took to fire."""
+    """Run all incidents for 30 seconds, and return how many seconds each (incident, alert) pair took to fire."""
     fired: Fired = {}
     tasks = [asyncio.create_task(site.suffer()) for site in opened]
     began = time.monotonic()

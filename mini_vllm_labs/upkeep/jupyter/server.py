@@ -41,7 +41,7 @@ OWN = ("data:", "blob:")
 
 
 def copy_course(folder: Path) -> Path:
-    """Copy the files that notebooks need into a new folder, and return it."""
+    """Copy the files that notebooks need into a new folder, and return the folder."""
     folder.mkdir(parents=True)
     for name in COPIED:
         source = CHECKOUT / name
@@ -83,7 +83,7 @@ def jupyterlab(course: Path, home: Path, lineup: str = "") -> Iterator[str]:
 
 
 def environment(course: Path, home: Path) -> dict[str, str]:
-    """Return the environment for server and kernels, without the user's lineup, checkout and folders."""
+    """Return the environment for the server and the kernels, without the user's lineup, checkout and folders."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("LAB_IMPL", "PYTEST_", "JUPYTER"))
     }
@@ -100,7 +100,7 @@ def environment(course: Path, home: Path) -> dict[str, str]:
 
 
 def wait_for(server: "subprocess.Popen[bytes]", address: str, log: Path) -> None:
-    """Wait until the server responds. Raises a `RuntimeError` with the end of the server's log if it never does."""
+    """Wait until the server responds. Raises a `RuntimeError` with the end of its log if the server never responds."""
     end = time.monotonic() + SECONDS
     while True:
         try:

@@ -22,7 +22,8 @@ RENAMED = {"WAITING_FOR_FSM": "WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR"}  # rename
 
 @dataclass(frozen=True)
 class Difference:
-    """The first step that differs. `what` contains no numbers or names, so equal changes have equal texts."""
+    """The first step that differs. `what` contains no numbers or names, so that identical changes have identical
+    texts."""
 
     step: int
     what: str

@@ -16,7 +16,8 @@ WIDEST = 160
 
 @dataclass(frozen=True)
 class ScenarioVerdict:
-    """A release's outcome in one scenario: one of `VERDICTS`, and the first difference or why there is no trace."""
+    """A release's outcome in one scenario: one of `VERDICTS`, and the first difference or the reason for a missing
+    trace."""
 
     scenario: Scenario
     verdict: str
@@ -62,7 +63,7 @@ def _table(findings: Sequence[ScenarioVerdict]) -> Iterator[str]:
 
 
 def _groups(findings: Sequence[ScenarioVerdict]) -> Iterator[str]:
-    """Yield the groups of equal first differences, largest first, each with its shortest scenario."""
+    """Yield the groups of identical first differences, largest first, each with its shortest scenario."""
     groups = defaultdict[tuple[str, str], list[ScenarioVerdict]](list)
     for one in findings:
         if one.verdict != "same":

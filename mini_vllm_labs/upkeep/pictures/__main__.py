@@ -1,4 +1,4 @@
-"""`python -m mini_vllm_labs.upkeep.pictures` writes `docs/pictures/`, or only the pictures that are named (`demo`,
+"""`python -m mini_vllm_labs.upkeep.pictures` writes `docs/pictures/`, or only the named pictures (`demo`,
 `screens`)."""
 
 import sys

@@ -86,7 +86,7 @@ def in_turn_and_ahead() -> Picture:
 
 
 def the_next_digit() -> Picture:
-    """Draw the DFA of a number with at most two decimal places, after the first digit."""
+    """Draw the DFA for a number with at most two decimal places, in its state after the first digit."""
     regex, engine = r"-?\d+(\.\d\d?)?", LLM(lineup=parse_lineup("solution:1-9")).engine
     assert engine.grammars is not None
     grammar: Any = engine.grammars.grammar_init(StructuredOutputsParams(regex=regex)).result()

@@ -86,7 +86,8 @@ class Downloads:
         return folder
 
     def wheels(self) -> list[Path]:
-        """Return the wheels in `wheels.txt`, and an empty jedi, because the kernel would otherwise download jedi."""
+        """Return the wheels in `wheels.txt`, and an empty jedi wheel, because the kernel would otherwise download
+        jedi."""
         folder, pinned = self.cache / "wheels", self._stamp("wheels", HERE / "wheels.txt")
         if not pinned.exists():
             shutil.rmtree(folder, ignore_errors=True)
@@ -108,7 +109,7 @@ class Downloads:
 
 
 def run(*command: str | Path, cwd: Path) -> None:
-    """Run a command. Raises `DownloadError` with the command's last 15 lines of output if it fails."""
+    """Run a command. Raises `DownloadError` with the last 15 lines of output if the command fails."""
     try:
         done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     except FileNotFoundError:

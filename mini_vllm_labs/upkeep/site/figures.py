@@ -3,7 +3,7 @@
 Run it as `python -m mini_vllm_labs.upkeep.site.figures [SITE]`.
 
 Each figure is the median of five runs in a headless Chromium, each in a new profile. Run it on a quiet machine. Sizes
-are compressed with gzip at level 6, which is how static hosts send files.
+are measured after gzip compression at level 6, which is how static hosts send files.
 """
 
 import contextlib
@@ -80,7 +80,7 @@ def served(site: Path) -> Iterator[str]:
 
 
 def measure(browser: Any, address: str, site: Path) -> dict[str, float]:
-    """Measure the figures of one learner."""
+    """Measure the figures for one learner."""
     found: dict[str, float] = {}
     with contextlib.closing(browser.new_context()) as context:
         context.set_default_timeout(240_000)
@@ -116,7 +116,7 @@ def measure(browser: Any, address: str, site: Path) -> dict[str, float]:
 
 
 def size(site: Path, path: str) -> int:
-    """Return the compressed size of a file in the site, in bytes, or 0 if it is not a file."""
+    """Return the compressed size of a path in the site, in bytes, or 0 if it is not a file."""
     file = site / (path.lstrip("/") + ("index.html" if path.endswith("/") else ""))
     return len(gzip.compress(file.read_bytes(), 6)) if file.is_file() else 0
 

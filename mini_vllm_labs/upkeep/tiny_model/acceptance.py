@@ -29,7 +29,7 @@ def right_guesses(draft: LlamaForCausalLM, prompt: list[int], answer: list[int])
 
 
 def shares(answers: list[list[bool]]) -> list[float]:
-    """Return the share of right guesses by position; a guess counts only if all earlier guesses are right."""
+    """Return the share of correct guesses by position; a guess counts only if all earlier guesses are correct."""
     runs = [
         [all(right[start : start + position]) for right in answers for start in range(len(right) - position + 1)]
         for position in range(1, NUM_DRAFTS + 1)

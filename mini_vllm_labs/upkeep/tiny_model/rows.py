@@ -21,7 +21,7 @@ VOCABULARY, CONTEXT, TOKENS_PER_STEP = 2048, 2048, 4096
 def pieces(made: Document) -> list[tuple[str, bool]]:
     """Split a document into (text, whether it contributes to the loss).
 
-    Questions do not contribute to the loss, because random text teaches nothing.
+    Questions do not contribute to the loss, because they are random text, which teaches nothing.
     """
     if made.text:
         return [(made.text + END_OF_TEXT, True)]

@@ -42,7 +42,7 @@ TINY = {
 
 
 def main() -> int:
-    """Print the comparisons, and return 1 if a failure is unexplained or a text differs."""
+    """Print the comparisons, and return 1 if there is an unexplained failure or a text differs."""
     parser = argparse.ArgumentParser(
         prog="python -m mini_vllm_labs.upkeep.vllm_inside", description=__doc__.partition("\n")[0]
     )
@@ -105,7 +105,7 @@ def on_gpu(lineup: str, model: str) -> int:
 
 
 def compared(stock: dict[str, Any], ours: dict[str, Any]) -> list[str]:
-    """Return lines with the number of equal answers and, for each other answer, the first differing token."""
+    """Return lines with the number of identical answers and, for each other answer, the first token that differs."""
     pairs = list(zip(stock["tokens"], ours["tokens"], strict=True))
     found = [f"{sum(a == b for a, b in pairs)} of {len(pairs)} answers have the same tokens"]
     found += [f"  {one['num_preempted']} preemptions, {name}" for name, one in (("stock", stock), ("ours", ours))]

@@ -16,7 +16,7 @@ BLOCK_SIZE, NUM_BLOCKS = 16, 160
 
 @dataclass
 class Known:
-    """The state of one request that vLLM's worker keeps between steps."""
+    """The state that vLLM's worker keeps for one request between steps."""
 
     token_ids: list[int]
     block_ids: list[int]

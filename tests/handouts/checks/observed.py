@@ -24,7 +24,7 @@ def trace(lineup: str = "solution:1-5") -> list[StepRecord]:
 
 
 def longest(lineup: str) -> int:
-    """Return the token budget of a step with this lineup, which without phase 5 is the longest request."""
+    """Return the token budget of a step with this lineup; without phase 5, it is the longest request's length."""
     config, _ = make_possible(SMALL_POOL, parse_lineup(lineup))
     assert config.max_num_batched_tokens == config.max_model_len
     return config.max_model_len

@@ -34,7 +34,7 @@ def most_held(num_tokens: int, window: int) -> int:
 
 
 def hit(cached: str, window: int, size: int) -> list[int]:
-    """Return a sliding-window hit; `7 3 - 4` are cached blocks, and `-` stands for an uncached block."""
+    """Return a sliding-window hit; in `7 3 - 4`, the numbers are cached blocks, and `-` is an uncached block."""
     return find_sliding_hit(blocks(cached), window, size)
 
 

@@ -77,7 +77,7 @@ def freed(block_ids: list[int], with_content: list[int]) -> tuple[list[int], lis
 
 
 def kept(num_blocks: int, prompt: int, window: int, junction: int = 0, interval: int = 0) -> list[int]:
-    """Return which of the first blocks of four tokens enter the cache."""
+    """Return which of the first four-token blocks enter the cache."""
     return reachable_blocks(
         0, num_blocks, num_prompt_tokens=prompt, junction=junction, window=window, block_size=4, interval=interval
     )

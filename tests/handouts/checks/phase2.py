@@ -66,7 +66,7 @@ def decoded(num_tokens: int, size: int = 16) -> int:
 
 
 def decodes_without_a_block(num_prompt: int, size: int = 16) -> int:
-    """Return how many tokens can be decoded after the prompt before the first one that takes a new block."""
+    """Return how many tokens can be decoded after the prompt before one of them needs a new block."""
     given = answers(f"A+{num_prompt} " + "A+1 " * (size + 1), usable=10_000, size=size)[1:]
     return next(index for index, answer in enumerate(given) if answer)
 

@@ -110,7 +110,7 @@ def resumed(num_prompt: int, num_outputs: int, *, caching: bool = True, preempt_
 
 @contextmanager
 def _changed(change: str) -> Iterator[None]:
-    """Change the reference temporarily, as a learner may try to."""
+    """Change the reference temporarily, in a way that a learner might try."""
     serve_running = phase1._serve_running
 
     def serve_and_admit_always(*args: Any) -> bool:
@@ -140,7 +140,7 @@ def computed(phases: str, num_gpu_blocks: int, requests: int = 8, change: str = 
 
 
 def broken_order(num_gpu_blocks: int, seed: int, requests: int) -> list[int]:
-    """Return which requests the engine names when the victim is the one with the fewest computed tokens."""
+    """Return the requests that the engine's error names if the victim is the one with the fewest computed tokens."""
     with _changed("least computed"):
         return numbers_in_error(lambda: trace_of("1-3", num_gpu_blocks, seed, requests), InvariantError)
 

@@ -72,7 +72,7 @@ def num_whole_prompts(num_tokens: int, num_shared: int, budget: int) -> int:
 
 
 def blocks_hit(num_blocks: int, lost: Sequence[int]) -> int:
-    """Return how many of a prompt's cached blocks are found after the `lost` ones (from 1) were reused."""
+    """Return how many of a prompt's cached blocks are found after the blocks numbered `lost` (from 1) were reused."""
     prefix_cache = HashPrefixCache(4)
     request = make_request("A", 4 * num_blocks + 1)
     prefix_cache.cache_full_blocks(request, list(range(1, num_blocks + 1)), 0, num_blocks)
@@ -117,7 +117,7 @@ def detail(name: str, step: int, what: str) -> Any:
 
 
 def recorded_hit(name: str, step: int) -> int:
-    """Return the hit that vLLM 0.13.0 itself had in the only admission of a step."""
+    """Return the hit that vLLM 0.13.0 itself recorded for the only request admitted in a step."""
     (hit,) = [share["hit"] for share in _scenario(name).steps[step]["scheduled"] if "hit" in share]
     return int(hit)
 

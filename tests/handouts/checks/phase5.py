@@ -73,7 +73,7 @@ def chunks(num_tokens: int, **settings: Any) -> list[int]:
 
 
 def longest_shared_step(num_tokens: int, **settings: Any) -> tuple[int, int]:
-    """Add a long prompt while A generates; return the largest step until it is computed, and the number of steps."""
+    """Add a long prompt while A generates; return the largest step and the number of steps until it is computed."""
     engine = _roomy_engine(**settings)
     add(engine, "A", [1] * 8, max_tokens=100)
     engine.step()
@@ -171,14 +171,15 @@ def gated() -> Sequence[StepRecord]:
 
 
 def first_gate() -> tuple[int, int]:
-    """Return how many prompts of 200 tokens fit completely into step 1 with 4 decodes, and the next prompt's tokens."""
+    """Return how many 200-token prompts fit completely into step 1 with 4 decodes, and how many tokens the next
+    gets."""
     shares = [one["n"] for one in gated()[1]["scheduled"]]
     return shares.count(200), shares[-1]
 
 
 def both_gates() -> tuple[int, int, int, int, int]:
-    """Return the run's counts: full steps from step 3, requests then running and waiting, and preemptions until an
-    answer ends."""
+    """Return counts: full steps from step 3, requests then running and waiting, and preemptions until an answer ends
+    (total, largest)."""
     full = next(step["step"] for step in gated()[3:] if step["total"] < TWO_GATES.max_num_batched_tokens)
     end = next(step["step"] for step in gated() if step["finished"])
     running, waiting = len(gated()[full]["running_after"]), len(gated()[full]["waiting_after"])

@@ -43,7 +43,7 @@ def sheet(title: str, questions: list[Question]) -> str:
 
 
 def answers(title: str, questions: list[Question]) -> str:
-    """Return the right letters, each with its sentence and the hint that the graded tests give."""
+    """Return the correct options' letters, each with its sentence and the hint that the graded tests give."""
     lines = [
         f"{n}. **{LETTERS[one.right]}**: {one.options[one.right]}. {one.hint}" for n, one in enumerate(questions, 1)
     ]

@@ -33,7 +33,7 @@ def num_steps(server: ServerUnderTest) -> int:
 
 
 def until(page: Any, expression: str) -> None:
-    """Wait until an expression is true. The page's content security policy forbids playwright's way of doing this."""
+    """Wait until an expression is true. The page's content security policy forbids playwright's own way of waiting."""
     end = time.monotonic() + PATIENCE
     while not page.evaluate(expression):
         assert time.monotonic() < end, f"not within {PATIENCE:g} seconds: {expression}"

@@ -31,7 +31,7 @@ IN_A_STEP = ("flatten_tokens", "compute_slot_mapping", "pad_block_tables", "sele
 
 
 def draw_generation(rng: Random) -> JudgeQuestion:
-    """Draw a scenario and a model without near ties, because rounding could change the token in a near tie."""
+    """Draw a scenario and a model without near ties, in which rounding could change the chosen token."""
     on = Features(is_tight=True, caching=rng.random() < 0.5, has_threshold=True)
     for _ in range(MAX_DRAWS):
         generation = Generation()
@@ -147,7 +147,7 @@ def far_attentions(script: Script, rng: Random) -> None:
 
 
 def samples(rng: Random) -> JudgeQuestion:
-    """Draw rows of logits, with settings and random numbers whose tokens do not depend on rounding."""
+    """Draw rows of logits, with settings and random numbers for which the tokens do not depend on rounding."""
     script = Script(6)
     # We need many rows, because an incorrect cut changes only a few rows' results.
     for vocab_size, num_rows, is_warm in ((rng.randrange(5, 30), 120, False), (9, 30, True), (3000, 12, False)):

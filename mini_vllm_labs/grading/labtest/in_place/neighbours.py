@@ -1,7 +1,7 @@
 """Provides phases 1 to 5 around yours in the tests' engine. This file contains no tasks.
 
-These phases follow the contracts in `mini_vllm/core/interfaces.py` but deliberately decide differently from vLLM:
-different orders, blocks, victims and shares. Decisions depend only on names and numbers, so that they can be recorded.
+These phases follow the contracts in `mini_vllm/core/interfaces.py` but deliberately differ from vLLM in the orders,
+blocks, victims and shares that they choose. Decisions depend only on names and numbers, so that they can be recorded.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ MAX_HIT_BLOCKS = 3
 
 
 def drawn(*about: Any) -> int:
-    """Return a number that looks random but depends only on the arguments, numpy integers included."""
+    """Return a number that looks random but depends only on the arguments, which may be numpy integers."""
     plain = [
         list(map(int, one)) if isinstance(one, list) else one if isinstance(one, str) else int(one) for one in about
     ]
@@ -95,8 +95,8 @@ class AnyStep:
 
 
 class AnyMemory:
-    """Replaces phase 2: allocates any free blocks, frees a table's first block first, and ignores some of the last
-    hits."""
+    """Replaces phase 2: allocates arbitrary free blocks, frees a table's first block first, and ignores some of the
+    last hits."""
 
     def __init__(self, num_gpu_blocks: int, block_size: int, prefix_cache: Any) -> None:
         self.block_size = block_size
@@ -158,7 +158,7 @@ class AnyMemory:
 
 
 class AnyVictim:
-    """Replaces phase 3: preempts any running requests and puts them at the end of the queue."""
+    """Replaces phase 3: preempts arbitrary running requests and puts them at the end of the queue."""
 
     def make_room(
         self,

@@ -1,7 +1,7 @@
 """Compiles a module's kernels to PTX and machine code.
 
-`python -m mini_vllm_labs.grading.labtest.phase6.compile_kernels labs.phase6_gpu_runner.starter_triton 90` does this for
-sm_90, on any computer with triton.
+`python -m mini_vllm_labs.grading.labtest.phase6.compile_kernels labs.phase6_gpu_runner.starter_triton 90` compiles that
+module's kernels for sm_90, on any computer with triton.
 """
 
 import importlib
@@ -34,7 +34,8 @@ MAX_SHARED_BYTES = 99 * 1024  # the limit per program on a small GPU (sm_86, sm_
 
 
 def types_of(kernel: Any, number: str, num_parts: int) -> dict[str, str]:
-    """Return the types of a kernel's non-constant arguments, for a cache of `number` (`fp32`, `bf16`)."""
+    """Return the types of a kernel's non-constant arguments, for a cache with elements of type `number` (`fp32`,
+    `bf16`)."""
     answers = "*fp32" if num_parts > 1 else f"*{number}"
     types = {"scale": "fp32", "sums": "*fp32", "parts": "*fp32", "output": answers}
     types |= dict.fromkeys(("slot_mapping", "block_tables", "seq_lens", "query_start_loc"), "*i64")

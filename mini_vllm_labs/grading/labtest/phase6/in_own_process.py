@@ -1,4 +1,4 @@
-"""Runs a learner's C function in a separate process, so that a crash can be reported."""
+"""Runs a learner's C function in a separate process, so that a crash of the function can be reported."""
 
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool

@@ -107,7 +107,7 @@ def check_rejection(
 
 
 def check_repeats(phase7: ModuleType) -> None:
-    """Make two calls 20 times each."""
+    """Make each of two calls 20 times."""
     drawn = Rejection([0], [[0.5, 0.25, 0.25, 0.0]], [[0.0, 0.25, 0.25, 0.5], [0.25] * 4], [(0.5, 0.4), (0.5, 0.4)])
     for same in (drawn, Rejection([], [], [[0.25] * 4], [(0.5, 0.4)])):
         expect_equal(

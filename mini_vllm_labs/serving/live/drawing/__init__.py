@@ -1,1 +1,1 @@
-"""Draws pictures in a separate process, so that drawing uses neither the engine's time nor its lock."""
+"""Draws pictures in a separate process, so that drawing neither takes the engine's time nor holds its GIL."""

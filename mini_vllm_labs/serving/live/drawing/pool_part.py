@@ -127,7 +127,7 @@ def pool_map_part(state: RunState, pool: PoolMap) -> Part:
 def owned(
     pool: PoolMap, info: RunInfo, name: str | None, blocks: Iterable[int], words: str, **attributes: svg.Value
 ) -> Markup:
-    """Draw the squares of some blocks in their request's colour, or in grey if it is unknown."""
+    """Draw the squares of some blocks in their request's colour, or in grey if the request is unknown."""
     index = None if name is None else info.index(name)
     squares = pool.squares(pool.cells(blocks), stroke="var(--mv-faint)" if index is None else color(index))
     return svg.group(svg.tooltip(words), squares, data_request=None if index is None else str(index), **attributes)

@@ -55,7 +55,7 @@ def picture_of(run: LiveRun, look: WantedPicture, constants: Mapping[str, Any]) 
 
 
 def as_seen(run: LiveRun, step: int) -> RunState:
-    """Return the state at a given step, without content owners whose requests are no longer recent."""
+    """Return the state at a given step, omitting content owners that are not among the recent requests."""
     state, recent = copy(run.state(step)), run.recent(step)  # copies, because the run's state must not be changed
     state.remembered = {block: name for block, name in state.remembered.items() if name in recent}
     return state
@@ -99,7 +99,7 @@ def marked_drafts(verdict: Verdict, info: RunInfo) -> Markup:
 
 
 def timeline_part(run: LiveRun, state: RunState, look: WantedPicture, height: float) -> Part:
-    """Draw the steps around the shown one; in a crowd, the rows of requests involved in a preemption come first."""
+    """Draw the steps around the one shown; in a crowd, the rows of requests involved in a preemption come first."""
     assert state.record is not None
     step, room = state.record["step"], span_of(look.width)
     num_steps = int(room // STEP_WIDTH)
@@ -154,7 +154,7 @@ def figures_of(run: LiveRun, state: RunState) -> dict[str, Any]:
 
 
 def waits_told(run: LiveRun, state: RunState) -> dict[str, Any]:
-    """Return why the step's requests wait, or nothing for a step that no page showed."""
+    """Return why the step's requests are waiting, or nothing for a step that no page showed."""
     assert state.record is not None
     return told(state.record["detail"].get("waits", []), run.info.label)
 

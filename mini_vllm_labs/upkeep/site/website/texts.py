@@ -92,7 +92,7 @@ def folded(steps: Sequence[tuple[str, str]], number: int = 1) -> str:
 
 
 def hints_in(text: str) -> dict[str, Sequence[tuple[str, str]]]:
-    """Return each task's hint steps, as title (may be empty) and text, from a file of readable hints."""
+    """Return each task's hint steps, as titles (possibly empty) and texts, from a file of readable hints."""
     _, *parts = re.split(r"^# (\d+(?:\.\d)?)\n", text, flags=re.MULTILINE)
     found = dict[str, Sequence[tuple[str, str]]]()
     for task, steps in zip(parts[::2], parts[1::2], strict=True):
