@@ -7,7 +7,7 @@ from typing import Any
 from mini_vllm.core.block import NULL_BLOCK_ID
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.interfaces import PrefixCache
-from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.request import RUNNING, Request
 from mini_vllm.electives.prefix_caches import DelayedCommits
 from mini_vllm.electives.releases.entries import CountedEntries
 from mini_vllm.electives.releases.freed_first import FreedFirstPool
@@ -46,27 +46,28 @@ class NewerKVCacheManager(GroupedKVCacheManager):
             for window in windows
         ]
         step.free_leaving, step.num_groups = self.free_leaving, len(windows)
-        self.decodes_fit = list(windows) == [None]
         self.num_unsettled_tokens = step.num_unsettled_tokens
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
     ) -> list[int] | None:
-        if request.status is not RequestStatus.RUNNING:
-            is_load = isinstance(self.layered_cache, DelayedCommits) and self.layered_cache.is_delayed
-            if self.rules.lookahead_at_admission and not is_load:
-                num_lookahead_tokens = self.step.num_lookahead_tokens
-            num_tokens = request.num_computed_tokens + len(hit_blocks) * self.block_size + num_new_tokens
-            num_lookahead_tokens = min(num_lookahead_tokens, self.max_model_len - num_tokens)
-            if not self._fits(request, num_tokens + num_lookahead_tokens, hit_blocks, is_load=is_load):
-                return None
-            if is_load:
-                self.step.prompts[request.request_id] = request
-        elif self.decodes_fit:  # shortcut, as in phase 2: after most decode tokens, the last block still has free slots
-            room = self.block_size - num_new_tokens - num_lookahead_tokens
-            if 0 < request.num_computed_tokens % self.block_size < room:
-                return []
-        return super().allocate_slots(request, num_new_tokens, hit_blocks, num_lookahead_tokens)
+        if request.status is RUNNING:
+            if not self.has_windows:  # shortcut, as in phase 2: most decode tokens fit into the last block
+                room = self.block_size - num_new_tokens - num_lookahead_tokens
+                if 0 < request.num_computed_tokens % self.block_size < room:
+                    return []
+            return super().allocate_slots(request, num_new_tokens, hit_blocks, num_lookahead_tokens)
+        is_load = isinstance(self.layered_cache, DelayedCommits) and self.layered_cache.is_delayed
+        if self.rules.lookahead_at_admission and not is_load:
+            num_lookahead_tokens = self.step.num_lookahead_tokens
+        num_tokens = request.num_computed_tokens + len(hit_blocks) * self.block_size + num_new_tokens
+        num_lookahead_tokens = min(num_lookahead_tokens, self.max_model_len - num_tokens)
+        tables = self.tables.get(request.request_id) or self._hit_tables(request, hit_blocks)
+        if not self._fits(request, tables, num_tokens + num_lookahead_tokens, is_load=is_load):
+            return None
+        if is_load:
+            self.step.prompts[request.request_id] = request
+        return self._allocate(request, tables, num_tokens, num_new_tokens, num_lookahead_tokens)
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
         if request.is_finished and self.step.is_in_flight(request):
@@ -95,9 +96,8 @@ class NewerKVCacheManager(GroupedKVCacheManager):
     def free_block_ids(self) -> list[int]:
         return self.freed_first.block_ids()
 
-    def _fits(self, request: Request, num_tokens: int, hit_blocks: Sequence[int], *, is_load: bool) -> bool:
-        """Return whether phase 14 finds enough free blocks for a waiting request."""
-        tables = self.tables.get(request.request_id) or self._hit_tables(request, hit_blocks)
+    def _fits(self, request: Request, tables: Tables, num_tokens: int, *, is_load: bool) -> bool:
+        """Return whether phase 14 finds enough free blocks for a waiting request to reach `num_tokens` tokens."""
         is_held = request.request_id in self.tables
         num_free_hits = 0 if is_held else sum(map(self.pool.num_free_among, tables))
         num_known = min(request.num_tokens, self.max_model_len)

@@ -21,7 +21,8 @@ class CountedPool:
         return block_id in self.free_ids
 
     def num_free_among(self, block_ids: Sequence[int]) -> int:
-        return sum(map(self.free_ids.__contains__, block_ids))
+        free_ids = self.free_ids
+        return 0 if free_ids.keys().isdisjoint(block_ids) else sum(map(free_ids.__contains__, block_ids))
 
     def get_new_blocks(self, num_blocks: int) -> list[int]:
         block_ids = self.inner.get_new_blocks(num_blocks) if num_blocks > 0 else []
