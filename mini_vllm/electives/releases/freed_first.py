@@ -32,24 +32,21 @@ class FreedFirstPool(CountedPool):
         return [*reversed(self.stack), *self.free_ids]
 
     def get_new_blocks(self, num_blocks: int) -> list[int]:
-        taken: list[int] = []
-        while self.stack and len(taken) < num_blocks:
-            taken.append(self.stack.pop())
-            self.ref_counts[taken[-1]] = 1
-        return taken + super().get_new_blocks(num_blocks - len(taken)) if len(taken) < num_blocks else taken
+        if not self.stack:
+            return super().get_new_blocks(num_blocks)
+        taken = [self.stack.pop() for _ in range(min(num_blocks, len(self.stack)))]
+        for block_id in taken:
+            self.ref_counts[block_id] = 1
+        return taken + super().get_new_blocks(num_blocks - len(taken))
 
     def free_blocks(self, block_ids: Sequence[int]) -> None:
-        counts, freed, shared = self.ref_counts, list[int](), list[int]()
-        for block_id in block_ids:
-            counts[block_id] -= 1
-            (shared if counts[block_id] > 0 else freed).append(block_id)
-        front, back = self.order_freed(freed, self.content)
+        front, back = self.order_freed(self._without_holders(block_ids), self.content)
         if self._freed_together is None:
             self.stack += reversed(front)
         else:
             self._freed_together += front
-        self.inner.free_blocks([*shared, *back])
-        self.free_ids.update(dict.fromkeys(back))
+        if back:
+            self._to_the_back(back)
 
     @contextmanager
     def together(self) -> Iterator[None]:

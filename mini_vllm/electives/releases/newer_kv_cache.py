@@ -41,9 +41,13 @@ class NewerKVCacheManager(GroupedKVCacheManager):
         self.watermark: float = config.setting("watermark")
         self.reserves = self.rules.whole_sequence_must_fit and config.setting("scheduler_reserve_full_isl")
         most_in_flight = config.max_num_batched_tokens * in_flight
-        self.most_blocks = [
-            None if window is None else cdiv(min(window - 1 + most_in_flight, self.max_model_len), self.block_size) + 1
-            for window in windows
+        # How many blocks a request may need in each group, ever and at once.
+        self.longest = [cdiv(self.max_model_len, self.block_size)] * len(windows)
+        self.most_at_once = [
+            longest
+            if window is None
+            else cdiv(min(window - 1 + most_in_flight, self.max_model_len), self.block_size) + 1
+            for window, longest in zip(windows, self.longest, strict=True)
         ]
         step.free_leaving, step.num_groups = self.free_leaving, len(windows)
         self.num_unsettled_tokens = step.num_unsettled_tokens
@@ -98,29 +102,31 @@ class NewerKVCacheManager(GroupedKVCacheManager):
 
     def _fits(self, request: Request, tables: Tables, num_tokens: int, *, is_load: bool) -> bool:
         """Return whether phase 14 finds enough free blocks for a waiting request to reach `num_tokens` tokens."""
-        is_held = request.request_id in self.tables
-        num_free_hits = 0 if is_held else sum(map(self.pool.num_free_among, tables))
-        num_known = min(request.num_tokens, self.max_model_len)
-        num_for_sequence = self._num_missing(tables, num_known, is_capped=True) + num_free_hits
+        step = self.step
+        num_free_hits = 0 if request.request_id in self.tables else sum(map(self.pool.num_free_among, tables))
         asked = RoomAsked(
-            num_for_step=self._num_missing(tables, num_tokens, is_capped=False) + num_free_hits,
-            num_for_sequence=num_for_sequence if self.reserves else None,
-            num_promised=self._num_promised(request) if self.step.prompts and (self.reserves or is_load) else 0,
-            num_free=self.num_free_blocks,
+            num_for_step=self._num_missing(tables, num_tokens, self.longest) + num_free_hits,
+            num_for_sequence=self._num_for_sequence(request, tables) + num_free_hits if self.reserves else None,
+            num_promised=self._num_promised(request) if step.prompts and (self.reserves or is_load) else 0,
+            num_free=self.pool.num_free_blocks,
             num_gpu_blocks=self.num_gpu_blocks,
             watermark=self.watermark,
             is_load=is_load and self.rules.loads_leave_room,
-            has_running=bool(self.step.running),
+            has_running=bool(step.running),
         )
-        has_room = self.step.functions.has_room(asked)
-        self.step.refused_room = None if has_room else asked
+        has_room = step.functions.has_room(asked)
+        step.refused_room = None if has_room else asked
         return has_room
 
-    def _num_missing(self, tables: Tables, num_tokens: int, *, is_capped: bool) -> int:
+    def _num_for_sequence(self, request: Request, tables: Tables) -> int:
+        return self._num_missing(tables, min(request.num_tokens, self.max_model_len), self.most_at_once)
+
+    def _num_missing(self, tables: Tables, num_tokens: int, most_blocks: Sequence[int]) -> int:
         num_blocks, num_missing = cdiv(num_tokens, self.block_size), 0
-        for table, most in zip(tables, self.most_blocks, strict=True):
-            num_wanted = min(num_blocks, most) if is_capped and most is not None else num_blocks
-            num_missing += max(0, num_wanted - len(table))
+        for table, most in zip(tables, most_blocks, strict=True):
+            num_wanted = num_blocks if num_blocks < most else most
+            if num_wanted > len(table):
+                num_missing += num_wanted - len(table)
         return num_missing
 
     def _num_promised(self, request: Request) -> int:
@@ -131,7 +137,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
         """
         nothing: Tables = tuple([] for _ in self.windows)
         return sum(
-            self._num_missing(self.tables.get(name, nothing), min(other.num_tokens, self.max_model_len), is_capped=True)
+            self._num_for_sequence(other, self.tables.get(name, nothing))
             for name, other in self.step.prompts.items()
             if other is not request
         )

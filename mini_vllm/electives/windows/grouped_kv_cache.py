@@ -70,7 +70,7 @@ class GroupedKVCacheManager:
         """Extend a request's tables, held or from its hit, to `num_tokens` tokens and the lookahead."""
         pin = None
         if request.request_id not in self.tables:
-            pin = partial(self._pin, request)
+            pin = partial(self.layered_cache.pin, request, pool=self.pool)
         elif self.has_windows:
             # Free them even if the allocation fails below, because blocks outside the window are never read again.
             for table, window in zip(tables, self.windows, strict=True):
@@ -92,10 +92,6 @@ class GroupedKVCacheManager:
         """Return how many of the request's first blocks had entered the prefix cache before this step."""
         return num_computed_tokens // self.block_size
 
-    def _pin(self, request: Request, block_ids: list[int]) -> None:
-        self.layered_cache.pin(request, block_ids, self.pool.inner)
-        self.pool.touched([one for one in block_ids if one != NULL_BLOCK_ID] if self.grouped else block_ids)
-
     def _leave_window(self, request: Request, table: list[int], window: int) -> None:
         num_certain_tokens = request.num_computed_tokens - self.num_uncertain_tokens
         self.functions.free_outside_window(table, window, num_certain_tokens, self.block_size, self.pool)
@@ -116,7 +112,7 @@ class GroupedKVCacheManager:
     def free(self, request: Request, num_computed_tokens: int) -> None:
         for table in self.tables.pop(request.request_id, ()):
             held, uncomputed = table[::-1], table[num_computed_tokens // self.block_size :]
-            if NULL_BLOCK_ID in table:
+            if self.has_windows:
                 held, uncomputed = ([one for one in ids if one != NULL_BLOCK_ID] for ids in (held, uncomputed))
             if uncomputed:
                 self.layered_cache.drop_uncomputed(uncomputed)
