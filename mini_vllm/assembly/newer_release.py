@@ -1,8 +1,9 @@
 """Builds the parts of a scheduler that follows rules newer than vLLM 0.13.0."""
 
-from collections.abc import Sequence
+from collections import ChainMap
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from mini_vllm.assembly.cache_layers import CacheLayer, wrapped
 from mini_vllm.assembly.lineup import Lineup
@@ -12,9 +13,10 @@ from mini_vllm.core.interfaces import PrefixCache
 from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.electives.async_scheduling import AsyncScheduling
 from mini_vllm.electives.gates.gated import AdmissionGates, ChangedGates
+from mini_vllm.electives.prefix_caches import CheckedPrefixCache
 from mini_vllm.electives.releases.around_phases import NewerChunks, NewerFunctions, NewerPreemption, SharesCounted
 from mini_vllm.electives.releases.entries import CountedEntries
-from mini_vllm.electives.releases.freed_first import FreedFirstPool, KnownContent
+from mini_vllm.electives.releases.freed_first import FreedFirstPool
 from mini_vllm.electives.releases.holders_first import HoldersFirst
 from mini_vllm.electives.releases.newer_ahead import NewerSpeculation, NewerTokensAhead
 from mini_vllm.electives.releases.newer_kv_cache import WITHOUT_WINDOWS, NewerKVCacheManager
@@ -24,6 +26,8 @@ from mini_vllm.electives.releases.step_state import StepState
 from mini_vllm.electives.speculation import Speculation
 from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions, require_window_functions
 from mini_vllm.electives.wrappers import WrappedPrefixCache
+
+Kind = TypeVar("Kind", bound=WrappedPrefixCache)
 
 
 def new_step_state(config: EngineConfig, functions: ReleaseFunctions, states: list[StepState]) -> StepState:
@@ -51,19 +55,19 @@ def newer_kv_cache(
         raise ValueError(f"vllm={config.vllm!r} needs phase 2 (block pool), because its rules apply to blocks")
     has_windows = list(windows) != [None]
     functions = require_window_functions(functions) if has_windows else WITHOUT_WINDOWS
-    content: set[int] = set()
-    caches = [KnownContent(prefix_cache_for(lineup.prefix_cache, config), content) for _ in windows]
-    prefix_cache: PrefixCache = caches[0]
-    grouped = None
+    caches, grouped = [prefix_cache_for(lineup.prefix_cache, config) for _ in windows], None
+    prefix_cache = caches[0]
     if has_windows and config.enable_prefix_caching and lineup.prefix_cache != "absent":
         interval: Any = config.setting("prefix_cache_retention_interval")
         prefix_cache = grouped = RetainedWindows(
             functions, caches, config.block_size, windows, tables, interval, step.functions
         )
     prefix_cache = wrapped(prefix_cache, cache_layers)
+    entries = _layer(CountedEntries, prefix_cache)
+    assert entries is not None
     inner = block_pool_for(lineup.kv_cache, config.sizes[1], prefix_cache)
-    pool = FreedFirstPool(inner, config.sizes[1], content, step.functions)
-    return NewerKVCacheManager(step, functions, pool, windows, prefix_cache, grouped, tables, _entries_in(prefix_cache))
+    pool = FreedFirstPool(inner, config.sizes[1], _content(prefix_cache, grouped), step.functions)
+    return NewerKVCacheManager(step, functions, pool, windows, prefix_cache, grouped, tables, entries)
 
 
 def newer_tokens_ahead(
@@ -117,8 +121,15 @@ def _step_of(parts: SchedulerParts) -> StepState:
     return parts.release
 
 
-def _entries_in(prefix_cache: PrefixCache) -> CountedEntries:
-    while not isinstance(prefix_cache, CountedEntries):
-        assert isinstance(prefix_cache, WrappedPrefixCache)
+def _content(prefix_cache: PrefixCache, grouped: RetainedWindows | None) -> Collection[int]:
+    """Return a view of the ids of all cached blocks, in any group of layers."""
+    if grouped is not None:
+        return ChainMap(*(named.hash_of_block for named in grouped.named))
+    checked = _layer(CheckedPrefixCache, prefix_cache)
+    return () if checked is None else checked.hash_of_block
+
+
+def _layer(kind: type[Kind], prefix_cache: PrefixCache) -> Kind | None:
+    while isinstance(prefix_cache, WrappedPrefixCache) and not isinstance(prefix_cache, kind):
         prefix_cache = prefix_cache.inner
-    return prefix_cache
+    return prefix_cache if isinstance(prefix_cache, kind) else None

@@ -63,7 +63,6 @@ class SchedulerLayers:
         asked: list[tuple[bool, CacheLayer]] = [
             (self.caches, _with_checked_hits),
             (self.caches and self.electives.admission is not None, self._with_images),
-            (self.caches, SkippablePrefixCache),
             (self.on_evict is not None, self._observed),
             (self._hash_lookahead > 0, self._with_lookahead_hashes),
             (self.config.vllm != RELEASES[0], _with_counted_entries),
@@ -180,8 +179,8 @@ class SchedulerLayers:
 
 
 def _with_checked_hits(inner: PrefixCache) -> PrefixCache:
-    """Check hits, unless the cache has several groups of layers and checks each group's hits itself."""
-    return inner if isinstance(inner, GroupedPrefixCache) else CheckedPrefixCache(inner)
+    """Skip and check hits; a cache with several groups of layers checks each group's hits itself."""
+    return SkippablePrefixCache(inner) if isinstance(inner, GroupedPrefixCache) else CheckedPrefixCache(inner)
 
 
 def _with_counted_entries(inner: PrefixCache) -> PrefixCache:

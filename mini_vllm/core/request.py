@@ -33,7 +33,8 @@ class RequestStatus(enum.IntEnum):
     FINISHED_ERROR = enum.auto()
 
 
-# a constant, because in Python 3.11 looking up the enum member costs more than the comparison
+# constants, because in Python 3.11 looking up an enum member costs more than the comparison
+RUNNING = RequestStatus.RUNNING
 LAST_UNFINISHED = RequestStatus.PREEMPTED
 FINISH_REASONS = {
     RequestStatus.FINISHED_STOPPED: "stop",
@@ -172,7 +173,7 @@ class Request:
 
     def admit(self, num_computed_tokens: int) -> None:
         """Move from WAITING or PREEMPTED to RUNNING. `num_computed_tokens` is the length of the prefix hit, or 0."""
-        self.status = RequestStatus.RUNNING
+        self.status = RUNNING
         self.num_computed_tokens = num_computed_tokens
 
     def wait_for_remote_kvs(self) -> None:

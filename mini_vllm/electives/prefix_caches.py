@@ -89,7 +89,7 @@ class SkippablePrefixCache(WrappedPrefixCache):
         return [] if is_skipped else self.inner.find_longest_cache_hit(request)
 
 
-class CheckedPrefixCache(WrappedPrefixCache):
+class CheckedPrefixCache(SkippablePrefixCache):
     """Wraps phase 4's `PrefixCache` to record the hash of each full block and check every hit that is admitted.
 
     Raises `InvariantError` if a hit block holds a different prefix, because the request would read another text's K and
@@ -109,7 +109,8 @@ class CheckedPrefixCache(WrappedPrefixCache):
     ) -> None:
         self.inner.cache_full_blocks(request, block_ids, num_cached_blocks, num_full_blocks)
         new = slice(num_cached_blocks, num_full_blocks)
-        self.hash_of_block.update(zip(block_ids[new], request.block_hashes[new], strict=False))
+        for block_id, block_hash in zip(block_ids[new], request.block_hashes[new], strict=False):
+            self.hash_of_block[block_id] = block_hash
 
     def evict(self, block_id: int) -> bool:
         self.hash_of_block.pop(block_id, None)

@@ -268,7 +268,7 @@ def test_images_that_can_never_be_encoded_are_refused(images: list[MultiModalFea
     engine = engine_with(max_num_encoder_input_tokens=8, encoder_cache_size=10)
     with pytest.raises(ValueError, match=message):
         engine.add_request("r", [7] * 10, mm_features=images)
-    with pytest.raises(ValueError, match="need max_num_encoder_input_tokens"):
+    with pytest.raises(ValueError, match="needs max_num_encoder_input_tokens"):
         engine_with().add_request("r", [7] * 10, mm_features=[image_of("cat")])
 
 

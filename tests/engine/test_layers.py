@@ -32,21 +32,21 @@ def classes_of(part: object) -> list[str]:
 @pytest.mark.parametrize(
     ("lineup", "settings", "record", "expected"),
     [
-        ("1-5", {}, False, f"SkippablePrefixCache {CORE}"),
+        ("1-5", {}, False, CORE),
         ("1-5", {"enable_prefix_caching": False}, False, CORE.replace("CheckedPrefixCache Hash", "No", 1)),
-        ("1-5", {}, True, f"ObservedPrefixCache SkippablePrefixCache {CORE}"),
+        ("1-5", {}, True, f"ObservedPrefixCache {CORE}"),
         (
             "1-5,7",
             DRAFTS,
             False,
-            "SkippablePrefixCache CheckedPrefixCache HashPrefixCache | KVCacheAhead PagedKVCacheManager"
+            "CheckedPrefixCache HashPrefixCache | KVCacheAhead PagedKVCacheManager"
             " | ChunksAhead ChunkedPrefillPolicy | FCFSRequestQueue",
         ),
         (
             "1-5,7,8,10,11",
             {**DRAFTS, **LORAS, **HOST, "async_scheduling": True},
             True,
-            "DelayedCommits ObservedPrefixCache SkippablePrefixCache ImagesInHashes CheckedPrefixCache HashPrefixCache"
+            "DelayedCommits ObservedPrefixCache ImagesInHashes CheckedPrefixCache HashPrefixCache"
             " | GatedKVCache KVCacheAhead PagedKVCacheManager"
             " | GatedChunks ChunksAhead ChunkedPrefillPolicy | PassingQueue FCFSRequestQueue",
         ),

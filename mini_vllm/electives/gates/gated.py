@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypedDict
 
 from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, RequestQueue
-from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.request import RUNNING, Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import KVConnectorOutput, SchedulerOutput
 from mini_vllm.electives.gates.encoder_gate import EncoderGate
@@ -194,7 +194,7 @@ class GatedChunks(WrappedChunks):
         self.gates = gates
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        if request.status is not RequestStatus.RUNNING:
+        if request.status is not RUNNING:
             if not self.gates.waiting.is_ready(request):
                 return 0
             num_computed_tokens = self.gates.kv.num_computed_tokens(request, num_computed_tokens)
@@ -236,7 +236,7 @@ class GatedKVCache(WrappedKVCache):
     def allocate_slots(
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
     ) -> list[int] | None:
-        num_hit_tokens, is_waiting = len(hit_blocks) * self.block_size, request.status is not RequestStatus.RUNNING
+        num_hit_tokens, is_waiting = len(hit_blocks) * self.block_size, request.status is not RUNNING
         num_computed_tokens = self.num_computed_tokens(request, num_hit_tokens)
         num_external = num_computed_tokens - num_hit_tokens if is_waiting and not request.num_computed_tokens else 0
         num_slots = num_new_tokens + num_external

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue, SchedulingFunctions
-from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.request import RUNNING, Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.electives.releases.step_state import PauseState, StepState
 from mini_vllm.electives.wrappers import WrappedChunks, WrappedKVCache
@@ -25,7 +25,7 @@ class NewerChunks(WrappedChunks):
             token_budget = min(token_budget, step.num_rows_left)
         if token_budget <= 0:
             return 0
-        if request.status is RequestStatus.RUNNING:
+        if request.status is RUNNING:
             if step.holds_prompts and request.request_id in step.in_prompt:
                 return 0
             if step.left is not None and request.request_id not in step.left:
@@ -119,7 +119,7 @@ class SharesCounted(WrappedKVCache):
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
     ) -> list[int] | None:
         new_blocks = self.inner.allocate_slots(request, num_new_tokens, hit_blocks, num_lookahead_tokens)
-        is_counted = self.step.counts_shares or request.status is not RequestStatus.RUNNING
+        is_counted = self.step.counts_shares or request.status is not RUNNING
         if is_counted and new_blocks is not None:
             num_hit_tokens = len(hit_blocks) * self.block_size
             self.step.takes(request, request.num_computed_tokens + num_hit_tokens, num_new_tokens)

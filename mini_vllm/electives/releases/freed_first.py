@@ -3,35 +3,9 @@
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
-from mini_vllm.core.interfaces import PrefixCache, WholeBlockPool
-from mini_vllm.core.request import Request
+from mini_vllm.core.interfaces import WholeBlockPool
 from mini_vllm.electives.releases.release_functions import ReleaseFunctions
 from mini_vllm.electives.windows.counted_pool import CountedPool
-from mini_vllm.electives.wrappers import WrappedPrefixCache
-
-
-class KnownContent(WrappedPrefixCache):
-    """A `PrefixCache` that records the ids of cached blocks in `content`. Several caches may share `content`."""
-
-    def __init__(self, inner: PrefixCache, content: set[int]) -> None:
-        super().__init__(inner)
-        self.content = content
-
-    def cache_full_blocks(
-        self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
-    ) -> None:
-        self.inner.cache_full_blocks(request, block_ids, num_cached_blocks, num_full_blocks)
-        self.content.update(block_ids[num_cached_blocks:num_full_blocks])
-
-    def evict(self, block_id: int) -> bool:
-        was_cached = self.inner.evict(block_id)
-        if was_cached:
-            self.content.discard(block_id)
-        return was_cached
-
-    def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
-        self.inner.drop_uncomputed(block_ids)
-        self.content.difference_update(block_ids)
 
 
 class FreedFirstPool(CountedPool):
@@ -58,24 +32,21 @@ class FreedFirstPool(CountedPool):
         return [*reversed(self.stack), *self.free_ids]
 
     def get_new_blocks(self, num_blocks: int) -> list[int]:
-        taken: list[int] = []
-        while self.stack and len(taken) < num_blocks:
-            taken.append(self.stack.pop())
-            self.ref_counts[taken[-1]] = 1
-        return taken + super().get_new_blocks(num_blocks - len(taken)) if len(taken) < num_blocks else taken
+        if not self.stack:
+            return super().get_new_blocks(num_blocks)
+        taken = [self.stack.pop() for _ in range(min(num_blocks, len(self.stack)))]
+        for block_id in taken:
+            self.ref_counts[block_id] = 1
+        return taken + super().get_new_blocks(num_blocks - len(taken))
 
     def free_blocks(self, block_ids: Sequence[int]) -> None:
-        counts = self.ref_counts
-        shared = [block_id for block_id in block_ids if counts[block_id] > 1]
-        freed = [block_id for block_id in block_ids if counts[block_id] == 1] if shared else block_ids
-        front, back = self.order_freed(freed, self.content)
-        for block_id in front:
-            counts[block_id] = 0
+        front, back = self.order_freed(self._without_holders(block_ids), self.content)
         if self._freed_together is None:
             self.stack += reversed(front)
         else:
             self._freed_together += front
-        super().free_blocks([*shared, *back])
+        if back:
+            self._to_the_back(back)
 
     @contextmanager
     def together(self) -> Iterator[None]:

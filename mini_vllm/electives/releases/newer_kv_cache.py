@@ -7,7 +7,7 @@ from typing import Any
 from mini_vllm.core.block import NULL_BLOCK_ID
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.interfaces import PrefixCache
-from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.request import RUNNING, Request
 from mini_vllm.electives.prefix_caches import DelayedCommits
 from mini_vllm.electives.releases.entries import CountedEntries
 from mini_vllm.electives.releases.freed_first import FreedFirstPool
@@ -41,32 +41,37 @@ class NewerKVCacheManager(GroupedKVCacheManager):
         self.watermark: float = config.setting("watermark")
         self.reserves = self.rules.whole_sequence_must_fit and config.setting("scheduler_reserve_full_isl")
         most_in_flight = config.max_num_batched_tokens * in_flight
-        self.most_blocks = [
-            None if window is None else cdiv(min(window - 1 + most_in_flight, self.max_model_len), self.block_size) + 1
-            for window in windows
+        # How many blocks a request may need in each group, ever and at once.
+        self.longest = [cdiv(self.max_model_len, self.block_size)] * len(windows)
+        self.most_at_once = [
+            longest
+            if window is None
+            else cdiv(min(window - 1 + most_in_flight, self.max_model_len), self.block_size) + 1
+            for window, longest in zip(windows, self.longest, strict=True)
         ]
         step.free_leaving, step.num_groups = self.free_leaving, len(windows)
-        self.decodes_fit = list(windows) == [None]
         self.num_unsettled_tokens = step.num_unsettled_tokens
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
     ) -> list[int] | None:
-        if request.status is not RequestStatus.RUNNING:
-            is_load = isinstance(self.layered_cache, DelayedCommits) and self.layered_cache.is_delayed
-            if self.rules.lookahead_at_admission and not is_load:
-                num_lookahead_tokens = self.step.num_lookahead_tokens
-            num_tokens = request.num_computed_tokens + len(hit_blocks) * self.block_size + num_new_tokens
-            num_lookahead_tokens = min(num_lookahead_tokens, self.max_model_len - num_tokens)
-            if not self._fits(request, num_tokens + num_lookahead_tokens, hit_blocks, is_load=is_load):
-                return None
-            if is_load:
-                self.step.prompts[request.request_id] = request
-        elif self.decodes_fit:  # shortcut, as in phase 2: after most decode tokens, the last block still has free slots
-            room = self.block_size - num_new_tokens - num_lookahead_tokens
-            if 0 < request.num_computed_tokens % self.block_size < room:
-                return []
-        return super().allocate_slots(request, num_new_tokens, hit_blocks, num_lookahead_tokens)
+        if request.status is RUNNING:
+            if not self.has_windows:  # shortcut, as in phase 2: most decode tokens fit into the last block
+                room = self.block_size - num_new_tokens - num_lookahead_tokens
+                if 0 < request.num_computed_tokens % self.block_size < room:
+                    return []
+            return super().allocate_slots(request, num_new_tokens, hit_blocks, num_lookahead_tokens)
+        is_load = isinstance(self.layered_cache, DelayedCommits) and self.layered_cache.is_delayed
+        if self.rules.lookahead_at_admission and not is_load:
+            num_lookahead_tokens = self.step.num_lookahead_tokens
+        num_tokens = request.num_computed_tokens + len(hit_blocks) * self.block_size + num_new_tokens
+        num_lookahead_tokens = min(num_lookahead_tokens, self.max_model_len - num_tokens)
+        tables = self.tables.get(request.request_id) or self._hit_tables(request, hit_blocks)
+        if not self._fits(request, tables, num_tokens + num_lookahead_tokens, is_load=is_load):
+            return None
+        if is_load:
+            self.step.prompts[request.request_id] = request
+        return self._allocate(request, tables, num_tokens, num_new_tokens, num_lookahead_tokens)
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
         if request.is_finished and self.step.is_in_flight(request):
@@ -95,32 +100,33 @@ class NewerKVCacheManager(GroupedKVCacheManager):
     def free_block_ids(self) -> list[int]:
         return self.freed_first.block_ids()
 
-    def _fits(self, request: Request, num_tokens: int, hit_blocks: Sequence[int], *, is_load: bool) -> bool:
-        """Return whether phase 14 finds enough free blocks for a waiting request."""
-        tables = self.tables.get(request.request_id) or self._hit_tables(request, hit_blocks)
-        is_held = request.request_id in self.tables
-        num_free_hits = 0 if is_held else sum(map(self.pool.num_free_among, tables))
-        num_known = min(request.num_tokens, self.max_model_len)
-        num_for_sequence = self._num_missing(tables, num_known, is_capped=True) + num_free_hits
+    def _fits(self, request: Request, tables: Tables, num_tokens: int, *, is_load: bool) -> bool:
+        """Return whether phase 14 finds enough free blocks for a waiting request to reach `num_tokens` tokens."""
+        step = self.step
+        num_free_hits = 0 if request.request_id in self.tables else sum(map(self.pool.num_free_among, tables))
         asked = RoomAsked(
-            num_for_step=self._num_missing(tables, num_tokens, is_capped=False) + num_free_hits,
-            num_for_sequence=num_for_sequence if self.reserves else None,
-            num_promised=self._num_promised(request) if self.step.prompts and (self.reserves or is_load) else 0,
-            num_free=self.num_free_blocks,
+            num_for_step=self._num_missing(tables, num_tokens, self.longest) + num_free_hits,
+            num_for_sequence=self._num_for_sequence(request, tables) + num_free_hits if self.reserves else None,
+            num_promised=self._num_promised(request) if step.prompts and (self.reserves or is_load) else 0,
+            num_free=self.pool.num_free_blocks,
             num_gpu_blocks=self.num_gpu_blocks,
             watermark=self.watermark,
             is_load=is_load and self.rules.loads_leave_room,
-            has_running=bool(self.step.running),
+            has_running=bool(step.running),
         )
-        has_room = self.step.functions.has_room(asked)
-        self.step.refused_room = None if has_room else asked
+        has_room = step.functions.has_room(asked)
+        step.refused_room = None if has_room else asked
         return has_room
 
-    def _num_missing(self, tables: Tables, num_tokens: int, *, is_capped: bool) -> int:
+    def _num_for_sequence(self, request: Request, tables: Tables) -> int:
+        return self._num_missing(tables, min(request.num_tokens, self.max_model_len), self.most_at_once)
+
+    def _num_missing(self, tables: Tables, num_tokens: int, most_blocks: Sequence[int]) -> int:
         num_blocks, num_missing = cdiv(num_tokens, self.block_size), 0
-        for table, most in zip(tables, self.most_blocks, strict=True):
-            num_wanted = min(num_blocks, most) if is_capped and most is not None else num_blocks
-            num_missing += max(0, num_wanted - len(table))
+        for table, most in zip(tables, most_blocks, strict=True):
+            num_wanted = num_blocks if num_blocks < most else most
+            if num_wanted > len(table):
+                num_missing += num_wanted - len(table)
         return num_missing
 
     def _num_promised(self, request: Request) -> int:
@@ -131,7 +137,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
         """
         nothing: Tables = tuple([] for _ in self.windows)
         return sum(
-            self._num_missing(self.tables.get(name, nothing), min(other.num_tokens, self.max_model_len), is_capped=True)
+            self._num_for_sequence(other, self.tables.get(name, nothing))
             for name, other in self.step.prompts.items()
             if other is not request
         )

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mini_vllm.release_rules import ReleaseRules
 
 
-@dataclass(frozen=True, slots=True)
-class RoomAsked:
+class RoomAsked(NamedTuple):
     """The blocks that a waiting request needs, and the pool's blocks. All fields except the last three count blocks.
 
     A request needs `num_for_step` blocks for its tokens in this step, and `num_for_sequence` for all its known tokens

@@ -6,7 +6,7 @@ from enum import Enum
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.interfaces import Clamp, RequestQueue
-from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.request import RUNNING, Request
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.step import Preempted, SchedulerOutput
 from mini_vllm.electives.releases.holders_first import HoldersFirst
@@ -138,7 +138,7 @@ class StepState:
         self.shares[request_id] = num_new_tokens
         self._num_rows += num_new_tokens + self.draft_slots
         num_after = num_computed_tokens + num_new_tokens
-        if request.status is not RequestStatus.RUNNING:
+        if request.status is not RUNNING:
             self.admitted.add(request_id)
             self.deferred.discard(request_id)
             if num_after < request.num_tokens:

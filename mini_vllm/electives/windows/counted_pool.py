@@ -6,7 +6,10 @@ from mini_vllm.core.interfaces import WholeBlockPool
 
 
 class CountedPool:
-    """Phase 2's `BlockPool` with reference counts, and with the free block ids in the order of the free queue."""
+    """Phase 2's `BlockPool` with the free block ids in the order of its free queue.
+
+    `ref_counts` holds each block's number of holders. For phase 2's pool, all of them together are one holder.
+    """
 
     def __init__(self, inner: WholeBlockPool, num_gpu_blocks: int) -> None:
         self.inner = inner
@@ -21,7 +24,8 @@ class CountedPool:
         return block_id in self.free_ids
 
     def num_free_among(self, block_ids: Sequence[int]) -> int:
-        return sum(map(self.free_ids.__contains__, block_ids))
+        free_ids = self.free_ids
+        return 0 if free_ids.keys().isdisjoint(block_ids) else sum(map(free_ids.__contains__, block_ids))
 
     def get_new_blocks(self, num_blocks: int) -> list[int]:
         block_ids = self.inner.get_new_blocks(num_blocks) if num_blocks > 0 else []
@@ -31,22 +35,24 @@ class CountedPool:
         return block_ids
 
     def touch(self, block_id: int) -> None:
-        self.inner.touch(block_id)
-        self.touched([block_id])
-
-    def touched(self, block_ids: Sequence[int]) -> None:
-        """Add a holder to each block's count; phase 2's pool has already been updated."""
-        counts = self.ref_counts
-        for block_id in block_ids:
-            counts[block_id] += 1
-        if not self.free_ids.keys().isdisjoint(block_ids):
-            for block_id in block_ids:
-                self.free_ids.pop(block_id, None)
+        num_holders = self.ref_counts[block_id]
+        if not num_holders:
+            self.inner.touch(block_id)
+            del self.free_ids[block_id]
+        self.ref_counts[block_id] = num_holders + 1
 
     def free_blocks(self, block_ids: Sequence[int]) -> None:
-        self.inner.free_blocks(block_ids)
-        counts = self.ref_counts
+        self._to_the_back(self._without_holders(block_ids))
+
+    def _without_holders(self, block_ids: Sequence[int]) -> list[int]:
+        """Remove one holder from each block, and return the blocks that have none left."""
+        counts, freed = self.ref_counts, list[int]()
         for block_id in block_ids:
-            counts[block_id] -= 1
-            if not counts[block_id]:
-                self.free_ids[block_id] = None
+            num_left = counts[block_id] = counts[block_id] - 1
+            if num_left <= 0:
+                freed.append(block_id)
+        return freed
+
+    def _to_the_back(self, block_ids: Sequence[int]) -> None:
+        self.inner.free_blocks(block_ids)  # raises `ValueError` if a block had no holder
+        self.free_ids.update(dict.fromkeys(block_ids))

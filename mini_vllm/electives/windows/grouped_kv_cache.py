@@ -35,7 +35,7 @@ class GroupedKVCacheManager:
         self.pool = pool
         self.block_size = block_size
         self.num_usable_blocks = pool.num_free_blocks
-        self.windows = windows
+        self.windows, self.has_windows = windows, any(windows)
         # phase 2 uses a different name, so that this code cannot be copied as an answer to its tasks
         self.layered_cache = prefix_cache
         self.grouped = grouped
@@ -60,21 +60,29 @@ class GroupedKVCacheManager:
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
     ) -> list[int] | None:
         held = self.tables.get(request.request_id)
-        # Free them even if the allocation fails below, because blocks outside the window are never read again.
-        for table, window in zip(held or (), self.windows, strict=held is not None):
-            if window is not None:
-                self._leave_window(request, table, window)
-        num_computed_tokens = request.num_computed_tokens + len(hit_blocks) * self.block_size
-        num_tokens = num_computed_tokens + num_new_tokens
-        num_blocks = cdiv(num_tokens + num_lookahead_tokens, self.block_size)
         tables = self._hit_tables(request, hit_blocks) if held is None else held
-        pin = partial(self._pin, request) if held is None else None
+        num_tokens = request.num_computed_tokens + len(hit_blocks) * self.block_size + num_new_tokens
+        return self._allocate(request, tables, num_tokens, num_new_tokens, num_lookahead_tokens)
+
+    def _allocate(
+        self, request: Request, tables: Tables, num_tokens: int, num_new_tokens: int, num_lookahead_tokens: int
+    ) -> list[int] | None:
+        """Extend a request's tables, held or from its hit, to `num_tokens` tokens and the lookahead."""
+        pin = None
+        if request.request_id not in self.tables:
+            pin = partial(self.layered_cache.pin, request, pool=self.pool)
+        elif self.has_windows:
+            # Free them even if the allocation fails below, because blocks outside the window are never read again.
+            for table, window in zip(tables, self.windows, strict=True):
+                if window is not None:
+                    self._leave_window(request, table, window)
+        num_blocks = cdiv(num_tokens + num_lookahead_tokens, self.block_size)
         new_blocks = self.functions.allocate_groups(tables, num_blocks, self.pool, pin)
         if new_blocks is None:
             return None
         self.tables[request.request_id] = tables
         num_known = min(num_tokens, request.num_tokens) - self.num_unsettled_tokens
-        num_cached = self._num_cached(request, num_computed_tokens)
+        num_cached = self._num_cached(request, num_tokens - num_new_tokens)
         num_full = num_known // self.block_size
         if num_full > num_cached:
             self.layered_cache.cache_full_blocks(request, tables[0], num_cached, num_full)
@@ -83,10 +91,6 @@ class GroupedKVCacheManager:
     def _num_cached(self, request: Request, num_computed_tokens: int) -> int:
         """Return how many of the request's first blocks had entered the prefix cache before this step."""
         return num_computed_tokens // self.block_size
-
-    def _pin(self, request: Request, block_ids: list[int]) -> None:
-        self.layered_cache.pin(request, block_ids, self.pool.inner)
-        self.pool.touched([one for one in block_ids if one != NULL_BLOCK_ID] if self.grouped else block_ids)
 
     def _leave_window(self, request: Request, table: list[int], window: int) -> None:
         num_certain_tokens = request.num_computed_tokens - self.num_uncertain_tokens
@@ -108,7 +112,7 @@ class GroupedKVCacheManager:
     def free(self, request: Request, num_computed_tokens: int) -> None:
         for table in self.tables.pop(request.request_id, ()):
             held, uncomputed = table[::-1], table[num_computed_tokens // self.block_size :]
-            if NULL_BLOCK_ID in table:
+            if self.has_windows:
                 held, uncomputed = ([one for one in ids if one != NULL_BLOCK_ID] for ids in (held, uncomputed))
             if uncomputed:
                 self.layered_cache.drop_uncomputed(uncomputed)
