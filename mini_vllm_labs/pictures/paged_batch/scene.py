@@ -22,7 +22,7 @@ from mini_vllm_labs.runs.traces.run_state import is_short_name
 class Query:
     """One token of the row.
 
-    `reads` contains the slots of positions 0 to the token's own, or -1 if the table does not contain the block;
+    `reads` contains the slots of positions 0 to the token's own, or -1 if the table does not contain the block.
     `strangers` contains those of them that do not contain one of its request's tokens.
     """
 
