@@ -14,13 +14,17 @@ from mini_vllm.assembly.lineup import CHECKOUT, lineup_from_env
 
 NOTICE = 'role="note"'
 TEXTS = Path(__file__).with_name("outputs.yaml")
+COMPARE = "from mini_vllm_labs.upkeep.recorded_runs import compare_runs\ncompare_runs({!r})\n"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let nbval compare the output of some cells as text if all code is the reference's."""
+    """Compare each run with its record, and the output of some cells as text, if all code is the reference's."""
     texts = yaml.safe_load(TEXTS.read_text(encoding="utf-8"))
-    for item in items:
-        if isinstance(item, IPyNbCell) and item.cell.get("id") in texts and "starter" not in str(lineup_from_env()):
+    cells = [item for item in items if isinstance(item, IPyNbCell) and "starter" not in str(lineup_from_env())]
+    for item in cells:
+        if item.cell_num == 0:
+            item.cell.source = COMPARE.format(item.path.stem) + item.cell.source
+        if item.cell.get("id") in texts:
             item.options["check"] = True
             item.cell.outputs = [new_output("execute_result", {"text/plain": texts[item.cell.id].strip()})]
             item.cell.execution_count = 1  # nbval rejects outputs from a cell that never ran

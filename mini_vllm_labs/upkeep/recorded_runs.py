@@ -10,7 +10,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -20,10 +20,10 @@ from unittest.mock import patch
 from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm_labs.fresh.jobs import play_with_lines, play_workload
-from mini_vllm_labs.fresh.process import FreshError, describe
+from mini_vllm_labs.fresh.process import FreshError, describe, in_fresh_process
 from mini_vllm_labs.inside_vllm.environment import is_made
 from mini_vllm_labs.notebook.record_codec import to_json
-from mini_vllm_labs.notebook.records import FOLDER, REFUSED, key_of, write_lines
+from mini_vllm_labs.notebook.records import FOLDER, REFUSED, Refusal, key_of, read_lines, result_in, write_lines
 from mini_vllm_labs.notebook.serving import LabServer
 from mini_vllm_labs.pictures.policy_comparison import PolicyComparison, compare_policies
 from mini_vllm_labs.pictures.policy_comparison.comparison import BY_GUESSES
@@ -42,23 +42,21 @@ SLIDERS = {
     "max_num_seqs": range(1, 9),
 }
 Lines = dict[str, str]
+Run = Callable[..., Any]
+"""Makes a call, as `in_fresh_process` does."""
 
 
 def record_notebook(path: Path) -> Lines:
     """Return the records (keys mapped to JSON) of a notebook's runs and of the settings that its knobs can reach."""
     lines: Lines = {}
+    names = run_cells(path, noted(in_this_process({}), lines.__setitem__))
+    return lines | further_records(path, names)
 
-    def recorded(function: Callable[..., Any], *arguments: object, **how: object) -> object:
-        if function is play_with_lines:
-            function = play_workload  # learners get these records, so they must not contain lines from the reference
-        value, line = outcome(function, arguments)
-        if function.__name__ != "measure":  # the times depend on this machine
-            lines[key_of(function, arguments)] = line()
-        if isinstance(value, FreshError):
-            raise value
-        return value
 
-    names, lineup = run_cells(path, recorded), parse_lineup("solution:1-5")
+def further_records(path: Path, names: dict[str, Any]) -> Lines:
+    """Return the records of a notebook's servers and of settings that its cells do not run; `names` is from them."""
+    lines: Lines = {}
+    recorded, lineup = noted(in_this_process({}), lines.__setitem__), parse_lineup("solution:1-5")
     for value in names.values():
         if isinstance(value, LabServer):
             lines |= value.records()
@@ -73,17 +71,61 @@ def record_notebook(path: Path) -> Lines:
     return lines
 
 
-def outcome(function: Callable[..., Any], arguments: tuple[object, ...]) -> tuple[object, Callable[[], str]]:
-    """Return a call's value or error, and a function that converts it to JSON."""
-    try:
-        value = function(*arguments)
-    except ValueError as error:
-        refused = FreshError(describe(error))
-        return refused, lambda: json.dumps({REFUSED: str(refused)})
-    return value, lambda: json.dumps(to_json(value), separators=(",", ":"))
+def compare_runs(notebook: str) -> None:
+    """Let each call of the notebook in this kernel fail if its result is not the recorded one."""
+    known = read_lines(FOLDER / f"{notebook}.xz")
+
+    def compare(key: str, line: str) -> None:
+        if known.get(key) != line:
+            raise AssertionError(f"A run changed: python -m mini_vllm_labs.upkeep.recorded_runs {notebook[:2]}")
+
+    patch("mini_vllm_labs.notebook.phase_code.in_fresh_process", noted(in_fresh_process, compare)).start()
 
 
-def run_cells(path: Path, recorded: Callable[..., object]) -> dict[str, Any]:
+def in_this_process(known: Mapping[str, str]) -> Run:
+    """Return a function that makes a call in this process, or decodes its result if `known` has its record."""
+
+    def run(function: Callable[..., Any], *arguments: object, **how: object) -> object:
+        line = known.get(key_of(recorded_as(function), arguments))
+        try:
+            value = function(*arguments) if line is None else result_in(json.loads(line))
+        except ValueError as error:
+            raise FreshError(describe(error)) from error
+        if isinstance(value, Refusal):
+            raise FreshError(value.text)
+        return value
+
+    return run
+
+
+def noted(run: Run, note: Callable[[str, str], object]) -> Run:
+    """Return `run`, which then calls `note` with the key and the JSON of each call's record."""
+
+    def running(function: Callable[..., Any], *arguments: object, **how: object) -> object:
+        key = key_of(recorded_as(function), arguments)
+        try:
+            value = run(function, *arguments, **how)
+        except FreshError as error:
+            note(key, json.dumps({REFUSED: str(error)}))
+            raise
+        if function.__name__ != "measure":  # the times depend on this machine
+            plain = replace(value, recording=replace(value.recording, lines=None)) if has_lines(function) else value
+            note(key, json.dumps(to_json(plain), separators=(",", ":")))
+        return value
+
+    return running
+
+
+def has_lines(function: Callable[..., Any]) -> bool:
+    """Return whether a call's result has lines of the reference, which must not be in a learner's records."""
+    return function is play_with_lines
+
+
+def recorded_as(function: Callable[..., Any]) -> Callable[..., Any]:
+    return play_workload if has_lines(function) else function
+
+
+def run_cells(path: Path, recorded: Run) -> dict[str, Any]:
     """Run a notebook's cells on the reference, with `recorded` instead of new processes, and return their namespace."""
     names: dict[str, Any] = {}
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]

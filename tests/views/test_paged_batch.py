@@ -2,6 +2,7 @@
 error."""
 
 import random
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -108,6 +109,7 @@ def test_results_of_any_length_are_drawn_and_reported(name: str) -> None:
     assert any(count(picture, "mv-wrong") for picture in film.pictures)
 
 
+@cache  # its users only look at the films
 def extremes() -> list[Film]:
     one = [share("A", 0, 1, 0, 1, [1])]
     long = [share("A", 0, 3000, 40, 2900, list(range(1, 200)))]

@@ -8,10 +8,10 @@ from mini_vllm.core.step import ScheduledRequest
 from mini_vllm_labs.pictures.film import Film
 from mini_vllm_labs.pictures.paged_batch.cache_part import CacheMap
 from mini_vllm_labs.pictures.paged_batch.flat_step import RowFunctions
-from mini_vllm_labs.pictures.paged_batch.mask_part import mask_part
+from mini_vllm_labs.pictures.paged_batch.mask_part import Mask, mask_part
 from mini_vllm_labs.pictures.paged_batch.row_part import page_of, row_part
 from mini_vllm_labs.pictures.paged_batch.scene import BatchScene, Query
-from mini_vllm_labs.pictures.paged_batch.tables_part import tables_part
+from mini_vllm_labs.pictures.paged_batch.tables_part import TableColumns, all_lines, tables_part
 from mini_vllm_labs.pictures.parts import WIDTHS, headline_part, most_lines, page
 from mini_vllm_labs.pictures.picture import WIDTH, Picture
 from mini_vllm_labs.pictures.text import counted, facts, ranges, spaced
@@ -53,28 +53,33 @@ def paged_batch(
     scene = BatchScene.of(batch, block_size, functions)
     rows = chosen_rows(scene)
     step_of = {row: step for step, row in enumerate(rows)}
-    drawn = {width: pictures(scene, step_of, width) for width in WIDTHS}
+    queries = [(query, describe_query(scene, query)) for query in map(scene.query, rows)]
+    drawn = {width: pictures(scene, queries, step_of, width) for width in WIDTHS}
     follow = [(f"request:{number}", f"request {scene.name(number)}") for number in range(len(batch))]
     follow += [(f"block:{block}", f"block {block}") for block in range(scene.num_blocks)]
     return Film.of(drawn, follow, word="row")
 
 
-def pictures(scene: BatchScene, step_of: dict[int, int], width: float) -> list[Picture]:
-    drawn, queries, cache = list[Picture](), [scene.query(row) for row in step_of], CacheMap(scene, width)
-    num_lines = most_lines((describe_query(scene, query) for query in queries), width)
+def pictures(
+    scene: BatchScene, queries: Sequence[tuple[Query, str]], step_of: dict[int, int], width: float
+) -> list[Picture]:
+    """Draw the queries, each with its sentence, for a page's width."""
+    drawn, cache, mask = list[Picture](), CacheMap(scene, width), Mask(scene, step_of, width)
+    columns = TableColumns.within(width)
+    lines, num_lines = all_lines(scene, columns), most_lines((sentence for _, sentence in queries), width)
     tokens, requests = counted(scene.num_rows, "token"), counted(len(scene.batch), "request")
-    for query in queries:
+    for query, sentence in queries:
         headline = f"row {query.row}: {scene.name(query.number)}, position {query.position}"
         parts = [
             headline_part(headline, f"{tokens} of {requests} · blocks of {scene.block_size}", width),
             row_part(scene, query.row, step_of, width),
-            tables_part(scene, query, width),
+            tables_part(scene, query, columns, lines),
             cache.part(query),
-            mask_part(scene, query, step_of, width),
+            mask_part(mask, query),
         ]
-        text = text_alternative(scene, query) if width == WIDTH else ""
+        text = text_alternative(scene, query, sentence) if width == WIDTH else ""
         title = f"Slots and paged attention, {headline}"
-        drawn.append(page(title, parts, describe_query(scene, query), text, width, num_lines))
+        drawn.append(page(title, parts, sentence, text, width, num_lines))
     return drawn
 
 
@@ -96,7 +101,7 @@ def describe_query(scene: BatchScene, query: Query) -> str:
     blocks = dict.fromkeys(slot // scene.block_size for slot in query.reads if slot >= 0)
     parts += [f"Reads {counted(len(query.reads), 'token')} of {name}, blocks {spaced(blocks, MAX_NUMBERS) or 'none'}."]
     parts += [f"The table has no block for {missing} of them."] * (missing > 0)
-    if strangers := [slot for slot in scene.strangers(query) if slot >= 0]:
+    if strangers := [slot for slot in query.strangers if slot >= 0]:
         parts.append(f"Slots with an unexpected token: {spaced(strangers, MAX_NUMBERS)}.")
     return " ".join([*parts, "Logits needed." if query.needs_logits else "No logits needed."])
 
@@ -105,16 +110,16 @@ def slot_text(slot: int | None, block_size: int) -> str:
     return "no slot" if slot is None else f"slot {slot} (block {slot // block_size}, offset {slot % block_size})"
 
 
-def text_alternative(scene: BatchScene, query: Query) -> str:
+def text_alternative(scene: BatchScene, query: Query, sentence: str) -> str:
     """Return the query, the part of the row around it, and all tables as lines of text."""
     shown, step = page_of(scene, query.row), scene.step
     rows = slice(shown.start, shown.stop)
     lines: list[tuple[str, object]] = [
         (f"row {query.row} of 0-{scene.num_rows - 1}", f"{scene.name(query.number)}, position {query.position}"),
-        ("what happens", describe_query(scene, query)),
+        ("what happens", sentence),
         ("written", slot_text(query.writes, scene.block_size)),
         ("read", ranges(query.reads)),
-        ("read, but not its token", ranges(scene.strangers(query))),
+        ("read, but not its token", ranges(query.strangers)),
         ("mask", f"sees {query.position + 1} of {sum(scene.seq_lens)} keys"),
         ("rows shown", f"{shown.start}-{shown.stop - 1}"),
         ("input_ids", spaced(step.input_ids[rows])),

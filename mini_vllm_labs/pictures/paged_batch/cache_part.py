@@ -34,7 +34,7 @@ class CacheMap:
 
     def part(self, query: Query) -> Part:
         scene, shelf = self.scene, self.shelf
-        reads, strangers = by_block(query.reads, scene.block_size), by_block(scene.strangers(query), scene.block_size)
+        reads, strangers = by_block(query.reads, scene.block_size), by_block(query.strangers, scene.block_size)
         layers = [heading("cache", "5 the cache", 12, "slots by block")]
         for block in range(self.num_shown):
             look = (block, reads.get(block, frozenset()), strangers.get(block, frozenset()))

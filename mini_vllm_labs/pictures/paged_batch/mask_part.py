@@ -13,19 +13,19 @@ MAX_CELL_WIDTH, MAX_CELL_HEIGHT, MAX_HEIGHT = 26, 13, 104
 TOP, MIN_GRID = 18, 6
 
 
-class MaskScale:
-    """The largest cell size for a query-key pair that fits, and the position where each request's keys begin."""
+class Mask:
+    """The largest cell size that fits, where each request's keys begin, and the drawing of all query-key pairs."""
 
-    def __init__(self, scene: BatchScene, width: float) -> None:
+    def __init__(self, scene: BatchScene, step_of: dict[int, int], width: float) -> None:
         self.num_keys = sum(scene.seq_lens)
         self.first_key = list(accumulate(scene.seq_lens, initial=0))
         self.wide = min(MAX_CELL_WIDTH, span_of(width) / self.num_keys)
         self.high = min(MAX_CELL_HEIGHT, MAX_HEIGHT / scene.num_rows)
+        self.height = self.high * scene.num_rows
+        self.drawn = whole_mask(scene, self, step_of)
 
 
-def mask_part(scene: BatchScene, query: Query, step_of: dict[int, int], page_width: float) -> Part:
-    scale = MaskScale(scene, page_width)
-    height = scale.high * scene.num_rows
+def mask_part(scale: Mask, query: Query) -> Part:
     x, y = scale.first_key[query.number] * scale.wide, query.row * scale.high
     width = (query.position + 1) * scale.wide
     line = svg.group(
@@ -36,13 +36,13 @@ def mask_part(scene: BatchScene, query: Query, step_of: dict[int, int], page_wid
     )
     layers = [
         heading("mask", "6 the mask", TOP + 11, "queries by keys"),
-        Layer("mask-all", whole_mask(scene, scale, step_of), LEFT, TOP),
+        Layer("mask-all", scale.drawn, LEFT, TOP),
         Layer("mask-line", line, LEFT, TOP),
     ]
-    return Part(layers, TOP + max(height, 26) + 14)
+    return Part(layers, TOP + max(scale.height, 26) + 14)
 
 
-def whole_mask(scene: BatchScene, scale: MaskScale, step_of: dict[int, int]) -> svg.Markup:
+def whole_mask(scene: BatchScene, scale: Mask, step_of: dict[int, int]) -> svg.Markup:
     """Draw every request's staircase, with lines between the cells if they are large enough."""
     wide, high = scale.wide, scale.high
     ground = svg.rect(0, 0, scale.num_keys * wide, scene.num_rows * high, class_="mv-panel")

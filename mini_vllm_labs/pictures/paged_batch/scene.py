@@ -23,7 +23,7 @@ class Query:
     """One token of the row.
 
     `reads` contains the slots for positions 0 to the token's own, with -1 for any whose block is missing from the
-    table.
+    table. `strangers` contains those slots in which there is no token of the query's request.
     """
 
     row: int
@@ -31,6 +31,7 @@ class Query:
     position: int
     writes: int | None
     reads: Sequence[int]
+    strangers: Sequence[int]
     needs_logits: bool
 
 
@@ -91,27 +92,24 @@ class BatchScene:
         number, position = self.owners[row], self.rules.positions[row]
         tables = self.step.block_tables
         table = tables[number] if number < len(tables) else []
+        reads = [slot(table, place, self.block_size) for place in range(position + 1)]
         return Query(
             row=row,
             number=number,
             position=position,
             writes=self.step.slot_mapping[row] if row < len(self.step.slot_mapping) else None,
-            reads=[slot(table, place, self.block_size) for place in range(position + 1)],
+            reads=reads,
+            strangers=[where for place, where in enumerate(reads) if not self._has_token(number, place, where)],
             needs_logits=row in self.step.logits_rows,
         )
 
-    def strangers(self, query: Query) -> list[int]:
-        """Return the slots that a query reads although they do not contain one of its request's tokens."""
-        return [
-            where
-            for position, where in enumerate(query.reads)
-            if (query.number, position) not in self.held.get(where, []) or self._is_covered(query, where, position)
-        ]
-
-    def _is_covered(self, query: Query, where: int, position: int) -> bool:
-        """Return whether a different token overwrote this one. Equal prefixes may share a block."""
-        number, last = self.held[where][-1]
-        return last != position or self._token(number, last) != self._token(query.number, position)
+    def _has_token(self, number: int, position: int, where: int) -> bool:
+        """Return whether a slot contains a token of a request, or an equal token: equal prefixes may share a block."""
+        held = self.held.get(where, [])
+        if (number, position) not in held:
+            return False
+        last_number, last = held[-1]
+        return last == position and self._token(last_number, last) == self._token(number, position)
 
     def _token(self, number: int, position: int) -> int:
         return self.batch[number].request.all_token_ids[position]

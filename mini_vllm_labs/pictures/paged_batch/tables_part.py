@@ -24,6 +24,11 @@ class TableColumns:
     room: float
     second: float
 
+    @classmethod
+    def within(cls, width: float) -> "TableColumns":
+        room = span_of(width)
+        return cls(room, (room - LENGTHS) / 2 + GAP / 2)
+
     @property
     def cells(self) -> int:
         return int((self.second - GAP) // WIDE)
@@ -33,10 +38,8 @@ class TableColumns:
         return both_ends(range(num_entries), self.cells) if num_entries else []
 
 
-def tables_part(scene: BatchScene, query: Query, width: float) -> Part:
-    """Draw one line per request; the entry for the query's own position is outlined."""
-    room = span_of(width)
-    columns = TableColumns(room, (room - LENGTHS) / 2 + GAP / 2)
+def tables_part(scene: BatchScene, query: Query, columns: TableColumns, lines: svg.Markup) -> Part:
+    """Draw one line per request (`all_lines`); the entry for the query's own position is outlined."""
     names = [
         svg.text(0, 10, "block_ids", class_="mv-faint"),
         svg.text(columns.second, 10, "cut and padded", class_="mv-faint"),
@@ -45,7 +48,7 @@ def tables_part(scene: BatchScene, query: Query, width: float) -> Part:
     layers = [
         heading("tables", "4 tables", 12),
         Layer("tables-names", svg.joined(names), LEFT),
-        Layer("tables-lines", all_lines(scene, columns), 0, TOP),
+        Layer("tables-lines", lines, 0, TOP),
         Layer("tables-cursor", cursor(scene, query, columns), LEFT, TOP),
     ]
     return Part(layers, TOP + ROW * len(scene.batch) + 10)
