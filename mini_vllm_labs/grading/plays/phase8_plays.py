@@ -25,7 +25,6 @@ METHODS = {"take": "take_placeholders", "fill": "fill_placeholders", "over": "is
 MAY_CHANGE = {"take": ("num_output_placeholders", "spec_token_ids"), "fill": ("num_output_placeholders",), "over": ()}
 ASKED_ABOUT = ("num_output_placeholders", "spec_token_ids", "sampling_params")
 NUMBERS = ("num_computed_tokens", "num_scheduled_tokens", "draft_token_ids")
-PROBS = (0.5,)  # stands for the drafts' distributions
 BLOCKS, OTHER_TABLE = [7, 3, 9], [0, 4, 9]  # the second table belongs to a different group of layers, as in phase 12
 
 
@@ -89,14 +88,12 @@ def facts(request: Request) -> str:
 def outcome(scheduling: AsyncScheduling, what: str, *given: int, request: Request) -> Seen:
     """Make a call; return its answer or the fields that it sets, and all other changes."""
     before = {name: value for name, value in fields_of(request).items() if name not in MAY_CHANGE[what]}
-    old_drafts = request.spec_token_ids
     answer = getattr(scheduling, METHODS[what])(request, *given)
     seen: Seen = {"is_surely_over": yes_or_no(answer)} if what == "over" else {}
     if what != "over":
         seen["num_output_placeholders"] = number(request.num_output_placeholders)
     if what == "take":
-        is_old = request.spec_token_ids is old_drafts and len(old_drafts) > 0
-        seen["spec_token_ids"] = "the old list, changed in place" if is_old else numbers(request.spec_token_ids)
+        seen["spec_token_ids"] = numbers(request.spec_token_ids)
     return seen | {"arguments": changed(request, before)}
 
 
@@ -136,7 +133,7 @@ def corrected(phase8: ModuleType, call: Share, drafts: Sequence[int], request: R
     start, num_known, num_stand_ins, num_rejected, _, needs_token = call
     tables, given = [BLOCKS[:], OTHER_TABLE[:]], drafts[:]
     share = ScheduledRequest(
-        request, start, num_known + num_stand_ins, tables[0], needs_token, [-1] * num_stand_ins, PROBS, tables
+        request, start, num_known + num_stand_ins, tables[0], needs_token, [-1] * num_stand_ins, block_tables=tables
     )
     planned, before = held(share), fields_of(request)
     result = phase8.correct_share(share, num_rejected, given)
@@ -149,7 +146,6 @@ def corrected(phase8: ModuleType, call: Share, drafts: Sequence[int], request: R
             "block_ids": numbers(result.block_ids) == BLOCKS,
             "block_tables": [*map(numbers, result.block_tables)] == [BLOCKS, OTHER_TABLE],
             "needs_token": result.needs_token == needs_token,
-            "draft_probs": result.draft_probs == PROBS,
         }
         seen |= dict(
             zip(("num_computed_tokens", "num_scheduled_tokens", "draft_token_ids"), held(result), strict=False)
