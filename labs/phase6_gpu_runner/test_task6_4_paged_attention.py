@@ -95,7 +95,7 @@ def test_each_head_attends_with_its_own_query(phase6: ModuleType, n: int, num_kv
     )
 
 
-@pytest.mark.parametrize("scale", [0.25, 1.0])
+@pytest.mark.parametrize("scale", [0.0, 0.25, 1.0])
 @pytest.mark.parametrize("n", [1, 2])
 def test_scale_multiplies_the_scores(phase6: ModuleType, scale: float, n: int) -> None:
     # Two tokens; q.k is 2 for the first and 0 for the second, and V is 1 in the first and 0 in the second.

@@ -115,9 +115,20 @@ def test_rounding_may_leave_no_surplus(phase7: ModuleType) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 def test_a_small_surplus_is_a_surplus(phase7: ModuleType, answers: Answers, part: float, dtype: torch.dtype) -> None:
     drafter, target = [0.5 + part, 0.25, 0.25 - part], [0.5, 0.25, 0.25]
+    beside_a_large_one = [0.75, 0.25, 0.0], [0.25, 0.75 - part, part]
     for choose in (0.0, 0.4, LARGEST):
-        case = Rejection([0], [drafter], [target, SAYS_1], [(LARGEST, choose), (0.5, 0.5)])
-        check_rejection(phase7, answers, case, dtype=dtype)
+        for one in ((drafter, target), beside_a_large_one):
+            case = Rejection([0], [one[0]], [one[1], SAYS_1], [(LARGEST, choose), (0.5, 0.5)])
+            check_rejection(phase7, answers, case, dtype=dtype)
+
+
+@pytest.mark.parametrize("keep", [0.2, 0.3])
+@pytest.mark.parametrize("part", [2**-8, 2**-12, 2**-22])
+def test_an_unlikely_draft_is_kept_like_any_other(
+    phase7: ModuleType, answers: Answers, part: float, keep: float
+) -> None:
+    drafter, target = [part, 1 - part, 0.0], [part / 4, 1 - part / 4, 0.0]
+    check_rejection(phase7, answers, Rejection([0], [drafter], [target, SAYS_1], [(keep, 0.5), (0.5, 0.5)]))
 
 
 def test_rejection_makes_its_tensors_on_the_device_of_its_arguments(phase7: ModuleType) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mini_vllm.core.request import Request
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm_labs.grading.plays.support import with_unread_fields
 from mini_vllm_labs.runs.sandbox.frames import short
 
 if TYPE_CHECKING:  # the judge's jail contains this file but not `expect.py`
@@ -16,7 +17,7 @@ if TYPE_CHECKING:  # the judge's jail contains this file but not `expect.py`
 NOTHING_KEPT = "Each answer depends only on the arguments at that moment; nothing is kept from earlier calls."
 UNASKED = (  # the fields that `varied` changes
     "priority arrival_time cache_salt adapter_id seed eos_token_ids num_cached_tokens num_preemptions spec_token_ids "
-    "num_output_placeholders block_hashes sampling_params"
+    "num_output_placeholders block_hashes sampling_params tenant service_level mm_features"
 ).split()
 
 
@@ -40,8 +41,11 @@ def varied(request: Request, rng: random.Random, keep: Collection[str] = ()) -> 
             temperature=rng.choice([0.0, 0.7]),
             seed=rng.choice([None, 3]),
             ignore_eos=rng.random() < 0.5,
+            logprobs=rng.choice([None, 0, 20]),
         ),
     }
+    other = with_unread_fields(rng, copy(request))
+    fields |= {name: getattr(other, name) for name in ("tenant", "service_level", "mm_features")}
     for name, value in fields.items():
         if name not in keep:
             setattr(request, name, value)

@@ -1,6 +1,7 @@
 """Runs phase 10's cases for the graded tests and the judge; each function returns its observations."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from itertools import pairwise
 from random import Random
 from types import ModuleType
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.electives.gates.connector import BlockTransfer, KVConnectorMetadata
+from mini_vllm_labs.grading.plays.support import with_a_past
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -117,7 +119,7 @@ def request_of(name: str, num_tokens: int, block_size: int) -> Request:
     request = Request(PREFIX + name, [0])
     request.all_token_ids.extend(range(1, num_tokens))
     request.block_hashes = [hash_of(f"{name}{index}") for index in range(num_tokens // block_size)]
-    return request
+    return with_a_past(Random(name), request)
 
 
 def _shown(transfers: Mapping[str, Sequence[BlockTransfer]]) -> dict[str, object]:
@@ -239,7 +241,11 @@ def moves(phase10: ModuleType, stored: Sequence[str], forgets: Mapping[str, str]
         )
         store.uses.clear()
         with OnDevice():
-            output = worker.start_step(KVConnectorMetadata(to_load, to_save))
+            metadata = KVConnectorMetadata(to_load, to_save)
+            before = deepcopy(metadata)
+            output = worker.start_step(metadata)
+        if metadata != before:
+            seen[f"{step}: the metadata"] = "changed"
         seen[f"{step}: reported sent"] = sorted(name.removeprefix(PREFIX) for name in output.finished_sending)
         seen[f"{step}: reported received"] = sorted(output.finished_recving)
         seen[f"{step}: reported lost"] = sorted(map(int, output.invalid_block_ids))

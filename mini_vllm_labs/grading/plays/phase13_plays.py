@@ -17,6 +17,7 @@ from mini_vllm.core.service_level import ServiceLevel
 from mini_vllm.electives.policy.policy_queue import PolicyQueue
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm_labs.grading.plays.support import with_a_past
 
 # Name (its first letter is the tenant), number of prompt tokens, number of output tokens, arrival time in seconds,
 # limits. The limits may include "hit", the number of tokens in a prefix hit, and "again", the number of output tokens
@@ -28,7 +29,7 @@ BUDGET = 16  # number of tokens per seat, so that long prompts are chunked
 # Tenant names for some letters: similar names, and the empty name.
 TENANTS = {"m": "", "n": "default", "o": "None", "p": "A", "q": "a", "r": "0", "s": "é", "t": "a1"}
 MAX_STEPS = 2000
-PREFIX = "a request called "  # shared by all ids
+PREFIX = f"a request{', really' * 20}, called "  # shared by all ids
 
 
 class PlayedRun:
@@ -114,7 +115,7 @@ class PlayedRun:
         for request in due:
             del self.again[name_of(request)]
             self.running.remove(request)
-            request.num_computed_tokens, request.status = 0, RequestStatus.PREEMPTED
+            request.preempt()
             self.queue.prepend_request(request)
         return bool(due)
 
@@ -141,7 +142,9 @@ def request_of(asked: Asked) -> Request:
     limits = {limit: seconds for limit, seconds in others.items() if limit not in ("hit", "again")}
     params, level = SamplingParams(max_tokens=num_output), ServiceLevel("promised", **limits)
     tenant = TENANTS.get(name[0], name[0])
-    return Request(PREFIX + name, [1] * num_prompt, params, arrival_time=at, tenant=tenant, service_level=level)
+    request = with_a_past(Random(name), Request(PREFIX + name, [1] * num_prompt, params, priority=ord(name[-1]) % 3))
+    request.arrival_time, request.tenant, request.service_level = at, tenant, level
+    return request
 
 
 def shares(
@@ -231,7 +234,12 @@ def random_shares(rng: Random) -> tuple[Any, ...]:
             budget = BUDGET if long == 1 else 40 * long
             asked = [(*one[:4], {"hit": rng.randrange(one[1])}) if rng.random() < 0.3 else one for one in asked]
             # preempted by itself, which leads to a plan without shares
-            asked = [(*one[:4], {**one[4], "again": 1}) if one[2] > 1 and rng.random() < 0.2 else one for one in asked]
+            asked = [
+                (*one[:4], {**one[4], "again": rng.choice((1, one[2] - 1))})
+                if one[2] > 1 and rng.random() < 0.2
+                else one
+                for one in asked
+            ]
             return rng.sample(asked, len(asked)), weights, 1, "", prices, rng.choice((1, 1, 3)), budget
         case "away":
             few = flood("b", range(1, 4), rng.choice((0.0, back)))

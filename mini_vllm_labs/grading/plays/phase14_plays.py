@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from mini_vllm.electives.releases.release_functions import RoomAsked
+from mini_vllm_labs.grading.plays.plain import number
 
 Ints = Sequence[int]
 Step = tuple[bool, int, bool, int]
@@ -14,9 +15,7 @@ Seen = dict[str, object]  # plain JSON
 
 def thresholds(phase14: ModuleType, threshold: int, most: int, is_adaptive: bool, numbers: Ints) -> Seen:
     """Report the threshold for each number of requests."""
-    return {
-        f"{number} requests": int(phase14.threshold_of_step(threshold, number, most, is_adaptive)) for number in numbers
-    }
+    return {f"{one} requests": number(phase14.threshold_of_step(threshold, one, most, is_adaptive)) for one in numbers}
 
 
 def freed(phase14: ModuleType, block_ids: Ints, with_content: Ints) -> Seen:
@@ -77,8 +76,8 @@ def paces(phase14: ModuleType, interval: int, steps: Sequence[Step]) -> Seen:
     """
     pacer, seen = phase14.PrefillPacer(interval), dict[str, object]()
     phase14.PrefillPacer(interval + 1).planned(5, True, 3)  # reveals state that is stored on the class
-    for number, (has_decodes, num_tokens, has_prompt, num_left_waiting) in enumerate(steps, start=1):
-        seen[f"step {number}: prompts are held"] = bool(pacer.holds(has_decodes))
+    for place, (has_decodes, num_tokens, has_prompt, num_left_waiting) in enumerate(steps, start=1):
+        seen[f"step {place}: prompts are held"] = bool(pacer.holds(has_decodes))
         pacer.planned(num_tokens, has_prompt, None if num_left_waiting < 0 else num_left_waiting)
     return seen
 

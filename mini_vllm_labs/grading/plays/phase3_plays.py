@@ -302,6 +302,7 @@ class Room:
         yield f"memory  {self.kv.num_usable_blocks} blocks of {self.block_size} tokens, held: {self.kv.tables}"
         yield f"make_room({request.request_id}, {num_new_tokens})"
         before = {name: fields_of(one) for name, one in self.requests.items()}
+        self.plan.scheduled_spec_decode_tokens["another"] = [7]
         self.kv.forget_calls()
         arguments = request, num_new_tokens, self.running, self.waiting, self.plan, self.kv
         answer = yes_or_no(self.preemption.make_room(*arguments))
@@ -325,6 +326,8 @@ class Room:
             "also changed": [
                 *(f"{name}.{field}" for name, one in everyone for field in also_changed(one, before[name])),
                 *(f"{name}: the drafts" for name, one in everyone if has_other_drafts(one, before[name])),
+                *["the plan's drafts"] * (self.plan.scheduled_spec_decode_tokens.get("another") != [7]),
+                *["the plan's num_preemptions"] * bool(self.plan.num_preemptions),
             ],
         }
 

@@ -104,6 +104,7 @@ def of_16_tokens(root: bytes) -> list[Block]:
 
 def of_parents(root: bytes) -> list[Block]:
     parents = [bytes(range(32)), *(bytes([*range(place), 99, *range(place + 1, 32)]) for place in range(32))]
+    parents += [bytes(place) + b"\1" + bytes(31 - place) for place in (0, 1, 30, 31)]
     return [(parent, [5, 6], keys) for keys in ((), ("a", None)) for parent in parents]
 
 

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.request import Request
+from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm_labs.grading.plays.named_numbers import numbers_named
 from mini_vllm_labs.grading.plays.plain import is_list, number, numbers
@@ -31,6 +31,8 @@ SIZES = {
     "num_blocks_that_fit": ("total_bytes", "free_bytes", "gpu_memory_utilization", "block_bytes"),
 }
 MAX_IDS, MAX_ROWS = 12, 8
+# the state of a request while its step is computed: an abort does not stop the step
+ENDED_OR_NOT = (RequestStatus.RUNNING, RequestStatus.PREEMPTED, RequestStatus.FINISHED_ABORTED)
 ABOUT_1_PERCENT = 0.006  # 87.5% may be reported as 88%
 
 
@@ -83,6 +85,9 @@ def batch_of(told: str) -> list[ScheduledRequest]:
                 first_token=int(first or 0),
             )
             with_a_past(Random(int(past or 0)), row.request)
+            row.request.status = ENDED_OR_NOT[int(past or 0) % 3]
+            # the second table belongs to a different group of layers, as in phase 12
+            row.block_tables = [row.block_ids, [0] * len(row.block_ids)]
             row.request.num_computed_tokens = int(counts or row.request.num_computed_tokens)
             rows.append(row)
     return rows

@@ -174,10 +174,12 @@ def logits(phase9: ModuleType, num_rows: int, vocab_size: int, rows: Sequence[in
     numbers = torch.arange(num_rows * vocab_size, dtype=dtype).view(num_rows, vocab_size) - 9
     given = numbers.clone()
     with OnDevice():
-        arguments = on_device(given), on_device(torch.from_numpy(words))
+        arguments = on_device(given), on_device(torch.from_numpy(words.copy()))
         phase9.apply_bitmask(*arguments, tuple(rows) if seed % 2 else list(rows))
     is_forbidden = given == float("-inf")
     seen: Seen = {"the tensor that was given": "as before" if given.equal(numbers) else "changed in place"}
+    if not arguments[1].cpu().equal(torch.from_numpy(words)):
+        seen["the bitmask"] = "changed"
     for row in range(num_rows):
         seen[f"row {row}{'' if row in rows else ', which has no bits'}: forbidden"] = (
             is_forbidden[row].nonzero().flatten().tolist()

@@ -1,12 +1,14 @@
 """Makes requests for the graded tests. This file contains no tasks."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from random import Random
 from typing import Any, cast
 
 from mini_vllm.config import Policy
-from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.request import MultiModalFeatureSpec, Request, RequestStatus
+from mini_vllm.core.service_level import ServiceLevel
 from mini_vllm.sampling_params import SamplingParams
 
 LONG_START = "x" * 300  # ids that differ only at their ends
@@ -87,7 +89,19 @@ def with_a_past(rng: Random, request: Request) -> Request:
     request.num_cached_tokens = rng.choice((-1, 0, 2, 40))
     request.spec_token_ids = rng.choices(range(50), k=rng.choice((0, 0, 1, 3)))
     request.num_output_placeholders = rng.choice((0, 0, 1, 2))
-    request.cache_salt, request.adapter_id, request.seed = rng.choice((None, "山")), rng.choice((None, "a")), 7
+    request.cache_salt, request.adapter_id = rng.choice((None, "山")), rng.choice((None, "a"))
+    # a generator of its own: the caller's next draws stay as they are
+    return with_unread_fields(Random(f"{request.request_id} {request.spec_token_ids}"), request)
+
+
+def with_unread_fields(rng: Random, request: Request) -> Request:
+    """Randomise the fields that no phase reads, or only electives; return the request."""
+    request.seed, request.tenant = rng.getrandbits(40), rng.choice(("", "free tier", "a"))
+    if rng.random() < 0.5:
+        request.service_level = ServiceLevel("fast", ttft=0.5, tpot=0.05, e2e=4.0)
+        request.mm_features = (MultiModalFeatureSpec("cat", 0, 1),)
+    logprobs, seed, temperature = rng.choice((None, 0, 5, 20)), rng.choice((None, 3)), rng.choice((0.0, 0.7))
+    request.sampling_params = replace(request.sampling_params, logprobs=logprobs, seed=seed, temperature=temperature)
     return request
 
 
