@@ -87,11 +87,6 @@ def request_in(status: RequestStatus, name: str, num_prompt: int, num_outputs: i
     return request
 
 
-def truth(answer: object) -> object:
-    """Return a bool of any library; describe any other answer, even 0 or 1."""
-    return f"{answer}, an int" if type(answer) is int else yes_or_no(answer)
-
-
 def whole(answer: object) -> object:
     return int(answer) if isinstance(answer, Integral) else f"{answer!r}, a {type(answer).__name__}"
 
@@ -123,7 +118,7 @@ class Chunking:
         yield f"{method}({name}, {', '.join(map(str, given))})   {about}"
         before = fields_of(request)
         asked = [(self.policy, request), (self.anew(), copy(request)), (self.anew(), usual)]
-        plain = whole if method == "num_new_tokens" else truth
+        plain = whole if method == "num_new_tokens" else yes_or_no
         answers = [plain(getattr(policy, method)(one, *given)) for policy, one in asked]
         yield {method: told("policy", *answers), "arguments": changed(request, before)}
 
@@ -135,7 +130,7 @@ class Chunking:
             request.status = RequestStatus.RUNNING
             request.num_computed_tokens += num_new
             chunks.append(whole(num_new))
-            samples.append(truth(self.policy.should_sample(request, request.num_computed_tokens)))
+            samples.append(yes_or_no(self.policy.should_sample(request, request.num_computed_tokens)))
         return {"chunks": chunks, "samples": samples}
 
 
@@ -200,7 +195,7 @@ class Moment:
             vars(kv).update(vars(FrozenKV(self.block_size, tables, queue[:middle])))
             hit_blocks, beside = [*self.hits], [*running]
             before = kv.contents()
-            answer = truth(policy.admits(request, hit_blocks, beside, kv))
+            answer = yes_or_no(policy.admits(request, hit_blocks, beside, kv))
             now = kv.contents()
             self.amiss |= {name for name in before if now.get(name) != before[name]}
             self.amiss |= {"hit_blocks"} if hit_blocks != self.hits else set()
