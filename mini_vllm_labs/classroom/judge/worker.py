@@ -39,7 +39,7 @@ class RightAnswer(NamedTuple):
         return cls(value, encoded({"answer": value}))
 
 
-NO_ANSWER = RightAnswer(None, b"")
+NO_ANSWER = RightAnswer(None, b"\n")  # no message contains a line break
 
 
 class SubmissionDir:

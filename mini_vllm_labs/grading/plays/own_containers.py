@@ -57,6 +57,8 @@ class OwnContainers:
         """
         lists = [one for key, one in lists_of(given).items() if isinstance(one, list) and one is not before.get(key)]
         own = [] if name in ON_PURPOSE else list(containers(found))
+        if not own and not lists:
+            return None
         lent = {} if name == PASSES_ON or not own else {id(one): one for one in lent_by(given)}
         for number, one in enumerate([*own, *lists]):
             did = RETURNED if number < len(own) else GAVE
