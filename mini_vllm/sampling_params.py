@@ -79,11 +79,14 @@ class SamplingParams:
     def __post_init__(self) -> None:
         """Convert other number types, such as numpy's, to Python's, and integers to floats in float settings."""
         for name in FLOATS:
-            if _is_number(value := getattr(self, name)):
-                is_low = name == "temperature" and 0 < value < MIN_TEMPERATURE
-                object.__setattr__(self, name, MIN_TEMPERATURE if is_low else float(value))
+            value = getattr(self, name)
+            if type(value) is not float and _is_number(value):  # checking a float would take most of the time
+                object.__setattr__(self, name, float(value))
+        if isinstance(self.temperature, float) and 0 < self.temperature < MIN_TEMPERATURE:
+            object.__setattr__(self, "temperature", MIN_TEMPERATURE)
         for name in INTEGERS:
-            if isinstance(value := getattr(self, name), Integral) and not isinstance(value, bool):
+            value = getattr(self, name)
+            if type(value) is not int and isinstance(value, Integral) and not isinstance(value, bool):
                 object.__setattr__(self, name, int(value))
 
     @property

@@ -21,6 +21,7 @@ from mini_vllm_labs.grading.plays.strict_queue import StrictQueue
 
 MAX_CALLS, MAX_CALLS_ALIKE = 40, 12
 ALL_TRIED = 20  # which calls of a function are checked: all of the first 20, and about 100 of the first 1,000
+GOLDEN_RATIO = 0.6180339887498949  # its multiples are spread evenly modulo 1; a generator per call would take seconds
 MAX_SHOWN = 1000  # how many items to take from an iterator, which may be endless
 Function = Callable[..., Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -124,7 +125,7 @@ def calls_of_reference(plan: PlannedPhase, module: ModuleType) -> dict[str, list
             weight = max(1.0, num_calls[name] / ALL_TRIED)
             # The copies would count as the function's work, and would take minutes.
             is_measured = sys.gettrace() is not None
-            if not is_measured and Random(num_calls[name]).random() * weight < 1:
+            if not is_measured and num_calls[name] * GOLDEN_RATIO % 1 * weight < 1:
                 with suppress(Exception):
                     before = deepcopy((args, named))
                     call = Call(*before, outcome_of(function, *deepcopy(before)))

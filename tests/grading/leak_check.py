@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from threading import Lock
 from types import ModuleType
@@ -104,10 +105,17 @@ def fits(signature: inspect.Signature, args: tuple[Any, ...], named: dict[str, A
     )
 
 
-def answers(function: Function, calls: list[Call], names: list[str]) -> bool:
+@cache
+def signature_of(function: Function) -> inspect.Signature | None:
     try:
-        signature = inspect.signature(function)
+        return inspect.signature(function)
     except (TypeError, ValueError):
+        return None
+
+
+def answers(function: Function, calls: list[Call], names: list[str]) -> bool:
+    signature = signature_of(function)
+    if signature is None:
         return False
     for number, (given, by_name) in enumerate(ways(calls[0].args, calls[0].named, names, signature.parameters)):
         # A function without arguments has no differing calls to compare, and without this check most of the course's
@@ -240,8 +248,8 @@ def unwritten(*given: Any, **named: Any) -> Any:
 def try_classes(plan: PlannedPhase, module: ModuleType, classes: Mapping[str, type]) -> list[str]:
     """Replace a phase's classes with shipped ones; return a line for each task that a shipped class passes.
 
-    Only tasks that fail without the phase's class are counted. The phase's own class must pass these tasks; otherwise,
-    a line says so.
+    Only tasks that fail without the phase's class are counted. The phase's own classes must pass these tasks;
+    otherwise, a line says so.
     """
     methods, all_tasks = methods_of(plan), {task.number for task in plan.tasks}
     own: dict[str, type] = {owner: getattr(module, owner) for owner in methods}
@@ -251,8 +259,9 @@ def try_classes(plan: PlannedPhase, module: ModuleType, classes: Mapping[str, ty
         owner, _, name = candidate.partition(": ")
         for other, kind in own.items():
             setattr(module, other, kind)  # undoes the previous candidate's replacement
-        kinds = {"": own[owner], "-": type(owner, (own[owner],), {"__init__": unwritten})}
-        setattr(module, owner, kinds.get(name) or classes[name])
+        if owner:
+            nothing = type(owner, (own[owner],), {"__init__": unwritten})
+            setattr(module, owner, nothing if name == "-" else classes[name])
         passed = Passed(plan, needed[owner])
         pytest.main([plan.folder, "-q", "-p", "no:cacheprovider", "--tb=no"], plugins=[passed])
         answered = [task for task in plan.tasks if task.number in needed[owner] and passed.tests >= set(task.tests)]
@@ -265,9 +274,9 @@ def try_classes(plan: PlannedPhase, module: ModuleType, classes: Mapping[str, ty
     needed = {
         owner: {one for one in all_tasks if f"{plan.number}.{one} {owner}: -" not in without} for owner in methods
     }
-    expected = {f"{plan.number}.{one} {owner}: " for owner in methods for one in needed[owner]}
-    lost = expected - tasks_with([f"{owner}: " for owner in methods])
-    lost |= {f"no task needs {owner}" for owner in methods if not needed[owner]}
+    lost = {f"no task needs {owner}" for owner in methods if not needed[owner]}
+    needed[""] = set().union(*needed.values())
+    lost |= {f"{plan.number}.{one} : " for one in needed[""]} - tasks_with([": "] if methods else [])
     candidates = [
         f"{owner}: {name}"
         for owner, wanted in methods.items()

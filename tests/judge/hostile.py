@@ -127,6 +127,7 @@ HOSTILE = (
     Hostile("garbage on every file descriptor", RAW.replace("BYTES", "b'garbage' * 100"), GARBLED),
     Hostile("lines without the mark", RAW.replace("BYTES", "b'\\n{\"answer\": [0]}\\n' * 1000"), GARBLED),
     Hostile("a giant message", FORGERY.replace("CONTENT", "b'x' * 10**8"), GARBLED),
+    Hostile("an empty message", FORGERY.replace("CONTENT", "b'\\n'"), GARBLED),
     Hostile("deep JSON", FORGERY.replace("CONTENT", "b'[' * 16384 + b'\\n'"), GARBLED),
     Hostile("a flood of answers", ANSWER.replace("FORGED", "{'answer': []}")
             .replace("while text", "while True").replace("text = text[", "text[")

@@ -6,6 +6,7 @@ import pytest
 
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm_labs.classroom.judge import judge as judging
 from mini_vllm_labs.classroom.judge.jail import Jail
 from mini_vllm_labs.classroom.judge.judge import Judge
 from mini_vllm_labs.classroom.judge.needed_files import SEEN
@@ -53,6 +54,7 @@ def test_what_reads_all_that_it_can_reach_gets_no_points(
     """The file neither knows nor finds any rule in three situations of each group, with almost no costs or
     leftovers."""
     monkeypatch.setattr(cases, "MAX_CASES", 5)
+    monkeypatch.setattr(judging, "PHASES_WITH_TENSORS", LABS)  # the file would load torch in each of its processes
     judge = Judge(JudgeSettings("read", situations=3, seconds=60, phases=(phase,)), jail)
     graded = judge.grade(Submission("reader", {phase: reader(phase)}))
     assert "wrong" in {failure.status for failure in graded.failures.values()}, "it answers"

@@ -7,7 +7,7 @@ import compileall
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,11 +96,10 @@ class Jail:
     def is_a_jail(self) -> bool:
         return self.program is not None
 
-    def boot(self, course: Path, user: int, *, with_torch: bool) -> list[str]:
-        """Return the arguments that start a worker on the modules and starters in `course`."""
+    def boot(self, course: Path, user: int, modules: Iterable[str]) -> list[str]:
+        """Return the arguments that start a worker on the starters in `course`, which imports `modules` first."""
         course = COURSE if self.is_a_jail else course
-        imported = "torch" if with_torch else ""
-        return ["-c", BOOT, str(course), imported, self.no_processes.hex(), str(user if self.is_a_jail else 0)]
+        return ["-c", BOOT, str(course), " ".join(modules), self.no_processes.hex(), str(user if self.is_a_jail else 0)]
 
 
 def find_jail() -> Jail:

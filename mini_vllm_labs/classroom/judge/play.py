@@ -37,14 +37,14 @@ def answers_of(asked: JudgeQuestion, worker: JailedWorker) -> Json:
     The worker receives each call of a script only after answering the previous one.
     """
     if not asked.calls:
-        return worker.ask({"driver": asked.driver, "arguments": asked.arguments})
+        return worker.ask({"driver": asked.driver, "arguments": asked.arguments}, asked.right[0])
     worker.process.send({"driver": asked.driver, "arguments": asked.arguments, "num_calls": len(asked.calls)})
     found = list[Json]()
-    for call in asked.calls:
-        found.append(worker.ask({"arguments": call}))
+    for call, right in zip(asked.calls, asked.right, strict=False):
+        found.append(worker.ask({"arguments": call}, right))
         if ends_script(found[-1]):
             break
-    end = worker.receive()
+    end = worker.receive(asked.right[-1])
     return [*found, *end[-1:]] if isinstance(end, list) else end
 
 

@@ -8,8 +8,10 @@ import pickle
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from mini_vllm_labs.classroom.judge.worker import RightAnswer
 from mini_vllm_labs.classroom.worker.answers import Json, checked
 from mini_vllm_labs.classroom.worker.drivers import DRIVERS
 from mini_vllm_labs.classroom.worker.scenario import EngineScenario
@@ -36,6 +38,11 @@ class JudgeQuestion:
     scenario: EngineScenario | None = None
     calls: Sequence[str] = ()
 
+    @cached_property
+    def right(self) -> list[RightAnswer]:
+        """The right messages of a worker: one per call of a script and one for what is seen at its end, or only one."""
+        return [*map(RightAnswer.of, [*self.expected[:-1], self.expected[-1:]] if self.calls else [self.expected])]
+
 
 def reference(phase: int) -> Any:
     return importlib.import_module(f"solutions.{lab_folder(phase)}")
@@ -60,6 +67,8 @@ def same(expected: Json, found: Json) -> bool:
 
     A string does not count as a truth value, because it describes how two answers to the same question differ.
     """
+    if expected is found:
+        return True
     if isinstance(expected, bool):
         return not isinstance(found, str | None) and expected is bool(found)
     if isinstance(expected, float):

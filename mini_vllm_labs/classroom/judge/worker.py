@@ -9,13 +9,14 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from mini_vllm_labs.classroom.judge.jail import ENVIRONMENT, FIRST_USER, Jail
 from mini_vllm_labs.classroom.judge.memory_watch import MemoryWatch, cpu_seconds, family
 from mini_vllm_labs.classroom.judge.needed_files import WHOLE_ENGINE, copy_course
 from mini_vllm_labs.classroom.worker.answers import AnswerError, Json, checked
 from mini_vllm_labs.classroom.worker.text import printable
-from mini_vllm_labs.runs.sandbox.channel import ChannelError, Message
+from mini_vllm_labs.runs.sandbox.channel import ChannelError, Message, decoded, encoded
 from mini_vllm_labs.runs.sandbox.imports import refused_import
 from mini_vllm_labs.runs.sandbox.source_text import complaint_about_content
 from mini_vllm_labs.runs.sandbox.worker import WorkerProcess
@@ -23,7 +24,22 @@ from mini_vllm_labs.runs.starter_status import lab_folder
 
 START_SECONDS = 60.0
 FRESH_SECONDS = 5.0
+WHOLE_ENGINES_PLAY = "mini_vllm_labs.classroom.worker.scenario"
 NOT_LOADED = "StarterNotLoadedError"
+
+
+class RightAnswer(NamedTuple):
+    """An answer of the reference, and the message in which a worker would send it."""
+
+    value: Json
+    content: bytes
+
+    @classmethod
+    def of(cls, value: Json) -> "RightAnswer":
+        return cls(value, encoded({"answer": value}))
+
+
+NO_ANSWER = RightAnswer(None, b"\n")  # no message contains a line break
 
 
 class SubmissionDir:
@@ -83,7 +99,9 @@ class JailedWorker:
 
     def __init__(self, submission: SubmissionDir, jail: Jail, phase: int, *, with_torch: bool = False) -> None:
         course = submission.course(phase)
-        arguments = jail.boot(course, first_user() + next(submission.numbers), with_torch=with_torch)
+        modules = ["torch"] * with_torch
+        modules += [WHOLE_ENGINES_PLAY if phase == WHOLE_ENGINE else f"mini_vllm_labs.grading.plays.phase{phase}_plays"]
+        arguments = jail.boot(course, first_user() + next(submission.numbers), modules)
         with jail.open_filter() as inherited:
             command = jail.command(course, arguments, inherited)
             self.process = WorkerProcess(command, env=ENVIRONMENT, cwd=submission.path, pass_fds=inherited)
@@ -118,17 +136,21 @@ class JailedWorker:
                 return new != old or not self._is_jailed
         return False
 
-    def ask(self, message: Message) -> Json:
+    def ask(self, message: Message, right: RightAnswer = NO_ANSWER) -> Json:
         """Send a message and return the answer. Raises `StarterRaisedError` if the learner's code raises.
 
+        An answer that has the right bytes is not decoded and checked: `right.value` is returned.
         Raises `ChannelError` if the process has exited, is late, or does not send an answer.
         """
         self.process.send(message)
-        return self.receive()
+        return self.receive(right)
 
-    def receive(self) -> Json:
+    def receive(self, right: RightAnswer = NO_ANSWER) -> Json:
         """Return the next answer. Raises the same errors as `ask`."""
-        answer = self.process.receive()
+        content = self.process.receive_encoded()
+        if content == right.content:
+            return right.value
+        answer = decoded(content)
         if isinstance(answer.get("error"), str):
             raise StarterRaisedError(printable(answer["error"]))
         if answer.keys() != {"answer"}:

@@ -18,7 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mini_vllm_labs.classroom.worker.answers import Json
 from mini_vllm_labs.classroom.worker.drivers import DRIVERS
 from mini_vllm_labs.runs.sandbox.channel import Channel, ChannelError, Message, take_stdio
 from mini_vllm_labs.runs.sandbox.explain import explain
@@ -37,18 +36,18 @@ def main() -> None:
     """Answer the judge's questions on stdin and stdout, in a fresh process whenever the judge requests one.
 
     The first process loads shared modules but no learner's code; it forks the other processes one at a time, and waits
-    for each. `sys.argv` contains the module to import (may be empty), the filter against new processes in hexadecimal,
+    for each. `sys.argv` contains the modules to import (may be empty), the filter against new processes in hexadecimal,
     and the uid to use in a jail (0 if there is no jail).
     """
-    channel, (module, no_processes, user) = take_stdio(), sys.argv[1:]
+    channel, (modules, no_processes, user) = take_stdio(), sys.argv[1:]
     sys.modules["solutions"] = None  # type: ignore[assignment]  # only against accidents; the jail is the barrier
-    if module:
+    for module in modules.split():
         importlib.import_module(module)
     gc.freeze()  # otherwise, each process's garbage collector would write to the shared pages and so copy them
     while True:
         if not CAN_FORK or (child := os.fork()) == 0:
             confine(int(user), bytes.fromhex(no_processes))
-            answer_all(channel, stays=not CAN_FORK and bool(module))
+            answer_all(channel, stays=not CAN_FORK and "torch" in sys.modules)
         end_like(os.waitpid(child, 0)[1])
         channel.take_back()
 
@@ -118,12 +117,12 @@ def answer(files: dict[int, Any], message: Message, channel: Channel | None = No
         if "load" in message:
             files[message["load"]] = load(message["folder"])
             return {"answer": None}
-        arguments = unpacked(message)
-        if channel and (num_calls := message.get("num_calls")):
-            calls = (unpacked(channel.receive()) for _ in range(num_calls))
-            arguments += (calls, lambda one: send(channel, {"answer": one}))
-        found: Json = DRIVERS[message["driver"]](files, *arguments)
-        return {"answer": found}
+        driver, arguments = DRIVERS[message["driver"]], unpacked(message)
+        if channel is None or "num_calls" not in message:
+            return {"answer": driver(files, *arguments)}
+        calls = (unpacked(channel.receive()) for _ in range(message["num_calls"]))
+        found = driver(files, *arguments, calls, lambda one: send(channel, {"answer": one}))
+        return {"answer": found[-1:]}  # the answers to the calls have been sent
     except BaseException as error:
         return {"error": describe_error(error)[:4000]}
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
-from mini_vllm_labs.grading.plays.own_containers import OwnContainers, Shared, lists_of
+from mini_vllm_labs.grading.plays.own_containers import ATOMS, OwnContainers, Shared, lists_of
 from mini_vllm_labs.runs.sandbox.frames import short
 
 NUM_WATCHED = 1000  # limit of recorded calls per function and test; a policy may be called 100,000 times
@@ -25,7 +25,6 @@ NUM_CHECKED = 300  # of these, the number that are also checked for containers t
 # answers kept per function: if a function fills two lists in turn, its third call changes its first answer
 NUM_KEPT = 3
 PLAIN = (str, bytes, range, frozenset, type, Request, KVCacheBlock)  # immutable, or not owned by the answer
-ATOMS = frozenset((int, float, str, bytes, bool, type(None)))
 LIVE = ("PagedKVCacheManager.block_ids",)  # a block table belongs to the manager, and grows as its request does
 # must not change the table, because the engine needs it to send blocks to another process
 FREES = "PagedKVCacheManager.free"

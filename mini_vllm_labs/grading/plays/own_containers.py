@@ -5,11 +5,13 @@ Shared containers do no harm until somebody changes them. `labs/README.md` there
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 from mini_vllm.core.request import Request
 from mini_vllm_labs.runs.sandbox.frames import short
 
+ATOMS = frozenset((int, float, str, bytes, bool, type(None)))
 NUM_KEPT = 4  # number of containers per function
 ON_PURPOSE = (
     "PagedKVCacheManager.block_ids",
@@ -56,6 +58,8 @@ class OwnContainers:
         """
         lists = [one for key, one in lists_of(given).items() if isinstance(one, list) and one is not before.get(key)]
         own = [] if name in ON_PURPOSE else list(containers(found))
+        if not own and not lists:
+            return None
         lent = {} if name == PASSES_ON or not own else {id(one): one for one in lent_by(given)}
         for number, one in enumerate([*own, *lists]):
             did = RETURNED if number < len(own) else GAVE
@@ -102,11 +106,21 @@ def lists_of(given: Sequence[object]) -> dict[int, object]:
 
 def lent_by(value: object) -> Iterator[object]:
     """Yield the containers that belong to the arguments of a call, including those in batches and requests."""
-    if isinstance(value, list | dict | set):
-        yield value
-    if isinstance(value, Sequence) and value and not isinstance(value[0], int | float | str | bytes):
-        for one in value:
-            yield from lent_by(one)
-    elif is_dataclass(value):
-        for field in fields(value):
-            yield from lent_by(getattr(value, field.name))
+    left, seen = list[Any]([value]), set[int]()
+    while left:
+        one = left.pop()
+        if type(one) in ATOMS or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, list | dict | set):
+            yield one
+        if isinstance(one, Sequence) and one and not isinstance(one[0], int | float | str | bytes):
+            left.extend(one)
+        elif names := names_of_fields(type(one)):
+            left += [getattr(one, name) for name in names]
+
+
+@cache
+def names_of_fields(kind: type) -> tuple[str, ...]:
+    """Return the names of a dataclass's fields; for another class, return an empty tuple."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()

@@ -189,7 +189,7 @@ class Scene:
         admitted: Sequence[str],
         plans: Sequence[object],
         plan: SchedulerOutput,
-        fields: Mapping[str, Mapping[str, object]],
+        fields: Mapping[str, Mapping[str, Any]],
     ) -> list[str]:
         """Return violations of rules that hold in every case: those that the stand-ins saw, and other changes."""
         num_uses, places = self.waiting.cost, {name: place for place, name in enumerate(ran)}
@@ -206,9 +206,9 @@ class Scene:
         found += [f"{name} waits, and holds memory" for name in ids_of(self.waiting) if self.kv.num_held.get(name)]
         num_preempted = Counter(one.victim_id for one in plan.preempted)
         for name, request in self.requests.items():
-            now = fields_of(request) | {"num_preemptions": request.num_preemptions - num_preempted[name]}
-            changed = (field for field, value in now.items() if value != fields[name][field] and field not in DECIDED)
-            found += [f"{name}.{field} is changed" for field in changed]
+            due = {**fields[name], "num_preemptions": fields[name]["num_preemptions"] + num_preempted[name]}
+            others = (pair for pair in due.items() if pair[0] not in DECIDED)
+            found += [f"{name}.{field} is changed" for field, value in others if getattr(request, field) != value]
         return found
 
 
@@ -275,8 +275,8 @@ def update(phase1: ModuleType, told: Told) -> Steps:
     after = arguments()
     changed = [name for name in after if after[name] != before[name]]
     for name, request in everyone.items():
-        now = {field: value for field, value in fields_of(request).items() if field not in UPDATED}
-        changed += [f"{name}.{field}" for field in now if now[field] != fields[name][field]]
+        other = (pair for pair in fields[name].items() if pair[0] not in UPDATED)
+        changed += [f"{name}.{field}" for field, value in other if getattr(request, field) != value]
     yield {
         "returned": {name: numbers(kept[name]) for name in sorted(kept)} if isinstance(kept, Mapping) else number(kept),
         "RUNNING": ids_of(running),

@@ -222,8 +222,8 @@ def preempting(phase3: ModuleType, told: str, waiting: Sequence[str], past: int 
 
 def also_changed(request: Request, before: Mapping[str, object]) -> list[str]:
     """Return the fields that changed, except those that a preemption is meant to change."""
-    now = fields_of(request)
-    return [name for name, value in before.items() if value != now[name] and name not in VICTIM_CHANGES]
+    others = (pair for pair in before.items() if pair[0] not in VICTIM_CHANGES)
+    return [name for name, value in others if getattr(request, name) != value]
 
 
 def has_other_drafts(request: Request, before: Mapping[str, object]) -> bool:

@@ -234,6 +234,8 @@ class Caching:
         rng = Random(past) if past else None
         self.requests = {name: request_of(name, text, rng) for name, text in texts.items()}
         self.names: dict[bytes, tuple[str, int]] = {}  # names each hash after the first block that has it
+        self.taken = set[tuple[str, int]]()
+        self.named: dict[str, list[bytes]] = {}  # each request's hashes, if all of them have names
         self.given: list[Any] = []
 
     def play(self, calls: Sequence[str]) -> Steps:
@@ -259,9 +261,13 @@ class Caching:
     def state(self, name: str = "") -> Seen:
         """Return the cached blocks with the names of their hashes, or a request's hashes."""
         for one, request in self.requests.items():
+            if request.block_hashes == self.named.get(one):
+                continue
+            self.named[one] = [*request.block_hashes]
             for index, block_hash in enumerate(request.block_hashes):
                 if block_hash not in self.names:
-                    self.names[block_hash] = one + "'" * ((one, index) in self.names.values()), index
+                    self.names[block_hash] = one + "'" * ((one, index) in self.taken), index
+                    self.taken.add(self.names[block_hash])
         if not self.with_state:
             hashes = self.requests[name].block_hashes if name else []
             return {"block_hashes": ["{}{}".format(*self.names[one]) for one in hashes]}

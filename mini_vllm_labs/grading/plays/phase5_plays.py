@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from itertools import count, permutations
+from itertools import permutations
 from numbers import Integral
 from random import Random
 from types import ModuleType
@@ -185,10 +185,11 @@ class Moment:
         tables = {} if is_alone else self.tables
         held = {block_id for table in tables.values() for block_id in table}
         idle = [block_id for block_id in dict.fromkeys(self.hits) if block_id not in held]
-        others = (block_id for block_id in count(1) if block_id not in held and block_id not in idle)
         low = len(idle)
         high = low + 9 + sum(one.num_tokens // self.block_size + 4 for one in requests)
-        queue = [*idle, *(next(others) for _ in range(high - low))]
+        used = held.union(idle)
+        others = [block_id for block_id in range(1, high - low + len(used) + 1) if block_id not in used]
+        queue = [*idle, *others[: high - low]]
         while low < high:
             middle = (low + high) // 2
             # the engine uses the same object every time

@@ -58,8 +58,8 @@ def fields_of(request: Request) -> dict[str, object]:
 
 def changed(request: Request, before: Mapping[str, object]) -> str:
     """Describe which fields of the request a call has changed."""
-    now = fields_of(request)
-    return ", ".join(f"request.{name} changed" for name in before if now[name] != before[name]) or "as before"
+    changes = (f"request.{name} changed" for name, value in before.items() if getattr(request, name) != value)
+    return ", ".join(changes) or "as before"
 
 
 def numbers(told: str) -> list[int]:

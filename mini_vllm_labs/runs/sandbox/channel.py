@@ -43,7 +43,7 @@ class Channel:
 
         Raises `ChannelError`, and `ValueError` for a message that is too long or contains NaN or infinity.
         """
-        content = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
+        content = encoded(message)
         if len(content) > self._max_bytes:
             raise ValueError(
                 f"an answer of {len(content):,} bytes is too long: at most {self._max_bytes:,} bytes can be sent"
@@ -61,17 +61,15 @@ class Channel:
     def receive(self) -> Message:
         """Wait for one message and return it. Raises `ChannelError`; after a "malformed" error, the method may be
         called again."""
+        return decoded(self.receive_encoded())
+
+    def receive_encoded(self) -> bytes:
+        """Wait for one message and return it without decoding it. Raises the same errors as `receive`."""
         while not (line := self._line()):
             pass
         if not line.startswith(self._mark):
             raise ChannelError("malformed", "a line does not start the way a message must")
-        try:
-            message = json.loads(line[len(self._mark) :], parse_constant=_refuse)
-        except (ValueError, RecursionError) as error:
-            raise ChannelError("malformed", f"a message is not plain JSON ({type(error).__name__})") from None
-        if not isinstance(message, dict):
-            raise ChannelError("malformed", "a message is not a JSON object")
-        return message
+        return line[len(self._mark) :]
 
     def take_back(self) -> None:
         """Make the pipes usable after a fork whose child answered buffered messages and may have made the pipes
@@ -110,6 +108,22 @@ class Channel:
         waiting.register(self._write_fd, select.POLLOUT)
         if not waiting.poll(left):
             raise ChannelError("timeout", "the process is not reading its input")
+
+
+def encoded(message: Message) -> bytes:
+    """Return a message as it is sent. Raises `ValueError` for NaN and infinity."""
+    return json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
+
+
+def decoded(content: bytes) -> Message:
+    """Return the message that was sent as `content`. Raises `ChannelError` if it is malformed."""
+    try:
+        message = json.loads(content, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise ChannelError("malformed", f"a message is not plain JSON ({type(error).__name__})") from None
+    if not isinstance(message, dict):
+        raise ChannelError("malformed", "a message is not a JSON object")
+    return message
 
 
 def take_stdio(max_bytes: int = MAX_BYTES) -> Channel:

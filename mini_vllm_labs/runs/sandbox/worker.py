@@ -14,7 +14,7 @@ from queue import Empty, Queue
 from typing import BinaryIO, Self
 
 from mini_vllm.assembly.lineup import CHECKOUT
-from mini_vllm_labs.runs.sandbox.channel import CHUNK, MAX_BYTES, Channel, ChannelError, Message
+from mini_vllm_labs.runs.sandbox.channel import CHUNK, MAX_BYTES, Channel, ChannelError, Message, decoded
 
 OUTPUT_BYTES = 4000
 MAX_QUEUED = 16  # further messages stay in the pipe and do not take up memory here
@@ -47,7 +47,7 @@ class WorkerProcess:
         self.folder = Path(self._temporary.name)
         self.deadline: float | None = None
         self._output = Output(output_bytes)
-        self._inbox = Queue[Message | ChannelError](MAX_QUEUED)
+        self._inbox = Queue[bytes | ChannelError](MAX_QUEUED)
         self._channel: Channel | None = None
         self._is_killed = False
         self._process = subprocess.Popen(
@@ -103,6 +103,10 @@ class WorkerProcess:
 
     def receive(self, seconds: float | None = None) -> Message:
         """Return the next message; wait until `deadline`, but at most `seconds`. Raises `ChannelError`."""
+        return decoded(self.receive_encoded(seconds))
+
+    def receive_encoded(self, seconds: float | None = None) -> bytes:
+        """Return the next message without decoding it, as `receive` does otherwise."""
         limits = [] if self.deadline is None else [self.deadline]
         limits += [] if seconds is None else [time.monotonic() + seconds]
         while True:
@@ -145,7 +149,7 @@ class WorkerProcess:
                 self._inbox.get(timeout=0.001)
         self._temporary.cleanup()
 
-    def _next(self, seconds: float) -> Message:
+    def _next(self, seconds: float) -> bytes:
         item = self._inbox.get(timeout=seconds)
         if isinstance(item, ChannelError):
             if item.reason == "closed":
@@ -170,7 +174,7 @@ class WorkerProcess:
         with self._process.stdout:
             while True:
                 try:
-                    self._inbox.put(self._channel.receive())
+                    self._inbox.put(self._channel.receive_encoded())
                 except ChannelError as error:
                     self._inbox.put(error)
                     if error.reason == "closed":
