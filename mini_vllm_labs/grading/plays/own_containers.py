@@ -116,7 +116,7 @@ def lent_by(value: object) -> Iterator[object]:
             yield one
         if isinstance(one, Sequence) and one and not isinstance(one[0], int | float | str | bytes):
             left.extend(one)
-        elif names := names_of_fields(type(one)):
+        elif names := names_of_fields(type(one)):  # type: ignore[arg-type]  # a class is hashable
             left += [getattr(one, name) for name in names]
 
 
