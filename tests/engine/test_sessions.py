@@ -184,8 +184,11 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], bytes], str]] = {
     "nested inside": (lambda saved: signed(saved)[:-1] + b', "x": ' + b"[" * 900 + b"]" * 900 + b"}", "resumed"),
     "changed": (lambda saved: json.dumps(saved | {"turns": []}).encode(), "its checksum is wrong"),
     "no checksum": (lambda saved: json.dumps({**saved, "checksum": None}).encode(), "its checksum is wrong"),
-    "version 2": (lambda saved: signed(saved | {"version": 2}), "it has version 2; this program reads version 1"),
-    "version true": (lambda saved: signed(saved | {"version": True}), "it has version True"),
+    "version 2": (
+        lambda saved: signed(saved | {"version": 2}),
+        "the session has version 2; this program reads version 1",
+    ),
+    "version true": (lambda saved: signed(saved | {"version": True}), "the session has version True"),
     "model": (lambda saved: signed(saved | {"model": "e0ffab"}), "different model.*'e0ffab'.* this engine uses 'fake'"),
     "no turns": (lambda saved: signed(saved | {"turns": 3}), "the session's turns must be a list"),
     "a turn": (lambda saved: signed(saved | {"turns": [None]}), "turn 1 must have the fields"),

@@ -92,14 +92,14 @@ def test_devices_are_no_input_either(tmp_path: Path) -> None:
         code, told = judge(tmp_path / "ada", "--roster", device, "--csv", tmp_path / "p", "--moodle", tmp_path / "m")
         assert (code, "is not a regular file" in told) == (2, True), told
         told = CliRunner().invoke(app, ["collect", device, str(tmp_path / "out")]).output
-        assert "it is not a regular file" in told
+        assert "is not a regular file" in told
         assert "is not a folder, a zip" in read(Path(device)).error
 
 
 def test_two_results_need_two_files(tmp_path: Path) -> None:
     handed_in(tmp_path, ada=solution(1))
     code, told = judge(tmp_path / "ada", "--csv", tmp_path / "x", "--json", tmp_path / "." / "x")
-    assert (code, "need several files" in told) == (2, True)
+    assert (code, "need separate files" in told) == (2, True)
 
 
 @pytest.mark.parametrize(

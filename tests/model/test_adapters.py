@@ -167,7 +167,7 @@ def test_unreadable_files_are_refused_with_a_message(folders: dict[str, str], tm
     for path, content in damaged:
         before = path.read_bytes()
         path.write_bytes(content)
-        with pytest.raises(ValueError, match="must have adapter_config"):
+        with pytest.raises(ValueError, match="must contain adapter_config"):
             load_adapter("x", folder)
         path.write_bytes(before)
     assert set(load_adapter("x", folder).ranks.values()) == {8}
@@ -238,7 +238,7 @@ def test_wrong_names_and_places_are_refused_with_a_message(folders: dict[str, st
         LLM(lineup=parse_lineup("solution"), adapters=folders)
     with pytest.raises(ValueError, match="adapters need phase 6"):
         LLM(lineup=parse_lineup("solution:1-5,solution:11"), adapters=folders)
-    with pytest.raises(ValueError, match="must have adapter_config"):
+    with pytest.raises(ValueError, match="must contain adapter_config"):
         LLM(config=ROOMY, lineup=LINEUP, adapters={"x": "/no/folder"})
     llm = LLM(config=ROOMY, lineup=LINEUP, adapters=folders)
     with pytest.raises(ValueError, match="must be one of mlp, narrow, wide; got 'other'"):

@@ -214,7 +214,7 @@ def test_other_requests_get_tokens_while_a_grammar_is_checked(
         slow = asyncio.create_task(anext(llm.generate("Hi", params(grammar=str(file)), "slow")))
         process_id = await asyncio.to_thread(id_in, file)
         assert await num_tokens_of_a_neighbour(llm) == 5
-        message, error = "this grammar has gone", ValueError
+        message, error = "this grammar is gone", ValueError
         match end:
             case "by itself":
                 file.unlink()

@@ -105,8 +105,8 @@ def test_the_same_answer_changes_nothing_and_another_wrong_one_begins_anew(tmp_p
     ("content", "problem"),
     [
         ("{", "Expecting property name"),
-        ("[]", "its version is None, but it must be 1"),
-        ('{"version": 0}', "its version is 0, but it must be 1"),
+        ("[]", "the file's version is None, but it must be 1"),
+        ('{"version": 0}', "the file's version is 0, but it must be 1"),
         ('{"version": 1, "num_started": 1, "last": "01"}', "a part is missing or has the wrong type .'missed'"),
         ('{"version": 1, "num_started": 1, "last": "01", "missed": [{"notebook": "01"}]}', "a part is missing"),
     ],

@@ -40,7 +40,7 @@ class JudgeQuestion:
 
     @cached_property
     def right(self) -> list[RightAnswer]:
-        """The right messages of a worker: one per call of a script and one for what is seen at its end, or only one."""
+        """The right messages of a worker: one for each call of a script, and one for its end."""
         return [*map(RightAnswer.of, [*self.expected[:-1], self.expected[-1:]] if self.calls else [self.expected])]
 
 

@@ -90,7 +90,7 @@ def with_a_past(rng: Random, request: Request) -> Request:
     request.spec_token_ids = rng.choices(range(50), k=rng.choice((0, 0, 1, 3)))
     request.num_output_placeholders = rng.choice((0, 0, 1, 2))
     request.cache_salt, request.adapter_id = rng.choice((None, "山")), rng.choice((None, "a"))
-    # a generator of its own: the caller's next draws stay as they are
+    # a separate generator, so that the caller's next draws stay the same
     return with_unread_fields(Random(f"{request.request_id} {request.spec_token_ids}"), request)
 
 
