@@ -175,8 +175,8 @@ def test_a_damaged_file_costs_itself_and_a_damaged_list_is_refused(tmp_path: Pat
 
 
 ODD: dict[str, tuple[int, int, str]] = {  # how the file is compressed, the member's mode, and the expected message
-    "a link": (zipfile.ZIP_STORED, stat.S_IFLNK | 0o777, "it is a link"),
-    "a device": (zipfile.ZIP_STORED, stat.S_IFCHR | 0o666, "it is a link"),
+    "a link": (zipfile.ZIP_STORED, stat.S_IFLNK | 0o777, "this is a link"),
+    "a device": (zipfile.ZIP_STORED, stat.S_IFCHR | 0o666, "this is a link"),
     "bzip2": (zipfile.ZIP_BZIP2, 0o644, "the file is compressed with bzip2"),
     "lzma": (zipfile.ZIP_LZMA, 0o644, "the file is compressed with lzma"),
 }

@@ -80,7 +80,7 @@ def test_a_roster_is_read_as_spreadsheets_save_it(tmp_path: Path, text: str) -> 
     [
         (b"", "must have two columns"),
         (b"name,ID\nada,12\n", "must have two columns"),
-        (b"submission,ID\nada\n", "entry 2: it must be a name and an id"),
+        (b"submission,ID\nada\n", "entry 2: an entry must be a name and an id"),
         (b"submission,ID\nada,1\nada,2\n", "entry 3: 'ada' or '2' appears twice"),
         (b"submission,ID\nada,1\nbob,1\n", "appears twice"),
         (b"submission,ID\nada,=1+1\n", "as a formula"),

@@ -122,7 +122,7 @@ def attentions(rng: Random) -> JudgeQuestion:
     ):
         flat = runner_steps_for("solution").flat_batch(batch, block_size, StepBuffer(torch.device("cpu")))
         query = torch.randn(len(flat.input_ids), num_kv_heads * group, head_dim, generator=generator, dtype=dtype)
-        shape, scale = (NUM_BLOCKS, block_size, num_kv_heads, head_dim), rng.choice((head_dim**-0.5, 0.3, 1.0))
+        shape, scale = (NUM_BLOCKS, block_size, num_kv_heads, head_dim), rng.choice((head_dim**-0.5, 0.3, 1.0, 0.0))
         for _ in range(2):  # layers
             caches = [torch.randn(shape, generator=generator, dtype=dtype) for _ in range(2)]
             script.functions.paged_attention(query, *caches, flat, scale)
