@@ -58,7 +58,7 @@ COLLECT = Variable(
     "MINI_VLLM_COLLECT", "", str, "set by `mini-vllm grade`: the file to which pytest writes the tests that it found"
 )
 NUM_THREADS = Variable(
-    "OMP_NUM_THREADS", 0, _count, "number of torch's threads; if unset, whatever is fastest at the time"
+    "OMP_NUM_THREADS", 0, _count, "number of torch threads; if unset, whatever is fastest at the time"
 )
 SPIN_COUNT = Variable("GOMP_SPINCOUNT", "50000", str, "how often a waiting thread checks for work before it sleeps")
 WAIT_POLICY = Variable("OMP_WAIT_POLICY", "", str, "ACTIVE: waiting threads spin forever; PASSIVE: they sleep at once")

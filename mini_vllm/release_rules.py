@@ -86,7 +86,7 @@ class ReleaseRules:
         "0.28",
         "mtp_chunk_keeps_clear_of_the_end",
         "drafters do not read ahead of a chunk",
-        "no chunk may leave fewer tokens of the prompt than the drafter reads ahead, and its blocks enter the cache "
+        "a chunk must leave at least as many prompt tokens as the drafter reads ahead, and its blocks enter the cache "
         "that many tokens later",
         "the rule was introduced along with support for several MTP layers; we did not find the reason",
     )

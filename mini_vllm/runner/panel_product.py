@@ -77,7 +77,7 @@ class PanelProduct:
 
 
 def room_for(num_rows: int, depth: int, is_int8: bool) -> Tensor | None:
-    """Return memory for rows of inputs that C rounds to int8, with their scales; None if nothing is rounded."""
+    """Return buffers for the input rows that C rounds to int8, and for their scales; None if nothing is rounded."""
     return torch.empty(num_rows, depth + 4, dtype=torch.uint8) if is_int8 else None
 
 

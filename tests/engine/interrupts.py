@@ -9,7 +9,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 WATCHED = (str(ROOT / "mini_vllm"), str(ROOT / "solutions"))
-# the checks only read the state, which is therefore the same at each of their lines
+# the checks only read the state, so it is the same on every line of a check
 CHECKS = str(ROOT / "mini_vllm" / "core" / "invariants.py")
 
 

@@ -204,7 +204,7 @@ class LateThread(ThreadPoolExecutor):
 
 
 def pace_runner(engine: LLMEngine, *, late: bool) -> None:
-    """Let an engine's runner thread compute early or late, however busy the machine is."""
+    """Make an engine's runner thread compute early or late, however busy the machine is."""
     if isinstance(engine, OverlappingEngine):
         thread = LateThread if late else EarlyThread
         engine.runner_thread._executor = thread(max_workers=1, thread_name_prefix="paced-runner")

@@ -1,4 +1,4 @@
-"""Phase 6 in C in the engine: which steps use it, and whether its results match torch's."""
+"""Phase 6's C version in the engine: which steps use it, and whether its results match torch's."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -22,7 +22,7 @@ def fake_server() -> Iterator[ServerUnderTest]:
 
 @pytest.fixture
 def server(fake_server: ServerUnderTest) -> ServerUnderTest:
-    """The server of `client`; a file whose tests harm their server has a separate one."""
+    """The server that `client` uses; a file whose tests break their server gets a separate one."""
     return fake_server
 
 

@@ -1,4 +1,4 @@
-"""The pictures of a server's engine are correct at any size of the page and of the pool."""
+"""The pictures of a server's engine are correct whatever the size of the page or the pool."""
 
 import json
 from dataclasses import replace
