@@ -275,8 +275,7 @@ def test_without_phase_9_a_request_is_refused() -> None:
 @pytest.mark.parametrize("method", ["ngram", "draft_model", None])
 @pytest.mark.parametrize("grammar", ["start: /a/ start", "start: start", 'start: "a" start | start'])
 def test_a_grammar_without_an_end_ends_its_request_alone(grammar: str, method: Any, *, is_late: bool) -> None:
-    """llguidance's mask allows the first token, but llguidance fails when it reads that token, whether for a mask or
-    for drafts."""
+    """llguidance's mask allows the first token, but llguidance fails when it reads that token in masks or drafts."""
     speculation = SpeculativeConfig(method, adaptive=False) if method else None
     llm = engine(replace(ROOMY, speculative_config=speculation, async_scheduling=is_late))
     nowhere, fine = llm.generate(["a a a a a"] * 2, [params(grammar=grammar), params(regex="[ab]{9}")])
