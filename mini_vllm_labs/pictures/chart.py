@@ -45,7 +45,7 @@ class LogScale:
         return self.start + share * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        """Return the powers of ten on the scale; on a short scale, also return their multiples by 2 and 5."""
+        """Return the powers of ten on the scale; on a short scale, also return 2 and 5 times those."""
         steps = (1, 2, 5) if self.high <= SHORT * self.low else (1,)
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         ticks = [step * 10.0**k for k in range(first, last + 1) for step in steps]
@@ -54,8 +54,7 @@ class LogScale:
 
 @dataclass(frozen=True)
 class PercentScale:
-    """A scale for percentiles from `start` to `end` px, where 90 to 99 is as long as 0 to 90. The scale ends at
-    `most`."""
+    """A scale for percentiles from `start` to `end` px; 90 to 99 is as long as 0 to 90. The scale ends at `most`."""
 
     start: float
     end: float
@@ -75,7 +74,7 @@ class ChartFrame:
 
 
 def x_axis(scale: LogScale, top: float, bottom: float, as_text: Callable[[float], str]) -> svg.Markup:
-    """Draw vertical rules at the ticks, with as many labels below as fit up to the end of the scale."""
+    """Draw vertical rules at the ticks, with as many labels below as fit before the end of the scale."""
     parts, taken = [], -math.inf
     for value in scale.ticks():
         x, half = scale(value), text_width(as_text(value), LABEL) / 2
@@ -120,8 +119,8 @@ def dot(point: Point, color: str, radius: float = 4) -> svg.Markup:
 def beside(point: Point, other: float, content: str, left: float, right: float) -> svg.Markup:
     """Draw text at a point on a rising curve without touching it or a second curve at x = `other`.
 
-    The areas to the lower right and to the upper left of both curves are free. The text goes to the side nearer to the
-    point if it fits between `left` and `right`.
+    The areas to the lower right and upper left of both curves are free. The text goes to the side nearer to the point
+    if it fits between `left` and `right`.
     """
     x, y = point
     width = text_width(content, LABEL, bold=True)

@@ -2,7 +2,7 @@
 
 
 def digits(value: float) -> str:
-    """Format a number with three significant digits, but keep all digits before the point; millions get M."""
+    """Format a number with three significant digits but all digits before the point; millions get M."""
     if value >= 999_999.5:  # values from here up round to a million; the limits below work the same way
         return f"{digits(value / 1e6)} M"
     if value >= 99.95:

@@ -11,14 +11,15 @@ from mini_vllm_labs.runs.traces.run_state import RunInfo
 
 @dataclass(frozen=True)
 class Film:
-    """Pictures with the same layers in the same positions, one per step; `also` contains those for other page widths.
+    """Pictures with the same layers in the same positions, one per step; `also` contains versions for other page
+    widths.
 
     `follow` lists what a reader can follow, as (key, name): the key `request:0` stands for elements with
     `data-request="0"`, and `block:17` for `data-block="17"`. `events` names, for each picture, the events at which
-    playback can stop, such as `("preemption",)`. With `has_time`, the scale `time` is also available. `word` names what
+    playback can stop, such as `("preemption",)`. With `has_time`, the scale `time` is also available. `word` says what
     a picture shows: a step, or a row of a batch. A player opens at picture `first`. `lines` contains the lines of code
     that decided each step, as `Lines.encode` returns them. Raises `ValueError` if the pictures differ in shape, or if
-    the numbers of `events` and pictures differ.
+    `events` and the pictures differ in number.
     """
 
     pictures: Sequence[Picture]
@@ -32,7 +33,7 @@ class Film:
 
     @classmethod
     def of(cls, drawn: Mapping[Any, Sequence[Picture]], follow: Sequence[tuple[str, str]] = (), **shown: Any) -> Self:
-        """Build a film from pictures, keyed by the page width in px for which they are drawn."""
+        """Build a film from pictures, keyed by the page width in px that they are drawn for."""
         also = [pictures for width, pictures in drawn.items() if width != WIDTH]
         return cls(drawn[WIDTH], also, follow, **shown)
 
@@ -72,8 +73,8 @@ class Film:
         """Encode the film for the player.
 
         `fragments` contains the distinct contents of layers and text alternatives. A frame's `stop` names the events at
-        which playback can stop. Each width has a view: `svg` contains its layers, still empty, and `changes` lists for
-        each step the layer and fragment numbers of each changed layer.
+        which playback can stop. Each width has a view: `svg` contains its layers, still empty, and `changes` lists, per
+        step, the layer and fragment numbers of each changed layer.
         """
         events = self.events or [()] * len(self.pictures)
         numbers: dict[str, int] = {}

@@ -139,7 +139,7 @@ def unchanging(info: RunInfo, counts: Sequence[TokenCounts], axis: StepAxis) -> 
 
 
 def strip(shares: Sequence[tuple[float, float]], axis: StepAxis, y: float) -> svg.Markup:
-    """Draw one column per step, solid up to the first fraction of the height and hatched up to the second."""
+    """Draw one column per step, solid up to the first fraction of the height, then hatched up to the second."""
     drawn, roof = [svg.rect(0, y, axis.x(len(shares)), HIGH, class_="mv-panel")], f"M0 {y + HIGH}"
     for step, (solid, hatched) in enumerate(shares):
         x, wide, low, top = axis.x(step), axis.width(step), y + HIGH * (1 - solid), y + HIGH * (1 - hatched)

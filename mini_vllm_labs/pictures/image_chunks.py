@@ -18,7 +18,7 @@ MAX_TOKENS = (WIDTHS[0] - 2 * MARGIN) // CELL
 
 @dataclass(frozen=True)
 class ImageStep:
-    """One step of the request: its chunk, the encoded and evicted contents, and the contents cached afterwards."""
+    """One step of the request: its chunk, the contents encoded and evicted, and the contents cached afterwards."""
 
     num_computed_tokens: int
     num_new_tokens: int

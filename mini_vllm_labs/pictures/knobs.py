@@ -24,7 +24,7 @@ class Knob:
 
 @dataclass(frozen=True)
 class Slider(Knob):
-    """A number between `low` and `high`, shown with `unit`. A non-empty `at_zero` is shown instead of 0."""
+    """A number between `low` and `high`, shown with `unit`. If `at_zero` is non-empty, it is shown instead of 0."""
 
     low: float
     high: float
@@ -65,7 +65,7 @@ class Switch(Knob):
 
 
 def checked(knobs: Mapping[str, Knob], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values if all are valid. Raises a `ValueError` that names the knob and its range."""
+    """Return the values if all of them are valid. Raises a `ValueError` that names the knob and its range."""
     if unknown := values.keys() - knobs.keys():
         raise ValueError(f"unknown knob {', '.join(sorted(unknown))}; the knobs are {', '.join(knobs)}")
     return {name: knobs[name].checked(value) for name, value in values.items()}

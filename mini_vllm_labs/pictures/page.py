@@ -12,8 +12,7 @@ from mini_vllm_labs.pictures.picture import read_asset
 
 @dataclass(frozen=True)
 class Page:
-    """A page's texts: title, owner of the code, description of the run, text alternative, and answers keyed by
-    question."""
+    """A page's texts: title, code owner, description of the run, text alternative, and answers keyed by question."""
 
     title: str
     whose: str

@@ -17,7 +17,7 @@ Comparison = Sequence[tuple[str, str, str]]  # a setting's effects, as (name, fi
 
 
 class Filmed(Protocol):
-    """A run to be shown in a `FilmPanel`. `comparison` and `sentence` describe the run rather than a step."""
+    """A run to be shown in a `FilmPanel`. `comparison` and `sentence` describe the whole run rather than a step."""
 
     @property
     def num_steps(self) -> int: ...
@@ -40,8 +40,9 @@ class Panel(PictureWidget):
 
     `draw` is called while a knob is being moved. While `draw` runs, newer calls replace older ones, so that the next
     answer is for the latest call. If `draw` raises `ValueError`, the message is shown and the picture does not change.
-    With `reflows`, `draw` also receives the picture's `width` in px in the page and, as `before`, the values before the
-    knob was turned. With `in_browser`, the page draws, and Python receives a value only when its knob is released.
+    With `reflows`, `draw` also receives the picture's `width` in px on the page and, as `before`, the values before the
+    knob was turned. With `in_browser`, the page draws, and Python receives a knob's value only when the knob is
+    released.
     """
 
     _esm = read_asset("controls.js") + read_asset("panel.js")
@@ -113,7 +114,7 @@ class Panel(PictureWidget):
 class FilmPanel(Panel, Player):
     """Knobs above a player: `run` receives the knobs' values by name and returns a `Filmed` run.
 
-    While a knob is moving, only the step on display is redrawn; the film is updated when the knob stops.
+    While a knob is moving, only the displayed step is redrawn; the film is updated when the knob stops.
     """
 
     player = traitlets.Unicode(PLAYER).tag(sync=True)

@@ -72,7 +72,7 @@ def heading(name: str, title: str, y: float, *captions: str) -> Layer:
 def headline_part(title: str, figures: str, width: float) -> Part:
     """Draw the top line: a title on the left, and figures on the right.
 
-    In a narrow picture, the figures are below the title.
+    In a narrow picture, the figures go below the title.
     """
     named = svg.text(MARGIN, 20, title, class_="mv-title")
     if width >= NARROW:
@@ -89,5 +89,5 @@ def sentence_lines(sentence: str, width: float) -> list[str]:
 
 
 def most_lines(sentences: Iterable[str], width: float) -> int:
-    """Return the number of lines of a film's longest sentence, for which every picture leaves room."""
+    """Return the number of lines in a film's longest sentence; every picture leaves room for that many."""
     return max((len(sentence_lines(sentence, width)) for sentence in sentences), default=1)

@@ -95,8 +95,8 @@ class Layer:
 class Picture:
     """A finished picture, at most 1,100 px wide; `text_alternative` states every fact in it as plain text.
 
-    `title` names the picture, and `sentence` states its most interesting fact. The scale `time` shows parts with the
-    class `mv-in-time` instead of those with `mv-in-steps`. `narrow` is the same picture for a narrower page.
+    `title` names the picture, and `sentence` states its most interesting fact. On the scale `time`, parts with the
+    class `mv-in-time` are shown instead of those with `mv-in-steps`. `narrow` is the same picture for a narrower page.
     """
 
     title: str
@@ -117,7 +117,7 @@ class Picture:
             raise ValueError(f"layers must have different names, but these are used twice: {', '.join(sorted(twice))}")
 
     def svg(self, *, with_legend: bool = True) -> Markup:
-        """Return the whole picture as one element, for use on its own or in a page."""
+        """Return the whole picture as one element, for use alone or in a page."""
         below, more = drawn(self.legend if with_legend else {}, self.width)
         height = self.height + more
         return element(
@@ -168,7 +168,7 @@ class Picture:
         return f"Picture({json.dumps(self.title)})"
 
     def in_page(self, *, with_text: bool = True) -> str:
-        """Return HTML in which a script, if scripts run, moves the picture into the page."""
+        """Return HTML whose script, if scripts run, moves the picture into the page."""
         return f"<div>{self.html() if with_text else self.image()}<script>{INLINE}</script></div>"
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Draws the growing prefix tree: a run's blocks that hold content, each after the block that it continues."""
+"""Draws the growing prefix tree: a run's blocks with content, each after the block that it continues."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,7 +56,7 @@ class Tree:
 
 
 def prefix_tree(recording: Recording) -> Film:
-    """Return a film of the tree: each block's holders, blocks kept without holders, and blocks hit.
+    """Return a film of the tree: each block's holders, the blocks kept without holders, and the blocks hit.
 
     The layout covers the whole run, so a block stays where it first appears. Raises `ValueError` if the run has no
     steps.

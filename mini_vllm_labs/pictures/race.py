@@ -53,7 +53,7 @@ class Lane:
         return KEYS.get(self.name.lower(), "")
 
     def with_keys(self, lengths: Mapping[str, int]) -> "Lane":
-        """Return the lane with its policy's keys, if known, and the waiting requests in order."""
+        """Return the lane with its policy's keys, if known, and its waiting requests in order."""
         left = {i: length - self.done.get(i, 0) for i, length in lengths.items()}
         of = {"arrival": self.starts, "priority": self.info.priorities, "tokens left": left}
         keys = of.get(self.compares, {})
@@ -61,7 +61,7 @@ class Lane:
         return replace(self, keys=keys, zones={**self.zones, "waiting": waiting})
 
     def overtakes(self, request_id: str) -> bool:
-        """Return whether a request is served before a waiting one that arrived earlier."""
+        """Return whether a request is served before a waiting request that arrived earlier."""
         waiting = self.zones["waiting"]
         later = waiting[waiting.index(request_id) + 1 :] if request_id in waiting else waiting
         return any(self.starts[i] < self.starts[request_id] for i in later)

@@ -26,7 +26,7 @@ class TimeScale:
 
     @classmethod
     def fitting(cls, runs: Sequence[Sequence[int]], room: float) -> Self:
-        """Return the largest scale at which every run fits; a run is given as the token count of each step."""
+        """Return the largest scale at which all runs fit, with each run given as its steps' token counts."""
         least = min(MIN_STEP_WIDTH, room / max(1, *map(len, runs)))
         return cls(min(cls._per_token(sorted(num_tokens), least, room) for num_tokens in runs), least)
 

@@ -1,4 +1,4 @@
-"""Draws the stutter: two windows type the same answer in simulated time while a long prompt is also computed."""
+"""Draws the stutter: two windows type the same answer in simulated time while a long prompt is also being computed."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +47,7 @@ class Typing:
         return max((after - before for before, after in pairwise([*known, *open_end])), default=0.0)
 
     def pause(self, now: float) -> float:
-        """Return the ms since the last word, or 0 before the first word and after the final one."""
+        """Return the ms since the last word, or 0 before the first word or after the final word."""
         typed = bisect_right(self.tokens, now)
         return now - self.tokens[typed - 1] if 0 < typed < len(self.tokens) else 0.0
 

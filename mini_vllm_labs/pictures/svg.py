@@ -79,7 +79,7 @@ def line(x1: float, y1: float, x2: float, y2: float, **attributes: Value) -> Mar
 
 
 def tooltip(content: str) -> Markup:
-    """Return a `<title>`, which is its parent's tooltip and is read by screen readers."""
+    """Return a `<title>`, which serves as its parent's tooltip and is read by screen readers."""
     return element("title", Markup(escape(plain(content), quote=False)))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> str:
-    """Return a line `key: value` for each pair, with `none` for an empty value."""
+    """Return a `key: value` line for each pair, with `none` for an empty value."""
     return "\n".join(f"{key}: {'none' if value == '' else value}" for key, value in pairs)
 
 
@@ -28,7 +28,7 @@ def spaced(items: Iterable[object], most: int | None = None) -> str:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Join numbers in order; shorten a run of at least three consecutive numbers to `first-last`."""
+    """Join numbers in order, shortening each run of at least three consecutive numbers to `first-last`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:

@@ -25,7 +25,7 @@ def tile(index: int, label: str, x: float, y: float, width: float, height: float
 
 
 def baseline(index: int, height: float) -> float:
-    """Return the y of a label's baseline in a box: the label is centred above the marks."""
+    """Return the y position of a label's baseline in a box: the label is centred above the marks."""
     # 0.36 is the distance from a letter's middle down to its baseline.
     return (height - (MARK + 1) * bool(lap(index))) / 2 + SIZE * 0.36
 
@@ -62,7 +62,7 @@ def striped(indices: Sequence[int], x: float, y: float, width: float, height: fl
 
 
 def on_stripes(indices: Sequence[int], x: float, y: float, content: str) -> Markup:
-    """Draw text, centred at x, on a box from `striped`; over several colours, the text gets a plain background."""
+    """Draw text, centred at x, on a box from `striped`; on several colours, the text gets a plain background."""
     if len(indices) == 1:
         return on_tile(indices[0], x, y, content)
     half = text_width(content, SIZE) / 2 + 1

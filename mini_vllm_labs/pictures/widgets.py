@@ -63,9 +63,9 @@ class Player(PictureWidget):
     """Plays, steps and scrubs through a film; clicking a request or a block follows it.
 
     `step` is the picture shown, and `follow` is a key such as `request:0`, or empty. A `speed` of 1 leaves time to read
-    each sentence: 1.2 s per step of a short film, and at least 0.3 s of a long film. `scale` sets the widths of a
-    timeline's steps: equal (`steps`) or token-based (`time`). In a saved or exported page, the film plays without a
-    kernel.
+    each sentence: 1.2 s per step of a short film, and at least 0.3 s per step of a long film. `scale` sets the widths
+    of a timeline's steps: equal (`steps`) or token-based (`time`). In a saved or exported page, the film plays without
+    a kernel.
     """
 
     _esm = WITH_LINES

@@ -20,8 +20,8 @@ def windows(
 ) -> Picture:
     """Draw each layer group's table above curves of the blocks held after each token.
 
-    Null blocks are empty. `held` maps each way of holding blocks to a curve; all curves have the same length. Raises
-    `ValueError` if a table has more than `MAX_BLOCKS` blocks.
+    Null blocks are left empty. `held` maps each way of holding blocks to a curve; all curves have the same length.
+    Raises `ValueError` if a table has more than `MAX_BLOCKS` blocks.
     """
     longest = max(map(len, tables.values()))
     if longest > MAX_BLOCKS:

@@ -11,10 +11,11 @@ DEFAULT_LIMITS = {"urgent": 8, "normal": 2, "batch": 0}
 class DraftsByClass(SchedulingPolicy):
     """Limits a request's drafts per step by its service level; levels without a limit get `others`.
 
-    The idea is AdaServe's ("SLO-customized speculation", arXiv 2501.12162). Drafts cost computation that all requests
-    in a step share, so requests with a tight limit per token get many drafts and the others get few. AdaServe chooses
-    tokens of a draft tree by their chance of acceptance; here each class has a fixed number of drafts, and the first
-    drafts are kept. AdaServe does not group requests by class, although some write-ups claim that it does.
+    The idea comes from AdaServe ("SLO-customized speculation", arXiv 2501.12162). Drafts cost computation that all
+    requests in a step share, so requests with a tight limit per token get many drafts and the other requests get few.
+    AdaServe chooses tokens of a draft tree by their probability of acceptance; here each class has a fixed number of
+    drafts, and the first drafts are kept. AdaServe does not group requests by class, although some write-ups claim that
+    it does.
 
     Raises `ValueError` for a negative limit.
     """

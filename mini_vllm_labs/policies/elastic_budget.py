@@ -17,7 +17,7 @@ class ElasticBudget(Around):
     any waiting request, but it delays every decode, so step times vary more. Raises `ValueError` unless the share is
     greater than 0 and at most 1.
 
-    The policy is an exercise from a public course about the variance of step times.
+    The policy is an exercise from a public course on the variance of step times.
     """
 
     def __init__(self, inner: SchedulingPolicy | None = None, share: float = 0.25) -> None:
@@ -41,12 +41,12 @@ class BudgetController(Around):
     """Changes a step's token budget every `period` seconds.
 
     If the period's mean time to first token is more than `target_ttft` seconds, the budget is multiplied by 0.8.
-    Otherwise, if fewer tokens per second were produced than in the previous period, the budget is multiplied by 1.2.
+    Otherwise, if fewer tokens were produced per second than in the previous period, the budget is multiplied by 1.2.
     The budget stays between `min_num_batched_tokens` and the engine's `max_num_batched_tokens`. Raises `ValueError`
     unless every parameter is greater than 0.
 
     This is a rule of thumb from guides to vLLM, which has no such controller. The rule is wrong under overload:
-    requests wait for their first token because too little is computed, and a smaller budget makes this worse.
+    requests wait for their first token because too little is computed per step, and a smaller budget makes this worse.
     """
 
     def __init__(

@@ -9,8 +9,7 @@ from mini_vllm_labs.policies.settings import require_positive
 
 
 class FeedbackQueues(SchedulingPolicy):
-    """Favours short outputs without knowing lengths: a request that uses up its level's quantum drops to the next
-    level.
+    """Favours short outputs without knowing output lengths: a request that uses up its level's quantum drops a level.
 
     From "Fast Distributed Inference Serving for Large Language Models" (arXiv 2305.05920). A request stays on level n
     for `quantum * 2**n` output tokens. A long prompt skips the levels whose output would take no longer to compute than

@@ -12,7 +12,7 @@ READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
 
 def can_run(request: Request) -> bool:
-    """Return whether a waiting request could run now, which it cannot while it waits for a grammar or transfer."""
+    """Return whether a waiting request could run now; it cannot while it waits for a grammar or transfer."""
     return request.status in READY
 
 
@@ -26,7 +26,7 @@ def worst_first(running: Sequence[Request], rank: Callable[[Request], Any]) -> l
 def outranked(
     step: StepView, rank: Callable[[Request], Any], may_go: Callable[[Request], bool] = lambda request: True
 ) -> list[Request]:
-    """Return the running requests, largest rank first, that must give way to waiting requests of smaller rank."""
+    """Return the running requests that must give way to waiting requests of lower rank, highest rank first."""
     ready = list(filter(can_run, step.waiting))
     if not ready:
         return []

@@ -32,7 +32,7 @@ class NamedPolicy:
 
     @property
     def is_written(self) -> bool:
-        """Whether `make` works; without the solutions, `vtc` and `least-slack` must come from the learner."""
+        """Whether `make` works; without the solutions, `vtc` and `least-slack` must be the learner's."""
         try:
             self.make({})
         except NotImplementedError:

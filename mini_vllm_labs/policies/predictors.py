@@ -18,7 +18,7 @@ def oracle(lengths: Mapping[str, int]) -> Predict:
 
 
 def noisy(lengths: Mapping[str, int], sigma: float, seed: int = 0) -> Predict:
-    """Predict the true lengths times a lognormal error; two thirds are within a factor of exp(`sigma`).
+    """Predict the true lengths multiplied by a lognormal error; two thirds are within a factor of exp(`sigma`).
 
     Raises `ValueError` for a negative `sigma`.
     """

@@ -17,7 +17,7 @@ class Priority(SchedulingPolicy):
 
     vLLM: `--scheduling-policy priority`, `PriorityRequestQueue` in `v1/core/sched/request_queue.py`. If priorities and
     arrival times are equal, the policy preempts the request that came first. When memory runs short, two such requests
-    can take turns taking each other's blocks forever. This is vLLM's rule; its clock rarely produces ties.
+    can keep taking each other's blocks forever. This is vLLM's rule; its clock rarely produces ties.
     """
 
     uses_priority = True

@@ -23,7 +23,7 @@ class QualityOfExperience(SchedulingPolicy):
     """Serves the requests that gain the most quality of experience per KV block, and preempts from the other end.
 
     A reader expects the first token after `ttft` seconds and another every `tpot` seconds; a service level's limits
-    replace both. The gain compares two futures over the next `horizon` seconds: a token every `seconds_per_token`
+    override both. The gain compares two futures over the next `horizon` seconds: a token every `seconds_per_token`
     seconds, or none. If there are not enough blocks for the best waiting request, running requests with a smaller gain
     give way, each at most `max_preemptions` times. Raises `ValueError` unless every parameter is greater than 0.
 
@@ -68,7 +68,7 @@ class QualityOfExperience(SchedulingPolicy):
         return min(1 + late / tpot, request.sampling_params.max_tokens) if late >= 0 else 0.0
 
     def gain(self, request: Request) -> float:
-        """Return how much service over the horizon raises the quality, per KV block."""
+        """Return how much being served over the horizon raises the quality, per KV block."""
         reading, middle = self.readings.get(request.request_id, TokenSeconds()), self.now + self.horizon / 2
         due, got = self.num_due(request, middle), request.num_output_tokens
         served = min(due, got + self.horizon / 2 / self.seconds_per_token)

@@ -11,7 +11,7 @@ class TwoClasses(SchedulingPolicy):
     """Serves requests of service level `urgent` first, and reserves a share of each step's budget for them.
 
     While an urgent request is unfinished, a step has at most `urgent_batch_limit` requests (None: no limit) and the
-    others sit out, because small batches make short steps. With `preempts`, a waiting urgent request displaces the
+    others sit out, because small batches keep steps short. With `preempts`, a waiting urgent request displaces the
     normal request that came last. ("SLO-Aware Scheduling for Large Language Model Inferences", arXiv 2504.14966, limits
     the batch and preempts for urgent requests.)
 

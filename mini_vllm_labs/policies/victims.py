@@ -16,8 +16,8 @@ class LeastComputedFirst(SchedulingPolicy):
 class CheapestVictim(SchedulingPolicy):
     """Preempts the request with the fewest tokens to recompute per freed block, unless it is nearly done.
 
-    The score is proposed in vLLM's pull request 56897. A policy does not see which blocks are shared, so the prefix hit
-    at first admission counts as neither computed nor freed.
+    The score was proposed in vLLM's pull request 56897. A policy does not see which blocks are shared, so the prefix
+    hit at first admission counts as neither computed nor freed.
     """
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ SECONDS_TO_CONNECT = 10
 
 
 def dask_client(address: str) -> Any:
-    """Return a client for the scheduler at an address.
+    """Return a client for the scheduler at the given address.
 
     Raises `ValueError` if dask is missing or the scheduler does not respond.
     """

@@ -1,4 +1,4 @@
-"""Finds the phases that the learner has written by reading the starters without running them.
+"""Finds the phases that the learner has written, by reading the starters without running them.
 
 A function counts as unwritten while it can still reach our `NotImplementedError("Phase 3, task 2: ...")`.
 """
@@ -15,7 +15,7 @@ LABS = range(1, len(ALL_NAMES) + 1)
 
 
 def lab_folder(phase: int) -> str:
-    """Return the name of a phase's folder in `labs/`, which its module in `solutions/` shares."""
+    """Return the name of a phase's folder in `labs/`, which is also the name of its module in `solutions/`."""
     return f"phase{phase}_{ALL_NAMES[phase - 1]}".lower().replace(" ", "_")
 
 
@@ -67,7 +67,7 @@ def written_electives(checkout: Path = CHECKOUT) -> list[int]:
 def written_lineup(checkout: Path = CHECKOUT) -> Lineup | None:
     """Return the lineup of all written phases that can run together, or None if phase 1 is unwritten.
 
-    The lineup includes written electives; an engine uses them if its settings enable drafts or a step in flight.
+    The lineup includes written electives; an engine uses them if its settings enable drafts or steps in flight.
 
     A prefix cache (phase 4) is omitted if there is no block pool (phase 2).
     """
@@ -134,7 +134,7 @@ def message_of(statement: ast.stmt) -> str | None:
 
 
 def _reached(body: Sequence[ast.stmt]) -> Iterator[str]:
-    """Yield the messages of our errors in a body, up to the first statement that always exits it."""
+    """Yield the messages of our errors in a body, up to the first statement that always leaves it."""
     for statement in body:
         message = message_of(statement)
         if message is not None:

@@ -1,4 +1,4 @@
-"""Describes how chat and completion answers differ: in their JSON names and in how they report logprobs.
+"""Describes how chat and completion answers differ in their JSON names and in how they report logprobs.
 
 vLLM: `_create_chat_logprobs` and `_create_completion_logprobs` in `entrypoints/openai/*/serving.py`.
 """
@@ -16,7 +16,7 @@ MIN_LOGPROB = -9999.0  # vLLM's replacement for minus infinity, which JSON canno
 
 
 class ReportedLogprobs:
-    """The logprobs of one growing text; each `take` reports the tokens generated since the previous call.
+    """The logprobs of one growing text; each `take` call reports the tokens generated since the previous call.
 
     Each position reports the sampled token and up to `max_shown` of the likeliest tokens.
     """
@@ -76,7 +76,7 @@ def _finite(logprob: Logprob) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """The JSON format for one route. A streamed choice begins with `opening`, if set, and ends with `ending`."""
+    """The JSON format of one route. A streamed choice begins with `opening`, if set, and ends with `ending`."""
 
     id_prefix: str
     object: str

@@ -85,11 +85,11 @@ def whole_choice(request: GenerateRequest, index: int, output: RequestOutput) ->
 
 
 class StreamedAnswer(Response):
-    """Sends the events of all choices directly to the connection, without a generator in between.
+    """Sends the events of all choices directly to the connection, without an intermediate generator.
 
     The status line is not sent before the first output, so a request that the engine rejects still gets an error
     status; a later error becomes an event. If the client disconnects, the choices are aborted. A notice is sent
-    immediately as a comment, which clients skip.
+    immediately as a comment, which clients ignore.
     """
 
     def __init__(self, request: GenerateRequest) -> None:

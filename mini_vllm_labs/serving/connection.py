@@ -41,9 +41,9 @@ class Timer:
 class LingeringTransport:
     """Wraps a transport so that it closes in two halves while `is_client_sending`.
 
-    Closing a socket with unread data resets the connection, and an answer still in transit is lost. So the write side
-    is closed first, and incoming data is discarded until the client closes its side, is silent for `IDLE_SECONDS`, or
-    has been sending for `max_seconds`. (nginx: `lingering_close`.)
+    Closing a socket with unread data resets the connection, and an answer still in transit would be lost. The write
+    side is therefore closed first, and incoming data is discarded until the client closes its side, is silent for
+    `IDLE_SECONDS`, or has been sending for `max_seconds`. (nginx: `lingering_close`.)
     """
 
     def __init__(self, transport: Transport, call_later: CallLater, max_seconds: float) -> None:
@@ -57,7 +57,7 @@ class LingeringTransport:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Write the data unless the write side has been closed, which the application has no way of knowing."""
+        """Write the data unless the write side has been closed, which the application cannot know."""
         if not self._is_lingering:
             self._transport.write(data)
 
@@ -100,7 +100,7 @@ class ConnectionLimit:
         self._next_warning = 0.0
 
     def refusal(self, num_connections: int) -> ApiError | None:
-        """Return the error for a new connection that raises the total to `num_connections`, or None if it may stay."""
+        """Return the error for a new connection that brings the total to `num_connections`, or None if it may stay."""
         if num_connections <= self.max_connections:
             return None
         message = f"the server has {self.max_connections:.0f} connections, as many as its limit of open files allows"
@@ -225,7 +225,7 @@ class Connection(HttpToolsProtocol):
         return ApiError(431, message, code="header_too_large")
 
     def _refuse(self, error: ApiError) -> None:
-        """Answer with an error and close the connection. If a different answer is already in progress, only close the
+        """Answer with an error and close the connection. If another answer is already in progress, only close the
         connection."""
         if self.transport.is_closing():
             return

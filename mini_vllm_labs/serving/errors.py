@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class ApiError(Exception):
-    """An error to send in answer to a request; `param` is the request's invalid field."""
+    """An error to send in response to a request; `param` is the request's invalid field."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ class Moves:
 
     @property
     def taker(self) -> dict[int, str]:
-        """The last request that took each block that was allocated or found in this step."""
+        """The last request to take each block that was allocated or found in this step."""
         return {block: taker for taker, blocks in (*self.found, *self.handed_out) for block in blocks}
 
     @property
@@ -54,13 +54,13 @@ class Moves:
 
     @property
     def found_free(self) -> list[int]:
-        """The found blocks without a holder; the hit removes them from any position in the free queue."""
+        """The found blocks that had no holder; the hit removes them from any position in the free queue."""
         waiting = set(self.while_planned)
         return [block for _, blocks in self.found for block in blocks if block in waiting]
 
     @property
     def all_given_back(self) -> list[int]:
-        """The blocks that were added at the tail, in order."""
+        """The blocks added at the tail, in order."""
         return [block for _, blocks in (*self.lost, *self.given_back) for block in blocks]
 
 

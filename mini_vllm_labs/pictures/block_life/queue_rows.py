@@ -1,4 +1,4 @@
-"""Draws the free queue during planning and after the step, head first, with blocks that leave and return."""
+"""Draws the free queue during planning and after the step, head first, with the blocks that leave and return."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ FIRST, SECOND, MIN_QUEUE_WIDTH = 20, 70, 276  # the names of both ends fit side 
 
 
 def queue_part(info: RunInfo, moves: Moves, owners_before: dict[int, str], width: float) -> Part:
-    """Draw both rows. `owners_before` maps each block that kept content before the step to the content's owner."""
+    """Draw both rows. `owners_before` maps each block that had content before the step to the content's owner."""
     places = places_in(width)
     came = {block: giver for giver, blocks in moves.given_back for block in blocks}
     came_early = {block: giver for giver, blocks in moves.lost for block in blocks}

@@ -10,9 +10,9 @@ PAGE = Path(__file__).with_name("bare_page.html").read_text(encoding="utf-8")
 def open_widget(
     browser: Any, widget: Any, *, dark: bool = False, width: int = 800, sharpness: float = 1, is_answered: bool = False
 ) -> Any:
-    """Open a page with the widget's front end, where the system and the page are both light or both dark.
+    """Open a page with the widget's front end, with system and page both light or both dark.
 
-    If `is_answered`, the Python panel answers the page's calls.
+    If `is_answered`, the Python panel answers calls from the page.
     """
     scheme, viewport = "dark" if dark else "light", {"width": width, "height": 900}
     page = browser.new_page(viewport=viewport, color_scheme=scheme, device_scale_factor=sharpness)

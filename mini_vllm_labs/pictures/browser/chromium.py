@@ -17,7 +17,7 @@ FLAGS = (
 
 
 class NoBrowserError(ValueError):
-    """Raised with the name of the missing component if a browser cannot start."""
+    """Raised if a browser cannot start, with the name of the missing component."""
 
 
 def find_chromium() -> str | None:

@@ -25,7 +25,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class StepWork:
-    """Operations and bytes of a step, and the maximum tokens per second that they allow."""
+    """The operations and bytes of a step, and the maximum tokens per second they allow."""
 
     num_tokens: int
     flops: float
@@ -50,8 +50,8 @@ class StepWork:
 class Capacity:
     """The limits of a setup, in bytes, tokens and operations per second.
 
-    `problem` is the reason why the model does not fit, or empty if it fits. `concurrency` is the number of requests
-    whose K and V fit at once; `batch_size` is `concurrency`, limited by `max_num_seqs`.
+    `problem` is the reason the model does not fit, or empty if it fits. `concurrency` is the number of requests whose K
+    and V fit at once; `batch_size` is `concurrency`, limited by `max_num_seqs`.
     """
 
     setup: Setup
@@ -86,15 +86,15 @@ class Capacity:
 
     @property
     def ridge(self) -> float:
-        """The operations per byte above which arithmetic, rather than bandwidth, is the limit."""
+        """The number of operations per byte above which arithmetic, rather than bandwidth, is the limit."""
         return self.peak_flops / self.bandwidth
 
 
 def capacity_of(setup: Setup) -> Capacity:
     """Compute all limits. Raises `ValueError` for an unknown name and for a context longer than the model's.
 
-    A model that does not fit does not raise an error; instead, it sets `problem` and yields zero blocks. The speeds are
-    then those of a single request, as if the model fitted.
+    A model that does not fit raises no error; instead, `problem` is set and there are zero blocks. The speeds are then
+    those of a single request, as if the model fitted.
     """
     gpu, shape = find_gpu(setup.gpu), find_model_shape(setup.model)
     if setup.context_len > shape.max_model_len:

@@ -43,7 +43,7 @@ def calculator() -> "Panel":
 
 
 def calculator_picture() -> Picture:
-    """Return the page's picture for the initial values of all knobs."""
+    """Return the page's picture for the knobs' initial values."""
     first = json.loads(read_asset(FIRST))
     layers = (Layer("calculator", Markup(first["content"])),)
     return Picture(first["title"], first["height"], layers, first["sentence"], first["text_alternative"])

@@ -52,7 +52,7 @@ def chunking_dial(gpu: str = "H100", model: str = "Llama-3.1-8B", num_requests: 
 
 
 def chunking_picture(now: Trial, before: Trial | None = None, width: float = WIDTH) -> Picture:
-    """Draw the latencies under a setting and under the previous setting."""
+    """Draw the latencies for the current setting and the previous setting."""
     heading, y = chart.head(title(now.setting), [circumstances(now)], width)
     first = before.times_to_first_token if before else None
     between = before.inter_token_latencies if before else None
@@ -142,7 +142,7 @@ def circumstances(trial: Trial) -> str:
 
 
 def sentence(now: Trial, earlier: Trial) -> str:
-    """Describe the changed knobs, the slowest 1% of both latencies, the throughput and any lack of memory."""
+    """Describe the changed knobs, the slowest 1% of both latencies, the throughput and any memory shortage."""
     first, old_first = now.times_to_first_token, earlier.times_to_first_token
     rate, old_rate = (f"{digits(trial.served.output_tokens_per_second)} tokens/s" for trial in (now, earlier))
     parts = [
@@ -176,7 +176,7 @@ def shortage(trial: Trial) -> str:
 
 
 def totals(now: Trial, earlier: Trial) -> list[tuple[str, str]]:
-    """Return the run's totals as pairs of a figure (with its previous value) and its name."""
+    """Return the run's totals as pairs: a figure (with its previous value) and its name."""
     figures = [
         (
             digits(trial.served.output_tokens_per_second),

@@ -47,7 +47,7 @@ def as_text(name: str, value: object) -> str:
 
 @dataclass(frozen=True)
 class Deployment:
-    """The constants that all settings share: a GPU, a model, and the number of requests."""
+    """The constants shared by all settings: a GPU, a model, and the number of requests."""
 
     gpu: str = "H100"
     model: str = "Llama-3.1-8B"

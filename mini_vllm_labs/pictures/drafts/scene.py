@@ -16,10 +16,11 @@ END = "end"  # shown for an end-of-answer token, which has no text
 
 @dataclass(frozen=True)
 class DraftScene:
-    """A step. `verdicts` contains the shown rows' verdicts, with None for a request that the step did not compute.
+    """A step. `verdicts` contains the verdicts for the rows shown, with None for a request that the step did not
+    compute.
 
-    `before` contains each request's output tokens at the time when the step was computed, and `texts` contains each
-    token's text.
+    `before` contains each request's output tokens at the time the step was computed, and `texts` contains each token's
+    text.
     """
 
     step: int
@@ -39,7 +40,7 @@ class DraftScene:
         return f"{thing} for drafts" if self.has_stand_ins else thing
 
     def name(self, token_id: int) -> str:
-        """Return a token's label: its text with spaces and line ends made visible, or its number."""
+        """Return a token's label: its text with spaces and line breaks made visible, or its number."""
         if token_id == STAND_IN:
             return "?"
         text = self.texts.get(token_id, str(token_id))
@@ -76,7 +77,7 @@ def scenes(recording: Recording, texts: Mapping[int, str]) -> Iterator[DraftScen
 
 
 def describe(scene: DraftScene) -> str:
-    """Describe what became of the drafts; requests with both accepted and rejected drafts come first."""
+    """Describe what happened to the drafts; requests with both accepted and rejected drafts come first."""
     judged = [verdict for verdict in scene.shown if verdict.drafts and verdict.sampled]
     judged.sort(key=lambda verdict: not verdict.num_accepted > 0 < verdict.num_rejected)
     said = [sentence(scene, verdict) for verdict in judged[:MAX_SENTENCES]]

@@ -28,7 +28,7 @@ class StripScale:
 
     @classmethod
     def fitting(cls, block_size: int, max_held_blocks: int, room: float) -> "StripScale":
-        """Return the largest slot size at which all blocks fit, or at least the newest five."""
+        """Return the largest slot size at which all blocks fit, or at least the five newest."""
         left = text_width(f"… {max_held_blocks} ", 12)
         wanted = min(max_held_blocks, MIN_BLOCKS)
         for cell in CELLS:

@@ -1,4 +1,4 @@
-"""Draws the chained hashes of some prompts: the content that each hash identifies, first differences, and cache
+"""Draws the chained hashes of several prompts: the content that each hash identifies, first differences, and cache
 hits."""
 
 from mini_vllm_labs.pictures.hash_chain.chains import hits_of

@@ -10,7 +10,8 @@ MAX_SENTENCES = 3
 
 
 def kinship(chains: Sequence[Chain], number: int) -> str:
-    """Describe the blocks that a chain shares with an earlier chain, and their first difference, or return ""."""
+    """Describe the blocks that a chain shares with an earlier chain, and their first difference; otherwise return
+    ""."""
     here, found = chains[number], kin(chains, number)
     if found is None:
         return ""
@@ -29,7 +30,7 @@ def kinship(chains: Sequence[Chain], number: int) -> str:
 
 
 def lookalikes(chains: Sequence[Chain], number: int) -> list[int]:
-    """Return the blocks with the same tokens as an earlier chain's block in that position, but a different hash."""
+    """Return the blocks whose tokens match the block at that position in an earlier chain but whose hash differs."""
     return [
         place
         for place, link in enumerate(chains[number].links)

@@ -29,7 +29,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Chain:
-    """A prompt's full blocks in order, and the tokens of its last block if it is not full."""
+    """A prompt's full blocks in order, and the tokens of its last block if that block is not full."""
 
     name: str
     salt: str | None
@@ -99,7 +99,7 @@ class WrongHash:
 
 
 def faults(chains: Sequence[Chain]) -> list[WrongHash]:
-    """Find each hash that two different contents share, and each content that has a second hash."""
+    """Find each hash shared by two different contents, and each content that has a second hash."""
     by_hash: dict[bytes, tuple[str, object]] = {}
     by_content: dict[object, tuple[str, bytes]] = {}
     found = []
@@ -124,8 +124,7 @@ def num_alike(one: Sequence[object], other: Sequence[object]) -> int:
 
 @dataclass(frozen=True)
 class Kin:
-    """The most similar earlier chain, how many blocks the two have in common, and where the first differing token
-    is."""
+    """The most similar earlier chain, how many blocks the two share, and the position of the first differing token."""
 
     chain: Chain
     num_common: int

@@ -51,9 +51,9 @@ def hash_chain(
 ) -> Picture:
     """Draw the chains of at most twelve prompts (names mapped to token ids) for a page of a given `width`.
 
-    `hash_block` is phase 4's function; without it, blocks are named after the content that they share. `salts` gives
-    prompts an extra key; `hits` contains the blocks that a cache found for prompts (see `hits_of`). Raises `ValueError`
-    if a prompt cannot be drawn or a hash is not bytes.
+    `hash_block` is phase 4's function; without it, blocks are named after their shared content. `salts` gives prompts
+    an extra key; `hits` contains the blocks that a cache found for prompts (see `hits_of`). Raises `ValueError` if a
+    prompt cannot be drawn or a hash is not bytes.
     """
     if len(prompts) > MAX_ROWS:
         raise ValueError(f"there are {len(prompts)} prompts, but a picture can show at most {MAX_ROWS}")

@@ -109,7 +109,7 @@ def idle_times(schedule: Schedule, scale: Scale) -> list[svg.Markup]:
 
 
 def arrows(schedule: Schedule, scale: Scale) -> list[svg.Markup]:
-    """Draw lines from each plan down to the step's computation, and from there up to its update."""
+    """Draw lines from each plan down to the step's computation, and from there up to the step's update."""
     applied = {task.step: task.start for task in schedule.engine if task.kind == APPLY}
     planned = {task.step: task.end for task in schedule.engine if task.kind == PLAN}
     drawn, low, high = [], TOP + HIGH, RUNNER

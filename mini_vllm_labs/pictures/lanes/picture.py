@@ -25,7 +25,7 @@ def lanes(
 ) -> Picture:
     """Draw the lanes of each run (runs are keyed by name): the engine's and the runner's tasks over time.
 
-    In a step, the engine takes `plan_ms`: half of it to plan, a quarter to apply its tokens, and a quarter to write its
+    In each step, the engine takes `plan_ms`: half to plan, a quarter to apply the tokens, and a quarter to write the
     text. The runner takes `compute_ms` for the step. Only the beginning of a long run is drawn. `width` is the page's
     width; without it, the picture also has a narrow version. Raises `ValueError` if there are no runs, or if a time is
     not greater than 0.

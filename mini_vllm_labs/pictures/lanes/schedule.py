@@ -15,7 +15,7 @@ SHARES = {PLAN: 0.5, APPLY: 0.25, TEXT: 0.25}  # how the engine's time in a step
 class Task:
     """A task of the engine or the runner for one step, from `start` to `end` in ms.
 
-    `in_vain` means that no request in the step needs its result.
+    `in_vain` means that no request in the step needs the task's result.
     """
 
     kind: str

@@ -34,7 +34,7 @@ def example_batch() -> list[ScheduledRequest]:
 def share(
     name: str, first: int, known: int, computed: int, scheduled: int, block_ids: list[int], *, samples: bool = True
 ) -> ScheduledRequest:
-    """Return one request's share of a step, built from token counts; token ids count up from `first`."""
+    """Return one request's share of a step, built from token counts; token ids start at `first`."""
     return ScheduledRequest(Request(name, list(range(first, first + known))), computed, scheduled, block_ids, samples)
 
 
@@ -63,7 +63,7 @@ def paged_batch(
 def pictures(
     scene: BatchScene, queries: Sequence[tuple[Query, str]], step_of: dict[int, int], width: float
 ) -> list[Picture]:
-    """Draw the queries, each with its sentence, for a page's width."""
+    """Draw the queries, each with its sentence, for a given page width."""
     drawn, cache, mask = list[Picture](), CacheMap(scene, width), Mask(scene, step_of, width)
     columns = TableColumns.within(width)
     lines, num_lines = all_lines(scene, columns), most_lines((sentence for _, sentence in queries), width)
@@ -92,7 +92,7 @@ def chosen_rows(scene: BatchScene) -> list[int]:
 
 
 def describe_query(scene: BatchScene, query: Query) -> str:
-    """Describe where a query's K and V go and which slots it reads, wrong numbers first."""
+    """Describe where a query's K and V go and which slots it reads, listing wrong numbers first."""
     name, missing = scene.name(query.number), query.reads.count(-1)
     parts = [fault.text for fault in sorted(scene.faults, key=lambda fault: fault.place != (query.row,))[:1]]
     parts += [f"{counted(len(scene.faults) - 1, 'other wrong number')}."] * (len(scene.faults) > 1)

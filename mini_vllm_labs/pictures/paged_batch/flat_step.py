@@ -57,7 +57,7 @@ def slot(table: Sequence[int], position: int, block_size: int) -> int:
 
 
 def by_functions(batch: Sequence[ScheduledRequest], block_size: int, functions: RowFunctions) -> FlatStep:
-    """Return the arrays computed by some phase-6 functions, without catching their exceptions.
+    """Return the arrays computed by the given phase-6 functions, without catching their exceptions.
 
     Raises `ValueError` for a function that does not return lists.
     """
@@ -77,7 +77,7 @@ def by_functions(batch: Sequence[ScheduledRequest], block_size: int, functions: 
 
 
 def as_list(name: str, found: object) -> list[Any]:
-    """Return the list that function `name` returned. Raises `ValueError` for any other type."""
+    """Return the list that function `name` returned. Raises `ValueError` if it returned another type."""
     if not isinstance(found, list):
         raise ValueError(f"{name} returned {found!r:.60}, but it must return a list")
     return found

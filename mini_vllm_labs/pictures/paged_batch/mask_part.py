@@ -14,7 +14,8 @@ TOP, MIN_GRID = 18, 6
 
 
 class Mask:
-    """The largest cell size that fits, where each request's keys begin, and the drawing of all query-key pairs."""
+    """The largest cell size that fits, the position where each request's keys begin, and the drawing of all query-key
+    pairs."""
 
     def __init__(self, scene: BatchScene, step_of: dict[int, int], width: float) -> None:
         self.num_keys = sum(scene.seq_lens)

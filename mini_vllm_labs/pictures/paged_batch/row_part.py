@@ -1,4 +1,4 @@
-"""Draws the row: all tokens of the step, with their positions, their slots, and whether they need logits."""
+"""Draws the row: all tokens of the step, their positions and slots, and whether they need logits."""
 
 from mini_vllm_labs.pictures import svg
 from mini_vllm_labs.pictures.paged_batch.flat_step import at

@@ -22,8 +22,8 @@ from mini_vllm_labs.runs.traces.run_state import is_short_name
 class Query:
     """One token of the row.
 
-    `reads` contains the slots for positions 0 to the token's own, with -1 for any whose block is missing from the
-    table. `strangers` contains those slots in which there is no token of the query's request.
+    `reads` contains the slots for positions 0 to the token's own, with -1 where the position's block is missing from
+    the table. `strangers` contains the slots in `reads` that hold no token of the query's request.
     """
 
     row: int
@@ -37,7 +37,7 @@ class Query:
 
 @dataclass(frozen=True)
 class BatchScene:
-    """A batch, its arrays as some functions returned them, and where the arrays differ from the rules."""
+    """A batch, its arrays as returned by some functions, and the places where the arrays break the rules."""
 
     batch: Sequence[ScheduledRequest]
     block_size: int
@@ -71,7 +71,7 @@ class BatchScene:
 
     @cached_property
     def seq_lens(self) -> Sequence[int]:
-        """The number of tokens that each request has in the cache after this step."""
+        """The number of tokens that each request will have in the cache after this step."""
         return [row.num_computed_tokens + row.num_scheduled_tokens for row in self.batch]
 
     @cached_property
@@ -104,7 +104,7 @@ class BatchScene:
         )
 
     def _has_token(self, number: int, position: int, where: int) -> bool:
-        """Return whether a slot contains a token of a request, or an equal token: equal prefixes may share a block."""
+        """Return whether a slot contains a request's token or an equal token: equal prefixes may share a block."""
         held = self.held.get(where, [])
         if (number, position) not in held:
             return False

@@ -22,10 +22,10 @@ P95 = 95
 
 @dataclass(frozen=True)
 class PolicyComparison:
-    """The workload, the deployment, and the policies, which are given by their names in `mini_vllm_labs.policies`.
+    """The workload, the deployment, and the policies, given by their names in `mini_vllm_labs.policies`.
 
     `load` is a percentage of the rate that the GPU sustains with this number of blocks. `prediction_sigma` is the error
-    in the output lengths that `sjf-noisy` guesses (see `noisy`).
+    in the output lengths that `sjf-noisy` predicts (see `noisy`).
     """
 
     workload: str = "shared-prefix"
@@ -63,11 +63,11 @@ class PolicyResult:
 
     @cached_property
     def _known(self) -> dict[tuple[str, float, frozenset[int] | None], float]:
-        """The percentiles computed so far; dragging the SLO needs the same ones repeatedly."""
+        """The percentiles computed so far, because dragging the SLO needs the same percentiles repeatedly."""
         return {}
 
     def time_to_first_token(self, percent: float, group: frozenset[int] | None = None) -> float:
-        """Return a percentile in seconds, over all requests or over a group of their indices."""
+        """Return a percentile in seconds, over all requests or over a group given by indices."""
         asked, times = ("first", percent, group), self.times_to_first_token
         if asked not in self._known:
             self._known[asked] = percentiles(times if group is None else [times[i] for i in group], [percent])[0]

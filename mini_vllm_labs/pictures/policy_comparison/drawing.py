@@ -137,8 +137,8 @@ def policy_panel(
     """Return knobs above a comparison of three policies. `compare` serves only the requests that a knob's change
     affects.
 
-    A notebook passes a `compare` that runs in a new process, so that it uses the latest saved code. When `code` returns
-    a new value, all requests are served again. If `compare` raises `ValueError`, the reader sees its message.
+    A notebook passes a `compare` that runs in a new process and so uses the latest saved code. When `code` returns a
+    new value, all requests are served again. If `compare` raises `ValueError`, the reader sees its message.
     """
     from mini_vllm_labs.pictures.panels import Panel
 

@@ -78,7 +78,7 @@ def row(
 def starved(results: list[PolicyResult]) -> dict[str, str]:
     """Return, for each policy, the group whose p95 time to first token grew most, if by at least `STARVED`.
 
-    The growth is relative to the first policy; ties go to the smallest group.
+    Growth is relative to the first policy; ties go to the smallest group.
     """
     members, baseline, victims = groups(results), results[0], dict[str, str]()
     for result in results:

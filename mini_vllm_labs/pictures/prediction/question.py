@@ -13,11 +13,11 @@ Kind = Literal["number", "choice", "several"]
 
 @dataclass(frozen=True)
 class Question:
-    """A question whose answer is a number, one of the `options`, or several of them.
+    """A question whose answer is a number, one of the `options`, or several options.
 
-    `unit` is shown after a number. `subject` is the heading under which a score counts the question. A number is right
-    within `factor` of the true number: 1 for counts, 2 for "about how many times". Raises `ValueError` for a choice of
-    fewer than two options or a factor below 1.
+    `unit` is shown after a number. `subject` is the heading under which the score counts the question. A number is
+    right if it is within `factor` of the true number: 1 for counts, 2 for "about how many times". Raises `ValueError`
+    for a choice of fewer than two options or a factor below 1.
     """
 
     text: str

@@ -44,7 +44,7 @@ class PredictionWidget(SavedWidget):
 
 
 class Ask(PredictionWidget):
-    """The questions of one group; `answers` is empty until they are locked."""
+    """The questions of one group; `answers` is empty until the answers are locked."""
 
     group = traitlets.Unicode().tag(sync=True)
     questions: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
@@ -125,7 +125,7 @@ class Deck(PredictionWidget):
         super().__init__(role="deck", cards=[card.as_json() for card in cards], answers=answers)
 
     def still(self) -> str:
-        """Return the claims with their questions, and with the results of their runs collapsed."""
+        """Return the claims and their questions, with the results of their runs collapsed."""
         return "".join(
             f"<h3>{place}. {escape(card['title'])}</h3><blockquote>{escape(card['claim'])}</blockquote>"
             f"<p>{escape(card['setup'])} {escape(card['question']['text'])}</p>"

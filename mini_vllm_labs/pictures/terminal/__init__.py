@@ -1,1 +1,1 @@
-"""Contains code that the commands share: console, options, tables, charts."""
+"""Contains the code that the commands share: console, options, tables, charts."""

@@ -19,7 +19,7 @@ def measured_bar(name: str, value: float, scale: float, figures: str, *, ours: b
 
 
 def facts_table(facts: Mapping[str, str]) -> Table:
-    """Return a table with one row per fact, its name in bold."""
+    """Return a table with one row per fact, with the name in bold."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column()

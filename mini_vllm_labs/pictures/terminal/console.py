@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Return a console that writes escape codes only to a terminal."""
+    """Return a console that emits escape codes only in a terminal."""
     # FORCE_COLOR and similar variables must not send escape codes into a pipe.
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, highlight=False, force_terminal=None if stream.isatty() else False)
@@ -69,8 +69,8 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
     """Make a command print user-fixable errors as messages.
 
     Invalid values end the command with status 2, and a stalled or failed engine ends it with status 1. An exception
-    from a learner's file exits with status 1 and prints the traceback from that file on, without our frames. An endless
-    call into a learner's file is stopped, and a message explains it.
+    from a learner's file exits with status 1 and prints the traceback from that file onwards, without our frames. An
+    endless call into a learner's file is stopped, and a message explains it.
     """
 
     @functools.wraps(command)
@@ -103,7 +103,7 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def what_to_do() -> str:
-    """Return advice on an unwritten task, for example to use a lineup that contains only written phases."""
+    """Return advice about an unwritten task, for example to use a lineup that contains only written phases."""
     if solutions_exist():
         return (
             "Write it, or choose a lineup: starter for what you have written, solution for the rest, as in --lineup "
@@ -118,7 +118,7 @@ def what_to_do() -> str:
 def traceback_from_labs(error: Exception) -> str | None:
     """Return the traceback, starting at the first frame under `labs/`, or None if there is no such frame.
 
-    An error from an engine's process stores that process's frames in `remote_frames`.
+    An error raised in an engine's process carries that process's frames in `remote_frames`.
     """
     frames = [*traceback.extract_tb(error.__traceback__), *getattr(error, "remote_frames", [])]
     mine = ["/labs/" in frame.filename.replace("\\", "/") for frame in frames]

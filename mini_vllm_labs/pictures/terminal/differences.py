@@ -34,7 +34,7 @@ def show_failure(console: Console, verdict: "ParityVerdict") -> None:
 
 
 def table_of_parts(parts: list[tuple[str, str, str]], *headings: str) -> Table:
-    """Return a table of the parts in which a field differs, one per row."""
+    """Return a table of the differing parts of a field, one per row."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in headings:
         table.add_column(heading, overflow="fold")
@@ -44,7 +44,7 @@ def table_of_parts(parts: list[tuple[str, str, str]], *headings: str) -> Table:
 
 
 def differing_parts(field: str, recorded: Any, ours: Any) -> list[tuple[str, str, str]]:
-    """Return (place, recorded, ours) for the entries of a field that differ."""
+    """Return (place, recorded, ours) for each entry of a field that differs."""
     if field == "scheduled":
         pairs = enumerate(zip_longest(recorded, ours), start=1)
         return [(f"entry {number}", *entries(one, other)) for number, (one, other) in pairs if one != other]
@@ -55,7 +55,7 @@ def differing_parts(field: str, recorded: Any, ours: Any) -> list[tuple[str, str
 
 
 def entries(recorded: dict[str, Any] | None, ours: dict[str, Any] | None) -> tuple[str, str]:
-    """Format two entries of `scheduled` with the id and the differing fields."""
+    """Format two entries of `scheduled` with their id and the fields that differ."""
     if recorded is None or ours is None:
         return tuple(ABSENT if side is None else fields(side, list(side)) for side in (recorded, ours))  # type: ignore[return-value]
     names = [name for name in recorded | ours if name == "id" or recorded.get(name) != ours.get(name)]
@@ -72,7 +72,7 @@ def short(value: Any) -> str:
 
 
 def last_steps(title: str, records: list[StepRecord]) -> Table:
-    """Return the step table of the last two steps: the last equal step and the first differing one."""
+    """Return the step table for the last two steps: the last equal step and the first differing step."""
     table = step_table(records, None, range(max(0, len(records) - 2), len(records)))
     table.title, table.title_justify, table.caption = title, "left", None
     return table

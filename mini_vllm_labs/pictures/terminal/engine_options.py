@@ -66,7 +66,7 @@ class RunnerOptions:
 
 
 def engine_config(defaults: EngineConfig, *options: SchedulerOptions | RunnerOptions) -> EngineConfig:
-    """Return `defaults`, changed by the given settings. Raises `ValueError` like `EngineConfig`."""
+    """Return `defaults` with the given settings changed. Raises `ValueError` like `EngineConfig`."""
     given: dict[str, Any] = {}
     for group in options:
         given |= {name: value for name, value in vars(group).items() if value is not None}

@@ -29,7 +29,7 @@ class Conversion:
 
 
 def quick(params: list[Any]) -> list[Any]:
-    """Give parameters our conversion, unless this release of typer has no conversion to replace."""
+    """Apply our conversion to parameters, unless this release of typer has no conversion to replace."""
     for param in params:
         if hasattr(param, "get_runtime_param"):
             ours = Conversion(param)

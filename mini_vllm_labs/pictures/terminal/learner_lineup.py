@@ -1,4 +1,4 @@
-"""Finds the learner's engine so far, for use in a checkout without a reference."""
+"""Finds the learner's current engine, for use in a checkout without a reference."""
 
 import os
 import re
@@ -26,7 +26,7 @@ def lineup_to_run(text: str | None, console: Console, reference: str = "solution
     phases.
 
     If there is neither a reference nor phase 1, prints the first task to write and exits with status 1. Raises
-    `ValueError` if a string is not a lineup.
+    `ValueError` if the given string is not a lineup.
     """
     if is_chosen(text):
         return parse_lineup(text or LAB_IMPL.get() or reference)
@@ -43,7 +43,7 @@ def is_chosen(text: str | None) -> bool:
 
 
 def remark_on_electives(lineup: Lineup, config: EngineConfig) -> str:
-    """Return the options that turn on a lineup's unused electives, or an empty string."""
+    """Return the options that turn on a lineup's unused electives, or an empty string if there are none."""
     used = electives_of(config)
     idle = [phase for phase in TURNS_ON if lineup[phase] != "absent" and phase not in used]
     options = ", ".join(f"{TURNS_ON[phase]} (phase {phase})" for phase in idle)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 class ProgressReport(Protocol):
     """A function that receives the current part of the work and its progress; `total` is 0 if unknown.
 
-    `found` is a result of that part, and is printed as a permanent line.
+    `found` is a result of that part, printed as a permanent line.
     """
 
     def __call__(self, text: str, done: int = 0, total: int = 0, found: str = "") -> None: ...
@@ -62,7 +62,7 @@ def reported(text: str, console: Console | None = None) -> Iterator[ProgressRepo
 
 
 class ProgressLines:
-    """Prints a line on stderr after two seconds and then every ten seconds, no matter how often progress is
+    """Prints a line to stderr after two seconds and then every ten seconds, no matter how often progress is
     reported."""
 
     def __init__(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Describes the gain from each phase of the ablation in one sentence, built from the phase's figures."""
+"""Describes the gain from each phase of the ablation in one sentence that includes the phase's figures."""
 
 import tomllib
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def describe(stage: LineupResult, before: LineupResult | None, first: LineupResu
 
 
 def figures(now: LineupResult, before: LineupResult) -> dict[str, object]:
-    """Return the values that the sentences need in addition to the two results' fields; pairs are (now, before)."""
+    """Return the values that the sentences need beyond the two results' fields; pairs are (now, before)."""
     both, more = (now, before), now.num_computed_tokens - before.num_computed_tokens
     steps = enumerate(zip(now.decisions, before.decisions, strict=False))  # either list may be longer
     return {

@@ -37,7 +37,7 @@ def step_line(state: RunState, last_of_run: int | None = None) -> str:
 
 
 class LineWriter:
-    """Writes one line per step, and a single line for consecutive steps in which the same requests only decode."""
+    """Writes one line per step, but a single line for consecutive steps in which the same requests only decode."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write

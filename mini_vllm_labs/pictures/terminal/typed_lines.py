@@ -24,8 +24,8 @@ def typed_lines(prompt: str) -> Iterator[str]:
 def typed_number(console: Console, typed: Iterator[str], what: str, most: int, *, may_skip: bool = False) -> str | None:
     """Return the next line that is a whole number, or None after /quit or at the end of the input.
 
-    The number is from 1 to `most`; if `most` is 0, any whole number is accepted. With `may_skip`, an empty line is also
-    returned. Any other line is rejected with an explanation, and the next line is read.
+    The number must be from 1 to `most`; if `most` is 0, any whole number is accepted. With `may_skip`, an empty line is
+    also returned. Any other line is rejected with an explanation, and the next line is read.
     """
     for line in typed:
         text = line.strip()

@@ -34,8 +34,8 @@ def with_hits(runs: Sequence[Recording]) -> bool:
 
 
 def budget_part(state: RunState, width: float, *, hits: bool) -> Part:
-    """Draw the bar: shares in order, undone plans crossed out, the remainder empty; `hits` adds a line for hits
-    below."""
+    """Draw the bar: shares in order, undone plans crossed out, the remainder empty; `hits` adds a line below for
+    hits."""
     record, info, bar = record_of(state), state.info, span_of(width) - FIGURE
     shares, undone = record["scheduled"], [(victim, n) for victim, _, n in record["preempted"] if n]
     widths = fitted([*(share["n"] for share in shares), *(n for _, n in undone)], info.token_budget, bar)

@@ -90,7 +90,7 @@ def compare(first: Recording, second: Recording, names: tuple[str, str] = NAMES)
 
 
 def with_common_titles(first: Recording, second: Recording) -> tuple[Recording, Recording]:
-    """Return both recordings, each listing the requests of both, so that numbers, labels and colours agree."""
+    """Return both recordings, each listing the requests of both runs, so that numbers, labels and colours agree."""
     titles = first.info.titles | {i: t for i, t in second.info.titles.items() if i not in first.info.titles}
     lengths = second.info.num_prompt_tokens | first.info.num_prompt_tokens
     info = [replace(run.info, titles=titles, num_prompt_tokens=lengths) for run in (first, second)]
@@ -102,7 +102,7 @@ def shelf_for(runs: Sequence[Recording], width: float) -> Shelf:
 
 
 class PairFrame:
-    """The layout of all pictures of one width: two runs stacked, or side by side at half the width."""
+    """The layout of all pictures at one width: two runs stacked, or side by side at half the width."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class PairFrame:
         return page(title, parts, self.sentence(step, events), text, self.width, num_lines)
 
     def sentence(self, step: int, events: Sequence[str]) -> str:
-        """Compare the runs up to a step; from the first difference on, also describe each run's events."""
+        """Compare the runs up to a step; from the first difference onwards, also describe each run's events."""
         told = events if self.difference and step >= self.difference.step else []
         return " ".join([self.verdict(step), *told])
 

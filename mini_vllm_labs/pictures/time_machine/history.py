@@ -27,7 +27,7 @@ class Span:
 class Wait:
     """Steps `first` to `last`, in which a request waited for its first or next token.
 
-    `num_tokens` counts the tokens of all requests that these steps computed.
+    `num_tokens` counts the tokens that these steps computed for all requests.
     """
 
     first: int
@@ -92,7 +92,7 @@ class Histories:
         return [i for i, history in self.of.items() if history.spans and history.spans[0].first <= step]
 
     def waits(self, info: RunInfo, step: int, *, first: bool) -> str:
-        """Return how many tokens were computed during each request's wait for its first token, or during its longest
+        """Return how many tokens were computed while each request waited for its first token, or during its longest
         later wait."""
         longest = [
             (i, max((wait.num_tokens for wait in waits if wait.last <= step and wait.is_first == first), default=0))

@@ -34,7 +34,7 @@ def spent(recording: Recording) -> dict[str, Counter[str]]:
     """Return, for each request, how many tokens the engine computed between its arrival and its end, broken down by
     part.
 
-    Tokens stand for time, because a step takes longer if it computes more tokens.
+    Tokens stand for time, because a step that computes more tokens takes longer.
     """
     state, parts = RunState(recording.info), {name: Counter[str]() for name in recording.info.titles}
     furthest: Counter[str] = Counter()

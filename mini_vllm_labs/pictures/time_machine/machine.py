@@ -35,7 +35,7 @@ MAX_BRIEF_HEIGHT = 112  # height in px of the timeline in a brief film
 def time_machine(recording: Recording, *, brief: bool = False) -> Film:
     """Return a film with one picture per step: budget, queues, block pool, free queue, and the whole run's timeline.
 
-    A `brief` film fits below a panel's knobs: it describes block tables and the free queue only in its text.
+    A `brief` film fits below a panel's knobs: block tables and the free queue are described only in its text.
     """
     recording = recording.with_stuck_step()
     drawn = drawings(recording, range(len(recording.steps)), WIDTHS, brief=brief)
@@ -54,7 +54,7 @@ def pictures(
 def drawings(
     recording: Recording, steps: Container[int], widths: Sequence[float], *, brief: bool
 ) -> dict[float, list[Picture]]:
-    """Draw some steps for pages of each width. The run is replayed only twice, no matter how many widths there are."""
+    """Draw some steps for pages of every width. The run is replayed only twice, no matter how many widths there are."""
     outlook = Outlook.of(recording)
     frames = [MachineFrame(recording, outlook, width, brief=brief) for width in widths]
     drawn: dict[float, list[Picture]] = {width: [] for width in widths}
@@ -71,7 +71,7 @@ def axes_of(runs: Sequence[Sequence[int]], num_steps: int, room: float) -> list[
 
 
 def states(recording: Recording) -> Iterator[RunState]:
-    """Yield the state in each step. The state is a single object that changes, so draw it before you advance."""
+    """Yield the state in each step. The state is a single object that changes, so draw it before advancing."""
     state = RunState(recording.info)
     for record in recording.steps:
         state.advance(record)
@@ -103,7 +103,7 @@ def choices(info: RunInfo, shelf: Shelf) -> list[tuple[str, str]]:
 
 
 class MachineFrame:
-    """The layout shared by all pictures of one width: the timeline, the memory's cells, and the set of parts."""
+    """The layout shared by all pictures at one width: the timeline, the memory's cells, and the set of parts."""
 
     def __init__(self, recording: Recording, outlook: Outlook, width: float, *, brief: bool) -> None:
         self.width, self.brief, self.num_steps = width, brief, len(recording.steps)
@@ -136,7 +136,7 @@ class MachineFrame:
         return page(f"Time machine, {title}", parts, sentence, text, width, self.num_lines)
 
     def _limits(self, state: RunState) -> list[Part]:
-        """Draw the budget and the queues, with the reasons why requests are waiting if they were recorded."""
+        """Draw the budget and the queues, including why requests are waiting if the reasons were recorded."""
         width, budget = self.width, budget_part(state, self.width, hits=self.has_hits)
         if not self.has_reasons:
             return [budget, queues_part(state, width)]

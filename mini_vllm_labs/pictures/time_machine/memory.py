@@ -21,7 +21,7 @@ MIN_CELL_SEPARATED, LETTER = 3, 12
 
 @dataclass(frozen=True)
 class Block:
-    """A block's state as its strip shows it; `num_used` of its `size` slots contain K and V.
+    """A block's state as shown by its strip; `num_used` of its `size` slots contain K and V.
 
     `owner` is the request whose content a free block still contains. For content written before the recording began,
     only `is_kept` is known.
@@ -149,7 +149,7 @@ def letters(block: Block, wide: float, high: float) -> list[svg.Markup]:
 
 
 def sample(**changed: Any) -> svg.Markup:
-    """Draw a full block, 14 x 10 px in size, with some of its fields changed."""
+    """Draw a full block of 14 x 10 px, with some of its fields changed."""
     block = replace(Block(9, 4, 4, (0,), ("",)), **changed)
     return svg.joined(strip(block, 14 / block.size, 10))
 
@@ -186,7 +186,7 @@ def memory_part(state: RunState, shelf: Shelf) -> Part:
 
 
 def line_numbers(shelf: Shelf, block_size: int, first_block: int = 1) -> svg.Markup:
-    """Draw the first id of each line if the blocks are too narrow for their ids."""
+    """Draw the first block id of each line if the blocks are too narrow for their ids."""
     if shelf.named or shelf.height <= 2 * shelf.line:
         return svg.Markup("")
     every = 1 if shelf.line >= 13 else 2  # when the lines are less tall, only every second one has room for a number

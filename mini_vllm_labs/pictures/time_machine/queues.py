@@ -25,7 +25,8 @@ def queues_part(
 ) -> Part:
     """Draw running and waiting requests, in two rows if requested or necessary; new requests are outlined.
 
-    If the `followed` request does not fit, its id and position are stated. If `marks` are given, room is left for them.
+    If the `followed` request does not fit, its id and position are stated. If `marks` are given, space is left for
+    them.
     """
     record = record_of(state)
     running = [request_id for request_id, *_ in record["running_after"]]
@@ -52,7 +53,7 @@ def queues_part(
 def chips(
     state: RunState, request_ids: Sequence[str], new: set[str], room: float, followed: str, marks: Marks | None = None
 ) -> svg.Markup:
-    """Draw as many requests as fit, as labels on their colours, and the number of remaining requests.
+    """Draw as many requests as fit, as labels on their colours, and then the number of remaining requests.
 
     Neighbouring requests with the same mark share a single mark.
     """

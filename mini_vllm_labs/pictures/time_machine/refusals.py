@@ -78,7 +78,7 @@ def marks_of(state: RunState) -> Marks:
 
 
 def lines_of(groups: Sequence[WaitingGroup], width: float) -> list[tuple[str, str]]:
-    """Return the lines of text about a step's groups, each with a mark, which is empty in continuation lines."""
+    """Return the lines of text about a step's groups, each with its mark; continuation lines have an empty mark."""
     room, lines = width - MARGIN - MARK - left(width), list[tuple[str, str]]()
     for place, group in enumerate(groups):
         if place == MAX_GROUPS - 1 and len(groups) > MAX_GROUPS:

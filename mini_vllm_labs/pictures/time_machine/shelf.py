@@ -1,4 +1,4 @@
-"""Positions the slots of memory, on the same scale for blocks of any size."""
+"""Positions memory slots, at the same scale for blocks of any size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ class Shelf:
 
     @classmethod
     def fitting(cls, runs: Sequence[Recording], room: float, most_lines: int = MAX_LINES) -> Self:
-        """Return the shelf with the largest strips that fit all memory that any run uses, with at least one line.
+        """Return the shelf with the largest strips that fits all memory that any run uses, with at least one line.
 
         The strips do not grow if `room` is wider than usual, so that a film stores them once for both widths.
         """
@@ -45,7 +45,7 @@ class Shelf:
     def holding(
         cls, size: int, num_slots: int, num_used: int, room: float, most_lines: int, most_cell: float = MAX_CELL
     ) -> Self:
-        """Return the shelf with the largest strips, at most `most_cell` px per slot, for which `num_used` slots fit."""
+        """Return the shelf with the largest strips, at most `most_cell` px per slot, on which `num_used` slots fit."""
         for high in HIGHS:
             for cell in (cell for cell in CELLS if cell <= most_cell):
                 gap = gap_between(size, cell)

@@ -46,8 +46,8 @@ class Timeline:
         difference.
 
         All rows together take at most `most_high` px, unless their text needs more. `shown` lists the requests that get
-        a row (default: the first `max_rows` of the run); room is left for at least `num_rows` rows. `num_hidden`
-        requests are omitted (default: all others in the run).
+        a row (default: the first `max_rows` of the run); there is always room for at least `num_rows` rows.
+        `num_hidden` requests are omitted (default: all others in the run).
         """
         self.info, self.histories, self.axes, self.mark = info, histories, axes, mark
         self.shown = list(info.titles)[:max_rows] if shown is None else shown
@@ -158,7 +158,7 @@ class Timeline:
         return svg.line(end, 3, end, self.row - 3, class_="mv-token", style=style, stroke_width=1.5)
 
     def _wait_name(self, axis: StepAxis, request_id: str, wait: Wait) -> svg.Markup:
-        """Draw how many tokens a wait took, if there is room, between arrows if the request computes throughout."""
+        """Draw a wait's token count if there is room, between arrows if the request computes throughout."""
         index, history = self.info.index(request_id), self.histories.of[request_id]
         x, end, middle = axis.x(wait.first), axis.x(wait.last + 1), self.row / 2
         tokens = counted(wait.num_tokens, "token")

@@ -81,7 +81,7 @@ class WaitRows:
         return waited_sentence(self.waited[name]).removeprefix("it ")
 
     def _sums(self, name: str) -> Iterator[str]:
-        """Yield increasingly short versions of why a request waits."""
+        """Yield increasingly short versions of the reason a request waits."""
         yield self._sum(name)
         counts = self.waited[name].most_common()
         for num_named in range(len(counts), 0, -1):

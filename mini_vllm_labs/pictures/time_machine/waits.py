@@ -1,4 +1,4 @@
-"""Draws the wait of each request in a run in one small picture."""
+"""Draws the waits of all requests in a run as one small picture."""
 
 from collections.abc import Mapping
 from statistics import fmean

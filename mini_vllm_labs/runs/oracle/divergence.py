@@ -1,4 +1,4 @@
-"""Runs the same workload on two lineups; finds the first decision that differs and the phase that causes it."""
+"""Runs the same workload on two lineups; finds the first decision that differs and the phase responsible for it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -55,11 +55,11 @@ def settings_for(seed: int) -> EngineConfig:
 
 
 def workload_for(seed: int, num_requests: int) -> list[TimedRequest]:
-    """Return a small workload that covers full cache hits and, from seed `FIRST_GATED` on, adapters.
+    """Return a small workload that covers full cache hits and, for seeds from `FIRST_GATED` on, adapters.
 
-    With every fourth seed, every second prompt is a copy of the previous one, cut to whole blocks, because the prefix
-    cache never contains the whole of a random prompt. From `FIRST_GATED` on, three out of four requests have an
-    adapter.
+    For every fourth seed, every second prompt is a copy of the previous prompt, truncated to whole blocks, because the
+    prefix cache never contains the whole of a random prompt. For seeds from `FIRST_GATED` on, three out of four
+    requests have an adapter.
     """
     requests, size = make_workload(seed, num_requests), settings_for(seed).block_size
     if seed >= FIRST_GATED:
@@ -77,7 +77,8 @@ def first_divergence(
 ) -> Divergence | None:
     """Run both lineups step by step and return the first difference, or None if they agree to the end.
 
-    Raises the reference's error if the workload cannot be served, and `NotImplementedError` if a phase is not written.
+    Raises the reference's error if the workload cannot be served, and `NotImplementedError` if a phase has not been
+    written.
     """
     theirs, ours = Run(arrivals, config, reference), None
     mine_steps: list[StepRecord] = []
@@ -110,7 +111,7 @@ def find_culprit(arrivals: Sequence[TimedRequest], config: EngineConfig, mine: L
 
 
 def search(seeds: Iterable[int], num_requests: int, mine: Lineup, reference: Lineup) -> tuple[int, Divergence] | None:
-    """Return the first seed whose workload shows a difference, together with that difference."""
+    """Return the first seed whose workload reveals a difference, together with that difference."""
     for seed in seeds:
         divergence = first_divergence(workload_for(seed, num_requests), settings_for(seed), mine, reference)
         if divergence is not None:

@@ -1,1 +1,1 @@
-"""Replays recorded vLLM decisions to check that our scheduler makes the same ones."""
+"""Replays recorded vLLM decisions to check that our scheduler makes the same decisions."""

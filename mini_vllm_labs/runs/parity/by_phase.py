@@ -42,7 +42,7 @@ def phases_needed(scenario: Scenario) -> frozenset[int]:
 
 
 def comparable(scenarios: Iterable[Scenario], lineup: Lineup) -> list[Scenario]:
-    """Return the scenarios that the lineup can run and that show no vLLM defect, fewest phases first."""
+    """Return the scenarios that the lineup can run and that do not show a vLLM defect, fewest phases first."""
     present = {phase for phase in range(1, len(ALL_NAMES) + 1) if lineup[phase] != "absent"}
     plain = [one for one in scenarios if not one.defects and not one.has_gates]
     chosen = [one for one in plain if phases_needed(one) <= present]

@@ -21,7 +21,7 @@ def plain_recordings() -> list[Scenario]:
 def matches_by_task(lineup: Lineup) -> list[int]:
     """Return how many plain recordings agree with 0.13.0's rules, and then as each task is added.
 
-    The last count is for the whole phase. Raises `NotImplementedError` for an unwritten task.
+    The last count covers the whole phase. Raises `NotImplementedError` for an unwritten task.
     """
     scenarios = plain_recordings()
     yours = Electives(lineup, scenarios[0].config()).releases

@@ -21,7 +21,7 @@ Line = dict[str, Any]
 
 
 def drawn_lines(seed: int, releases: Iterable[str], kinds: Iterable[str] = DRAWN) -> Iterator[Line]:
-    """Yield a seed's scenarios, which are the same each time."""
+    """Yield a seed's scenarios, which are the same every time."""
     for release in releases:
         for kind in kinds:
             if kind == "small":
@@ -96,7 +96,7 @@ def draw(random: Random, needs: frozenset[str]) -> Line:
 
 
 def play(line: Line, lineup: Lineup) -> None:
-    """Run a scenario to its end, and add the decisions to it."""
+    """Run a scenario to its end and add the resulting decisions to it."""
     steps: list[Any] = []
     line["trace"] = {"steps": steps, "usable_blocks": line["config"]["num_gpu_blocks"] - 1}
     replay, last = ScenarioReplay(Scenario(line), lineup), line["events"][-1]["step"]

@@ -1,4 +1,5 @@
-"""Lists the fields that each release's recordings may have. An unknown field would mean a rule that is not replayed."""
+"""Lists the fields that each release's recordings may have. An unknown field would indicate a rule that is not
+replayed."""
 
 from collections.abc import Iterator
 from typing import Any

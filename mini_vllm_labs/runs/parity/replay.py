@@ -70,7 +70,7 @@ class RecordedModel:
 class ScenarioReplay:
     """Runs one scenario on one lineup and checks the invariants after every step.
 
-    With `explain`, the records state why requests got no tokens.
+    With `explain`, the records state why requests received no tokens.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ScenarioReplay:
         self._in_flight: list[tuple[SchedulerOutput, dict[str, list[int]], KVConnectorOutput | None]] = []
 
     def run_step(self, number: int) -> StepRecord:
-        """Run one step; if the engine raises an exception, add the step to it as a note."""
+        """Run one step; if the engine raises an exception, add a note with the step to it."""
         try:
             return self._run_step(number)
         except Exception as error:
@@ -198,8 +198,8 @@ def compare(
 ) -> ReplayDifference | None:
     """Replay a scenario and return the first difference from its recording, including block ids.
 
-    `policy` replaces the scenario's policy, and must make the same decisions. `releases` replaces the functions of
-    phase 14.
+    `policy` replaces the scenario's policy and must make the same decisions. `releases` replaces the functions of phase
+    14.
     """
     replay = ScenarioReplay(scenario, lineup, policy, releases)
     for number, recorded in enumerate(scenario.steps):

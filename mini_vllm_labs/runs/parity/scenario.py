@@ -77,7 +77,7 @@ class Scenario:
 
     @property
     def release(self) -> str:
-        """The vLLM release that was recorded."""
+        """The vLLM release used for the recording."""
         return str(self.line["config"].get("version", "0.13.0"))
 
     def config(self) -> EngineConfig:
@@ -153,7 +153,7 @@ class Scenario:
         return int(planned.get(index, output_token(request_id, index)))
 
     def events(self, step: int, before_update: bool) -> Iterator[tuple[str, str]]:
-        """Yield the events before a step or before its update, in order, each as (one of `EVENTS`, its value)."""
+        """Yield the events before a step or before its update, in order, as (one of `EVENTS`, its value) pairs."""
         for event in self.line["events"]:
             if event["step"] == step and ("when" in event) == before_update:
                 action = next(name for name in EVENTS if name in event)
@@ -178,7 +178,7 @@ def _speculative_config(spec: dict[str, Any], release: str) -> SpeculativeConfig
 def read_scenarios(path: Path) -> Iterator[Scenario]:
     """Yield the scenarios in a `.jsonl` or `.jsonl.gz` file.
 
-    Raises a `ValueError` with the line number if a line is not a trace or belongs to an unknown release.
+    Raises a `ValueError` with the line number if a line is not a trace or comes from an unknown release.
     """
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8") as file:

@@ -10,7 +10,7 @@ from mini_vllm.electives.gates.connector import KVConnectorMetadata
 
 
 class RecordedConnector:
-    """The `KVConnector` described in `traces/README.md`. It does not move any data.
+    """The `KVConnector` described in `traces/README.md`. It moves no data.
 
     `step` counts the outputs so far; when a request ends, its transfer is due at a later output. With
     `reports_aborted`, an aborted load is reported like any other.
@@ -63,7 +63,7 @@ class RecordedConnector:
         return KVConnectorMetadata()
 
     def take_output(self) -> KVConnectorOutput | None:
-        """Return the transfers that finish with this step's output, or None if there are none."""
+        """Return the transfers that are completed by this step's output, or None if there are none."""
         received = [(request_id, lost) for due, request_id, lost in self._due_loads if due == self.step]
         due_sends = {request_id for due, request_id in self._due_sends if due == self.step}
         sent = [request_id for request_id in self.described if request_id in due_sends]

@@ -21,7 +21,7 @@ KNOWN_DEFECTS = {
 
 @dataclass(frozen=True)
 class ParityVerdict:
-    """The outcome of one scenario. `broken` means that an invariant is violated or our code raised `cause`."""
+    """The outcome of one scenario. `broken` means that an invariant was violated or that our code raised `cause`."""
 
     scenario: Scenario
     outcome: Outcome

@@ -1,7 +1,7 @@
 """Replaces processes and threads in a browser tab, which has neither.
 
 The learner's code runs in the kernel's own process, and Python itself checks the clock at calls and jumps. A loop
-inside a C function (`list(itertools.count())`) performs neither, so it can be ended only by restarting the kernel.
+inside a C function (`list(itertools.count())`) performs neither, so only restarting the kernel can end it.
 """
 
 import importlib
@@ -40,11 +40,11 @@ def forget_learners_code() -> None:
 
 
 class EventWatch:
-    """Calls `look` with the running frame every 50 ms and, once `look` raises an exception, at every call and jump.
+    """Calls `look` with the running frame every 50 ms and, after `look` raises an exception, at every call and jump.
 
     Only the learner's calls and jumps count, so that a loop that catches the exception is interrupted again outside its
-    `try`. Watching every event makes a loop many times slower, so this begins only when the loop has exceeded its time
-    limit. This needs Python 3.12, which every browser has. The class has the same methods as a watching thread.
+    `try`. Watching every event makes a loop many times slower, so this starts only when the loop has exceeded its time
+    limit. This needs Python 3.12, which every browser has. The class has the same methods as a watcher thread.
     """
 
     def __init__(self, look: Callable[[FrameType], None]) -> None:

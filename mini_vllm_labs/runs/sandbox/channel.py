@@ -1,8 +1,8 @@
 """Sends messages between a worker and its parent over pipes, each as a secret mark plus a JSON line.
 
-The worker takes over its stdin and stdout before it loads untrusted code, so that the code's output goes elsewhere. A
-line without the mark is never read as a message. A line that was cut off because its process was killed does not affect
-other lines. A line of any length takes up a bounded amount of memory.
+The worker takes over its stdin and stdout before it loads untrusted code, so that the code's output is sent elsewhere.
+A line without the mark is never read as a message. A line cut off because its process was killed does not affect other
+lines. A line of any length uses a bounded amount of memory.
 """
 
 import json
@@ -111,7 +111,7 @@ class Channel:
 
 
 def encoded(message: Message) -> bytes:
-    """Return a message as it is sent. Raises `ValueError` for NaN and infinity."""
+    """Return a message in wire format. Raises `ValueError` for NaN and infinity."""
     return json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
 
 
@@ -129,7 +129,7 @@ def decoded(content: bytes) -> Message:
 def take_stdio(max_bytes: int = MAX_BYTES) -> Channel:
     """Turn stdin and stdout into the worker's end of the channel.
 
-    From then on, stdin is empty and stdout goes to stderr. The first line of stdin is the mark.
+    From then on, stdin is empty and stdout is redirected to stderr. The first line of stdin is the mark.
     """
     read_fd, write_fd = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)

@@ -2,7 +2,7 @@
 
 
 class OutOfTime(BaseException):
-    """The code was still running at the time limit of its test.
+    """The code was still running when its test's time limit was reached.
 
     This exception does not derive from `Exception`; otherwise, `except Exception` in a learner's loop would catch it
     and continue.
@@ -26,7 +26,7 @@ class StarterNotLoadedError(Exception):
 
 
 def out_of_time_after(limit: float) -> type[OutOfTime]:
-    """Return an exception class for a limit, because only a class can be raised in a different thread."""
+    """Return an exception class for a limit, because only a class can be raised in another thread."""
 
     class OutOfTimeAfter(OutOfTime):
         seconds = limit

@@ -17,7 +17,7 @@ IMPORTERS = ("import_module", "__import__", "find_spec", "run_module")
 def refused_import(source: str | bytes) -> str:
     """Return a sentence about a file's first forbidden import, or an empty string if there is none.
 
-    Starters may import `mini_vllm` and other phases' starters. If the file is not Python, returns an empty string.
+    Starters may import `mini_vllm` and other phases' starters. Returns an empty string if the file is not Python.
     """
     found = [(line, name) for line, name in imported_names(source) if is_refused(name)]
     if not found:

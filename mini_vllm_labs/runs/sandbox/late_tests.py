@@ -13,8 +13,8 @@ NOT_RUN = f"Not run: {LATE_TESTS_OF_TASK} tests of this task did not end before 
 class LateTests:
     """Counts the tests that reached their time limit, and gives later tests less time.
 
-    Tests that follow a late test are likely to run into the same loop. Each late test halves the limit of the tests
-    after it; after two, the rest of the task is not run.
+    Tests that follow a timed-out test are likely to hit the same loop. Each timed-out test halves the limit for later
+    tests; after two, the rest of the task is not run.
     """
 
     def __init__(self, late: Iterable[str] = ()) -> None:

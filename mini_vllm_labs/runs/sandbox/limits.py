@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one process; None leaves a resource unlimited. Core files are never written.
+    """Limits for one process; None leaves a resource unlimited. Core files are never written.
 
     `num_processes` counts all of a user's processes, so it is useful only in a jail.
     """

@@ -15,8 +15,8 @@ OPTIONS = (
 
 @cache
 def bubblewrap() -> tuple[str, ...]:
-    """Return a prefix that denies a command write access, the network and other processes, or an empty prefix if
-    unavailable.
+    """Return a prefix that denies a command write access, the network and other processes; if unavailable, return an
+    empty prefix.
 
     Some systems install bubblewrap but forbid its system calls, so a trial run checks this once.
     """

@@ -49,7 +49,7 @@ NEWER = (
 
 
 def complaint_about_content(content: bytes) -> str:
-    """If a file is not UTF-8 Python text, name its format and the remedy; otherwise return an empty string."""
+    """If a file is not UTF-8 Python text, return its format and the remedy; otherwise return an empty string."""
     start = content.lstrip()[:64].lower()
     for signature, kind, what_to_do in KINDS:
         if content.startswith(signature) or (signature.isascii() and start.startswith(signature.lower())):
@@ -84,7 +84,7 @@ def newer_syntax(error: SyntaxError) -> str:
 
 
 def whereabouts(error: BaseException) -> str:
-    """Return where a missing name can be found (a new module, a newer Python), or an empty string."""
+    """Return where to find a missing name (a new module, a newer Python), or an empty string."""
     module = error.name if isinstance(error, ImportError) else getattr(getattr(error, "obj", None), "__name__", None)
     if not isinstance(error, ImportError | AttributeError) or not isinstance(module, str):
         return ""
@@ -99,7 +99,7 @@ LIBRARY = sys.stdlib_module_names | {"annotationlib", "compression"}
 
 
 def written_for_newer(content: bytes) -> str:
-    """Return where a file needs a newer Python, such as `line 3: ...`, or an empty string."""
+    """Return the place where a file needs a newer Python, such as `line 3: ...`, or an empty string."""
     try:
         ast.parse(content)
     except SyntaxError as error:

@@ -1,4 +1,4 @@
-"""Limits the time that the learner's code takes in the process that runs it: graded tests, commands, notebooks."""
+"""Limits how long the learner's code may run, inside the process that runs it: graded tests, commands, notebooks."""
 
 import contextlib
 import ctypes
@@ -30,7 +30,7 @@ Watched = tuple[object, float] | None
 
 
 def seconds_for(phase: int) -> float:
-    """Return how many CPU seconds a graded test of a phase, or a call into the phase, may take."""
+    """Return how many CPU seconds a phase's graded test, or a call into the phase, may take."""
     return SECONDS_OF_PHASE.get(phase, SECONDS)
 
 
@@ -44,13 +44,13 @@ class TimeLimit:
     """Raises `OutOfTime` in the thread that started it if code in that thread runs too long.
 
     A watching thread samples the stack. `watched` receives the stack's innermost frame and returns a key for the
-    limited code and its time limit in seconds, or None for unlimited code. Time counts while the key stays the same.
-    The limit is CPU time, so that a busy machine does not cause code to be stopped. Waiting code uses no CPU time, so
-    it may take `WAITING_FACTOR` times as long in wall time.
+    limited code and its time limit in seconds, or None for unlimited code. Time accumulates while the key stays the
+    same. The limit is CPU time, so that code is not stopped just because the machine is busy. Waiting code uses no CPU
+    time, so it may take `WAITING_FACTOR` times as long in wall time.
 
     On systems with signals, a signal interrupts the code. Otherwise (if `by_signal` is false), Python interrupts it,
     but a sleeping thread cannot be woken. Code may catch `OutOfTime`, so after `MAX_TRIES` tries `give_up` is called
-    with a text and must end the process. A browser has no threads, so there `EventWatch` checks the clock.
+    with a message and must end the process. A browser has no threads, so there `EventWatch` checks the clock.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""A time limit inside a worker, with a record of where the code was.
+"""A time limit inside a worker, with a record of what the code was executing.
 
-Python's fault handler writes the record, so it exists even after a crash or after an endless loop that catches every
+Python's fault handler writes the record, so it is available even after a crash or an endless loop that catches every
 exception.
 """
 
@@ -15,9 +15,9 @@ MEASURES_CPU = hasattr(signal, "setitimer")
 
 
 class Watchdog:
-    """Ends the process when a time limit passes, and writes every thread's stack to a file.
+    """Ends the process when a time limit expires, and writes every thread's stack to a file.
 
-    The limit is in seconds of CPU time, so that no test fails because of a busy machine. Waiting code may take
+    The limit is in seconds of CPU time, so that no test fails just because the machine is busy. Waiting code may take
     `WAITING_FACTOR` times as long in wall time. On Windows, the limit is wall time.
     """
 

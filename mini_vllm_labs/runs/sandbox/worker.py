@@ -25,10 +25,10 @@ GRACE_SECONDS = 1.0
 class WorkerProcess:
     """A child process in a separate process group, with a temporary folder that is deleted at the end.
 
-    `command` runs in `cwd`. A program that calls `channel.take_stdio` exchanges messages over its stdin and stdout, and
-    prints to stderr. If `has_channel` is false, stdin is empty and stdout is treated as output. Only the first and the
-    last `output_bytes` / 2 bytes of the output are stored. `pass_fds` (POSIX) lists the file descriptors that stay open
-    in the child. Leaving the `with` block kills the process group. A child that has left the group survives, unless the
+    `command` runs in `cwd`. A program that calls `channel.take_stdio` exchanges messages over its stdin and stdout and
+    prints to stderr. If `has_channel` is false, stdin is empty and stdout is treated as output. Only the first and last
+    `output_bytes` / 2 bytes of the output are stored. `pass_fds` (POSIX) lists the file descriptors that stay open in
+    the child. Leaving the `with` block kills the process group. A child that has left the group survives, unless the
     command runs in a jail.
     """
 
@@ -85,12 +85,12 @@ class WorkerProcess:
 
     @property
     def status(self) -> int:
-        """Wait for the process to end and return its exit status, which is negative for a signal."""
+        """Wait for the process to end and return its exit status, which is negative if a signal ended it."""
         return self._process.wait()
 
     @property
     def output(self) -> str:
-        """The output of the process; a long output is cut in the middle."""
+        """The output of the process, with the middle of a long output cut out."""
         self._threads[0].join(GRACE_SECONDS)  # a child that has left the group may keep the pipe open
         return self._output.text()
 
@@ -102,11 +102,11 @@ class WorkerProcess:
         self._channel.send(message, self.deadline)
 
     def receive(self, seconds: float | None = None) -> Message:
-        """Return the next message; wait until `deadline`, but at most `seconds`. Raises `ChannelError`."""
+        """Return the next message, waiting until `deadline` but at most `seconds`. Raises `ChannelError`."""
         return decoded(self.receive_encoded(seconds))
 
     def receive_encoded(self, seconds: float | None = None) -> bytes:
-        """Return the next message without decoding it, as `receive` does otherwise."""
+        """Return the next message without the decoding that `receive` does."""
         limits = [] if self.deadline is None else [self.deadline]
         limits += [] if seconds is None else [time.monotonic() + seconds]
         while True:

@@ -33,7 +33,7 @@ class Verdict:
 
     @property
     def num_rejected(self) -> int:
-        """The number of drafts rolled back: the first wrong draft and all after it."""
+        """The number of drafts rolled back: the first wrong draft and all drafts after it."""
         return len(self.drafts) - self.num_accepted
 
     @property

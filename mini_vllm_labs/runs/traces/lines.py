@@ -66,7 +66,7 @@ class Lines:
         return next(found, None)
 
     def steps_of(self, file: str, line: int) -> list[int]:
-        """Return the steps that ran a line."""
+        """Return the steps in which a line ran."""
         return [step for step, places in enumerate(self.ran) if (file, line) in places]
 
     def encode(self, index: Callable[[str], int]) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def places_from(frame: FrameType | None) -> Iterator[Place]:
 class LineRecorder:
     """Records lines while its `with` block runs. Set `step` to each step's number before the step runs.
 
-    The recorder replaces a debugger's trace function, and slows down every call.
+    The recorder replaces a debugger's trace function and slows down every call.
     """
 
     step: int = 0

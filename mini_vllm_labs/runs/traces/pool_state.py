@@ -11,7 +11,7 @@ from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 class PoolState:
     """The free queue, front first, and the cached blocks, both as of the end of the step.
 
-    Records with `detail` contain both. Without `detail` (most recorded traces), they follow from the rules: take from
+    Records with `detail` contain both. Without `detail` (most recorded traces), both follow from the rules: take from
     the front, free to the back, last block of a table first. `taken` and `freed` are this step's moves in order;
     `freed` contains (request id, blocks in queue order).
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Recording:
-    """All steps of a run from the first on, and the run's constants.
+    """All steps of a run, starting with the first, and the run's constants.
 
     `stalled` means that no later step could schedule anything. `lines` contains the phases' lines that ran, if they
     were recorded.
@@ -132,7 +132,8 @@ class Recording:
 
 
 def require_whole(steps: Sequence[StepRecord]) -> None:
-    """Raise `ValueError` unless the steps are 0, 1, 2, ..., because drawing a step needs all steps before it."""
+    """Raise `ValueError` unless the steps are numbered 0, 1, 2, ..., because drawing a step needs all steps before
+    it."""
     for place, record in enumerate(steps):
         if record["step"] != place:
             raise ValueError(
@@ -141,7 +142,7 @@ def require_whole(steps: Sequence[StepRecord]) -> None:
 
 
 def titles_of(steps: Sequence[StepRecord]) -> dict[str, str]:
-    """Map each request id to a title, which is the id itself, in order of arrival."""
+    """Map each request id to a title (the id itself), in order of arrival."""
     return {request_id: request_id for record in steps for request_id in record["added"]}
 
 

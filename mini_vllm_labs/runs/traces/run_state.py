@@ -14,8 +14,8 @@ class RunInfo:
     """The constants of a run.
 
     `titles` and `num_prompt_tokens` have one entry per request id, in order of arrival. `num_blocks` counts the blocks
-    that requests can hold, excluding the null block. `priorities` is empty if all are equal; `max_num_seqs` is 0 if
-    unknown.
+    that requests can hold, excluding the null block. `priorities` is empty if all priorities are equal; `max_num_seqs`
+    is 0 if unknown.
     """
 
     titles: dict[str, str]
@@ -50,7 +50,7 @@ class RunInfo:
 
 
 def is_short_name(request_id: str) -> bool:
-    """Return whether an id fits into a block in a picture and does not look like a number."""
+    """Return whether an id fits in a block in a picture and does not look like a number."""
     return len(request_id) <= 3 and request_id[:1].isalpha()
 
 
@@ -59,7 +59,7 @@ class RunState:
     """The state needed to draw the current step; `advance` applies the next step.
 
     `tables` contains the block tables as they were while the step was computed. `remembered` maps a block to the
-    request whose content it contains. `texts` is filled in by callers that have the texts.
+    request whose content it contains. `texts` is filled in by callers that know the texts.
     """
 
     info: RunInfo
@@ -94,7 +94,7 @@ class RunState:
         return self._num_first_hit_tokens / max(1, self._num_first_tokens)
 
     def num_tokens(self, request_id: str) -> int:
-        """Return a request's number of tokens, prompt and output, after the current step."""
+        """Return the number of a request's tokens, prompt and output, after the current step."""
         return self.info.num_prompt_tokens[request_id] + self.num_output_tokens.get(request_id, 0)
 
     def num_reached(self, request_id: str) -> int:

@@ -1,4 +1,4 @@
-"""Describes the events of a step in a few sentences, and names the events worth stopping for."""
+"""Describes the events of a step in a few sentences, and names the events worth pausing at."""
 
 from collections.abc import Iterable
 from itertools import chain, zip_longest
@@ -25,7 +25,7 @@ def describe_step(state: RunState) -> str:
 
 
 def is_stuck(record: StepRecord) -> bool:
-    """Return whether nothing can be scheduled in this step or any later one."""
+    """Return whether nothing can be scheduled in this step or any later step."""
     return bool(record.get("detail", {}).get("stuck"))
 
 
@@ -101,7 +101,7 @@ def chunks(state: RunState, record: StepRecord) -> list[str]:
 
 
 def waiting(state: RunState, record: StepRecord) -> list[str]:
-    """Return why the first waiting request was not admitted, if known; victims of this step are skipped.
+    """Return why the first waiting request was not admitted, if known; requests preempted in this step are skipped.
 
     The live page displays a step's recorded `waits` separately.
     """
@@ -114,7 +114,7 @@ def waiting(state: RunState, record: StepRecord) -> list[str]:
 
 
 def reason(state: RunState, record: StepRecord, request_id: str) -> str:
-    """Return the first reason not to admit a request, in the order in which the scheduler checks."""
+    """Return the first reason not to admit a request, in the order of the scheduler's checks."""
     info, free = state.info, record["free_after_schedule"]
     num_running, left = len(record["running_after"]) + len(record["finished"]), info.token_budget - record["total"]
     num_tokens = state.num_known[request_id]

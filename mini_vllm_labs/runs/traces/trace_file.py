@@ -29,8 +29,8 @@ def read_trace(path: Path, name: str | None = None) -> tuple[list[StepRecord], i
 def open_trace(path: Path, name: str | None = None) -> Scenario | tuple[list[StepRecord], int | None]:
     """Return a recorded scenario, or the steps and the token budget of our trace.
 
-    In a file of recorded scenarios, `name` selects one; it may be None if there is only one. Raises `ValueError` if the
-    file does not contain a trace, and `OSError` if it cannot be read.
+    In a file of recorded scenarios, `name` selects one; it may be None if there is only one scenario. Raises
+    `ValueError` if the file does not contain a trace, and `OSError` if it cannot be read.
     """
     if path.suffix != ".gz":
         try:

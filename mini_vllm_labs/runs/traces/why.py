@@ -58,8 +58,7 @@ def share_sentence(step: StepRecord, share: ScheduledRecord) -> str:
 
 
 def lines_of(step: StepRecord) -> Iterator[tuple[str, str]]:
-    """Yield a step's unfinished requests, each with its tokens or the reason it got none; those with tokens come
-    first."""
+    """Yield a step's unfinished requests, those with tokens first, each with its tokens or the reason it got none."""
     for share in step["scheduled"]:
         yield share["id"], share_sentence(step, share)
     for name, found in step.get("reasons", {}).items():

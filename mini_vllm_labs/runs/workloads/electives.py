@@ -10,7 +10,7 @@ SPECULATION, ASYNC, KV_TRANSFER, GATES, YEAR = 7, 8, 10, 11, 14
 
 
 def electives_of(config: EngineConfig) -> frozenset[int]:
-    """Return the electives that an engine needs to accept a config."""
+    """Return the electives that an engine needs in order to accept a config."""
     used = {
         SPECULATION: config.speculative_config is not None,
         ASYNC: config.async_scheduling,

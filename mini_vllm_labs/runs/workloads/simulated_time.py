@@ -1,7 +1,7 @@
 """Simulated time: a clock that a runner advances by the cost of each step, computed from a formula.
 
 `StepCost` is an illustration, not a measurement. Its constants are round figures for a model of 1.5 billion 2-byte
-weights on a small GPU with 600 GB/s of memory bandwidth and 125 TFLOP/s at half utilisation. A roofline of real GPUs
+weights on a small GPU with 600 GB/s of memory bandwidth and 125 TFLOP/s at half utilisation. A roofline for real GPUs
 and models is in `mini_vllm_labs/simulation/`.
 """
 
@@ -19,7 +19,7 @@ SECONDS_PER_CONTEXT_TOKEN = 50e-9  # reading the K and V of one attended token: 
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """A step's time in seconds: a fixed part, a part per token, and a part per token of context."""
+    """A step's time in seconds: a fixed cost, a cost per token, and a cost per token of context."""
 
     per_step: float = SECONDS_PER_STEP
     per_token: float = SECONDS_PER_TOKEN
@@ -50,7 +50,7 @@ class VirtualClock:
         self.now += seconds
 
     def advance_to(self, time: float) -> None:
-        """Advance to `time` if it is in the future."""
+        """Advance to `time` if it is later than now."""
         self.now = max(self.now, time)
 
 
@@ -70,7 +70,7 @@ class TimedRunner:
 class EndingRunner:
     """Ends every output after a fixed length with the token `end`.
 
-    Requests then finish at the same steps with every model, so two runs differ only in the engine.
+    Requests then finish in the same steps with every model, so two runs differ only in the engine.
     """
 
     def __init__(self, inner: ModelRunner, lengths: dict[str, int], end: int) -> None:

@@ -16,6 +16,6 @@ def priority_of(draw: float) -> int:
 
 
 def with_urgent(requests: Iterable[TimedRequest], seed: int = 0) -> list[TimedRequest]:
-    """Return the same requests, one in five of them urgent; policies without priorities ignore this."""
+    """Return the same requests, with one in five marked urgent; policies without priorities ignore this."""
     rng = random.Random(seed)
     return [replace(request, priority=priority_of(rng.random())) for request in requests]
