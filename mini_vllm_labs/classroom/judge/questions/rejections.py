@@ -37,6 +37,10 @@ def rejections(rng: Random) -> JudgeQuestion:
     cases.append(([2], [draft], [[0.25, 0.25390625, 0.49609375], draft], [0.9999, 0.5], 0, 8))
     for part in (2**-12, 2**-22):
         cases.append(([0], [[0.5 + part, 0.25, 0.25 - part]], [[0.5, 0.25, 0.25], draft], [LARGEST, 0.5], 0, 8))
+    part = 2**-12  # an unlikely draft, which the target is a quarter as likely to choose
+    unlikely, rarer = [part, 1 - part, 0.0], [part / 4, 1 - part / 4, 0.0]
+    cases.append(([0], [unlikely], [rarer, draft], [0.2, 0.5], 1, CELLS_PER_PART * PARTS))
+    cases.append(([0], [unlikely], [rarer, draft], [0.3, 0.5], 0, 8))
     two, last = [0.5, 0.5], [0.0] * 69_999 + [1.0]  # the twelfth draft is wrong, so only the last token can be drawn
     cases.append(([0] * 12, [two] * 12, [*[two] * 11, [0.0, 1.0], two], [0.5] * 13, 11, 2))
     cases.append(([0], [last[::-1]], [last, last], [0.5, 0.5], 0, 2))
