@@ -128,8 +128,7 @@ class PagedKVCacheManager:
         return 1 - self.num_free_blocks / self.num_usable_blocks
 
     def get_computed_blocks(self, request: Request) -> list[int]:
-        """Return the ids of the cached blocks that hold the request's longest known prefix. Does not take any
-        blocks."""
+        """Return the ids of the cached blocks that hold the request's longest known prefix; take none of them."""
         return self.prefix_cache.find_longest_cache_hit(request)
 
     # The tokens that a block table covers:

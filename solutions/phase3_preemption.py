@@ -98,8 +98,7 @@ class RecomputePreemption:
         scheduled in this step leaves the plan, and its tokens return to `scheduler_output.token_budget`. Return True if
         `request` holds its slots, or False if `request` itself was the last victim.
         """
-        # Try again after each victim instead of counting its blocks: freeing the victim does not free blocks that
-        # others share.
+        # Try again after each victim instead of counting its blocks, because freeing it does not free shared blocks.
         while kv.allocate_slots(request, num_new_tokens) is None:
             victim = choose_victim(running, self.policy)
             running.remove(victim)

@@ -82,8 +82,7 @@ class PagedKVCacheManager:
         raise NotImplementedError("Phase 2, task 4: usage")
 
     def get_computed_blocks(self, request: Request) -> list[int]:
-        """Return the ids of the cached blocks that hold the request's longest known prefix. Does not take any
-        blocks."""
+        """Return the ids of the cached blocks that hold the request's longest known prefix; take none of them."""
         raise NotImplementedError("Phase 2, task 3: get_computed_blocks")
 
     def allocate_slots(

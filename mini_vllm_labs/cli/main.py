@@ -9,10 +9,10 @@ LEARN = [
     ("demo", "demo:demo", "Watch the engine serve several prompts together, step by step."),
     ("place", "place:place", "Answer twelve questions to find out which phase to start with."),
     ("watch", "watch:watch", "Grade on every save, and show the first failing task."),
-    ("grade", "grade:grade", "Grade your starters, whatever the value of LAB_IMPL."),
+    ("grade", "grade:grade", "Grade your starters, regardless of LAB_IMPL."),
     ("grade-tests", "grade_tests:grade_tests", "Grade your test file on known mistakes in a phase."),
     ("hint", "hint:hint", "Show the next step of a task's hint."),
-    ("approaches", "hint:approaches", "Show other fair ways to write a task that you have passed."),
+    ("approaches", "hint:approaches", "Show other good ways to solve a task that you have passed."),
     ("tutor", "tutor:tutor", "Give your assistant failing cases, rules, hints and reasons, but no answers."),
     ("viva", "viva:viva", "Answer eight questions about your own files and your own run, in ten minutes."),
     ("lab", "lab:lab", "Open the notebooks in JupyterLab."),
@@ -38,7 +38,7 @@ LOOK = [
     (
         "inside-vllm",
         "inside_vllm:inside_vllm",
-        "Generate text with a whole vLLM that runs on your scheduler, without a GPU.",
+        "Generate text with a complete vLLM that runs on your scheduler, without a GPU.",
     ),
     ("share", "share:share", "Write a run of your engine as one HTML file to show to others."),
 ]
@@ -60,7 +60,7 @@ TEACH = [
     ("collect", "classroom.collect:collect", "Sort a bulk download into one folder per learner."),
     ("judge", "classroom.judge:judge", "Grade submissions on secret situations."),
     ("class-report", "classroom.class_report:class_report", "Show where the learners in a class stop."),
-    ("decks", "modules:decks", "Write eight slide decks, each a single HTML file for a room without a network."),
+    ("decks", "modules:decks", "Write eight slide decks, each a single HTML file that needs no network."),
     (
         "exam",
         "modules:exam",

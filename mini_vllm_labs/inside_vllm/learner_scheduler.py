@@ -111,7 +111,8 @@ class LearnerScheduler(interface.SchedulerInterface):
         self._in_flight.append(plan)
         for share in shares:
             request = self.requests[share.request.request_id]
-            if request.status is not RequestStatus.RUNNING:
+            was_running = request.status is RequestStatus.RUNNING
+            if not was_running:
                 self._mirror_admission(share, request)
             request.num_computed_tokens = share.num_computed_tokens
         message = self._workers.message(plan, shares, self.requests)

@@ -128,9 +128,9 @@ def test_what_a_command_cannot_do_is_said_and_the_conversation_goes_on(tmp_path:
     assert len(TURN.findall(shown)) == 2
     unbroken = re.sub(r"\s", "", shown)  # a long path is broken across lines, wherever the line ends
     for said in (
-        "/rewind N: N must be 1 to 1, got 2",
-        "/rewind N: N must be 1 to 1, got x",
-        "/switch N: N must be 1 to 1, got 2",
+        "/rewind N: N must be from 1 to 1, got 2",
+        "/rewind N: N must be from 1 to 1, got x",
+        "/switch N: N must be from 1 to 1, got 2",
         "/save needs a file name",
         "mine.txt exists and is not this session's file",
         "unknown command /frok",

@@ -43,8 +43,7 @@ def bench_busy(
     quick: Annotated[bool, typer.Option("--quick", help="A trial run: embedded model, two cases, one round.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Decode while other processes are busy: with an adaptive number of threads, with a fixed number, and in peer
-    libraries.
+    """Decode while other processes are busy, with an adaptive and with a fixed number of threads, and with peers.
 
     Each variant runs in its own process, and the variants take turns. A table at the end compares the default with the
     best fixed number of threads.

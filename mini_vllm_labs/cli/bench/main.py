@@ -11,12 +11,12 @@ COMMANDS = [
     (
         "busy",
         "busy:bench_busy",
-        "Decode while other processes are busy, with an adaptive or a fixed number of threads, and with peers.",
+        "Decode while other processes are busy, with an adaptive and with a fixed number of threads, and with peers.",
     ),
     (
         "int8",
         "int8:bench_int8",
-        "Decode with int8 and float32 weights on one thread, and compare memory and texts.",
+        "Decode with int8 and float32 weights on one thread, and compare their memory use and texts.",
     ),
     (
         "prefix",
