@@ -11,8 +11,8 @@ from mini_vllm.sampling_params import StructuredOutputsParams
 from mini_vllm_labs.bench.backend import ServedRound
 from mini_vllm_labs.bench.case import Case, Figures, Quantity
 from mini_vllm_labs.bench.engine_cases import EMBEDDED, LARGER, WIDE, EngineBenchmark, EngineSetting, EngineSide, Work
-from mini_vllm_labs.bench.figures import figures_of
 from mini_vllm_labs.bench.plan import Sizes, even_requests, questions_about_one_document
+from mini_vllm_labs.bench.served_latencies import figures_of
 from mini_vllm_labs.bench.speculative import (
     ASSISTED_PEER,
     COPYING,

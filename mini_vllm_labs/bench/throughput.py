@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from mini_vllm_labs.bench.backend import ServedRound
 from mini_vllm_labs.bench.case import Case, Measured, in_turns
-from mini_vllm_labs.bench.figures import figures_of
 from mini_vllm_labs.bench.peer_process import PeerProcess, why_missing
 from mini_vllm_labs.bench.plan import NUM_SLOW, OURS, PROFILED, SLOW, STREAM, WORKLOADS, ThroughputPlan, Workload
+from mini_vllm_labs.bench.served_latencies import figures_of
 from mini_vllm_labs.pictures.terminal.progress import ProgressReport, unreported
 
 LOAD = 0.5  # fraction of the request rate that mini-vLLM reaches when all requests arrive at once

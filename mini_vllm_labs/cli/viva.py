@@ -14,8 +14,8 @@ from mini_vllm_labs.pictures.terminal.console import friendly, make_console
 from mini_vllm_labs.pictures.terminal.progress import reported
 from mini_vllm_labs.pictures.terminal.step_view import STRONG
 from mini_vllm_labs.pictures.terminal.typed_lines import typed_lines, typed_number
-from mini_vllm_labs.viva.drawing import make_sheet
 from mini_vllm_labs.viva.files import Files, read_files
+from mini_vllm_labs.viva.make_sheet import make_sheet
 from mini_vllm_labs.viva.sheet import Sheet, options_of
 
 SECONDS = 600.0

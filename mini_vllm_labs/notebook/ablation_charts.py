@@ -8,7 +8,7 @@ from mini_vllm_labs.notebook.charts import Charts, Measure, bar_charts, count, p
 from mini_vllm_labs.notebook.notice import Notice
 from mini_vllm_labs.notebook.records import find_record, key_of
 from mini_vllm_labs.pictures.bars import SHARE
-from mini_vllm_labs.pictures.figures import digits
+from mini_vllm_labs.pictures.quantities import digits
 from mini_vllm_labs.pictures.terminal.stage_sentences import describe, mean_ms, p95_ms
 from mini_vllm_labs.runs.workloads.ablation import LineupResult
 

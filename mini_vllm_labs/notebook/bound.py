@@ -9,7 +9,7 @@ from mini_vllm_labs.notebook.charts import Charts, Measure, bar_charts, percent
 from mini_vllm_labs.notebook.lab import Lab
 from mini_vllm_labs.notebook.notice import Notice
 from mini_vllm_labs.pictures.bars import SHARE
-from mini_vllm_labs.pictures.figures import digits, seconds
+from mini_vllm_labs.pictures.quantities import digits, seconds
 from mini_vllm_labs.simulation.experiment import Experiment
 from mini_vllm_labs.simulation.relief import by_mark, relieved, waits_sentence
 from mini_vllm_labs.simulation.served import Slo

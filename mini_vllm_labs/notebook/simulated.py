@@ -13,9 +13,9 @@ from mini_vllm_labs.notebook.result_facts import ByUser, goodput_of
 from mini_vllm_labs.pictures.bars import SHARE
 from mini_vllm_labs.pictures.calculator.capacity import Capacity
 from mini_vllm_labs.pictures.chunking_dial.trial import Trial
-from mini_vllm_labs.pictures.figures import digits, memory, seconds
 from mini_vllm_labs.pictures.policy_comparison import PolicyResult
 from mini_vllm_labs.pictures.policy_comparison.comparison import COMPARED
+from mini_vllm_labs.pictures.quantities import digits, memory, seconds
 from mini_vllm_labs.pictures.text import counted
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from mini_vllm_labs.simulation.cost_model import roofline

@@ -7,8 +7,8 @@ from mini_vllm_labs.notebook.claims.decide import kept_deck
 from mini_vllm_labs.notebook.notice import Notice
 from mini_vllm_labs.notebook.predictions import Predictions
 from mini_vllm_labs.pictures.prediction import Card, Question
-from mini_vllm_labs.viva.drawing import make_sheet
 from mini_vllm_labs.viva.files import read_files
+from mini_vllm_labs.viva.make_sheet import make_sheet
 from mini_vllm_labs.viva.sheet import Sheet, VivaQuestion, options_of
 
 if TYPE_CHECKING:

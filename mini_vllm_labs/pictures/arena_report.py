@@ -11,8 +11,8 @@ from rich.table import Table
 from mini_vllm_labs.pictures import chart, svg
 from mini_vllm_labs.pictures.bars import COLOUR
 from mini_vllm_labs.pictures.chart import MARGIN, LogScale
-from mini_vllm_labs.pictures.figures import round_seconds
 from mini_vllm_labs.pictures.picture import WIDTH, Layer, Picture
+from mini_vllm_labs.pictures.quantities import round_seconds
 from mini_vllm_labs.pictures.typeset import text_width, wrap
 from mini_vllm_labs.simulation.arena.contest import Estimate
 from mini_vllm_labs.simulation.arena.figures import Figures

@@ -15,8 +15,8 @@ from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm_labs.runs.starter_status import lab_folder
 from mini_vllm_labs.runs.workloads.small_workload import make_workload
-from mini_vllm_labs.viva.drawing import drawn
 from mini_vllm_labs.viva.files import Files
+from mini_vllm_labs.viva.make_sheet import drawn
 from mini_vllm_labs.viva.runs import Played, RunPlayer
 from mini_vllm_labs.viva.sheet import VivaQuestion
 

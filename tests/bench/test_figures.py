@@ -11,7 +11,6 @@ from transformers import LlamaConfig
 
 from mini_vllm_labs.bench.backend import Arrivals, ServedRound, require_complete
 from mini_vllm_labs.bench.case import Case, Quantity, Side
-from mini_vllm_labs.bench.figures import figures_of
 from mini_vllm_labs.bench.llama_cpp_backend import read_weights
 from mini_vllm_labs.bench.mini_vllm_backend import OperatorStopwatch, by_kind
 from mini_vllm_labs.bench.models import EMBEDDED_MODEL, RANDOM_MODEL, model_size
@@ -24,6 +23,7 @@ from mini_vllm_labs.bench.plan import (
     skewed_requests,
 )
 from mini_vllm_labs.bench.roofline import Explaining, MachineRates, minimum_seconds, where_time_goes
+from mini_vllm_labs.bench.served_latencies import figures_of
 from mini_vllm_labs.bench.swap import crossing
 from mini_vllm_labs.bench.throughput import MEDIANS, versus
 from mini_vllm_labs.pictures.terminal.charts import shares

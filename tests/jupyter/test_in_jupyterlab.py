@@ -15,7 +15,7 @@ from mini_vllm_labs.pictures.time_machine import time_machine
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from mini_vllm_labs.upkeep.jupyter.server import Screen
 from tests.jupyter.conftest import Opener
-from tests.views.drawing import texts, tree
+from tests.views.svg_reader import texts, tree
 
 REFERENCE = "%env LAB_IMPL=solution"
 PLAYER = ".jp-OutputArea-output .mvw:not(.mvq)"

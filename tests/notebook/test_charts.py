@@ -15,7 +15,7 @@ from mini_vllm_labs.pictures.bars import SHARE
 from mini_vllm_labs.pictures.policy_comparison import PolicyComparison, compare_policies
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from mini_vllm_labs.simulation.served import Served, Slo
-from tests.views.drawing import texts, tree
+from tests.views.svg_reader import texts, tree
 
 LENGTH: list[Measure[str]] = [
     Measure("letters", lambda word: float(len(word)), count),

@@ -22,7 +22,7 @@ from mini_vllm_labs.simulation.arena.loads import ArenaLoad, TraceLoad
 from mini_vllm_labs.simulation.served import Served
 from tests.cli.conftest import Commands
 from tests.policies.races import EXPERIMENT, REFERENCE, races_of
-from tests.views.drawing import SVG, layers
+from tests.views.svg_reader import SVG, layers
 
 # Excerpts written by hand in the published formats: columns, order, units and quirks are original, but the requests are
 # not. In each excerpt, the first two rows with an output are 1 s apart and request 10 and 20 tokens.

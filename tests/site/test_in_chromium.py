@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mini_vllm.assembly.lineup import CHECKOUT
-from mini_vllm_labs.upkeep.site.figures import EDIT, NOTEBOOK, READY, RUN, STARTER, served
+from mini_vllm_labs.upkeep.site.tab_timing import EDIT, NOTEBOOK, READY, RUN, STARTER, served
 
 WAIT = 240_000
 READ = "async (path) => (await window.jupyterapp.serviceManager.contents.get(path, { content: true })).content"

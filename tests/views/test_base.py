@@ -24,8 +24,8 @@ from mini_vllm_labs.pictures.typeset import shorten, text_width, wrap
 from mini_vllm_labs.pictures.widgets import Player
 from mini_vllm_labs.runs.palette import OKABE_ITO, color, ink_on, label, lap
 from solutions import phase4_prefix_cache, phase6_gpu_runner
-from tests.views.drawing import is_sound, tree
 from tests.views.runs import ahead, small
+from tests.views.svg_reader import is_sound, tree
 
 ROOT = Path(__file__).parents[2]
 NASTY = "a<b>&\"'\x00 ]]> </script><script>alert(1)</script>"

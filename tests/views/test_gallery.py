@@ -39,8 +39,8 @@ from mini_vllm_labs.upkeep.pictures.views import compute_then_memory
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
 from tests.snapshots import Snapshots
 from tests.views import runs
-from tests.views.drawing import is_sound, outline
 from tests.views.runs import THREE, ahead, in_a_huge_pool, in_blocks_of_4, large, observed, scenario, small
+from tests.views.svg_reader import is_sound, outline
 from tests.views.test_hash_chain import PROMPTS, SALTS, A, forgets_the_parent, many
 from tests.views.test_lanes import RUNS, in_vain, wasted
 from tests.views.test_paged_batch import SHARED_PREFIX, all_wrong, by_row_index, extremes, functions, random_batch

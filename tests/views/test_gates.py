@@ -13,8 +13,8 @@ from mini_vllm_labs.runs.traces.recording import Recording
 from mini_vllm_labs.runs.workloads.small_workload import Run, policy_of
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from mini_vllm_labs.runs.workloads.two_gates import TWO_GATES, two_gates
-from tests.views.drawing import described, is_sound
 from tests.views.runs import large, played, small
+from tests.views.svg_reader import described, is_sound
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from mini_vllm_labs.pictures.picture import Picture
 from mini_vllm_labs.pictures.time_machine.machine import states
 from mini_vllm_labs.runs.traces.recording import Recording
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
-from tests.views.drawing import SVG, described, layers, marked, numbers, texts, tooltips
 from tests.views.runs import large, observed, small
+from tests.views.svg_reader import SVG, described, layers, marked, numbers, texts, tooltips
 
 Keys = Sequence[str | None]
 SYSTEM = list(range(10, 18))

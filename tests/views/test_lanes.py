@@ -12,8 +12,8 @@ from mini_vllm_labs.pictures.lanes.schedule import APPLY, PLAN, TEXT, Schedule, 
 from mini_vllm_labs.pictures.show import player
 from mini_vllm_labs.runs.traces.drafts import STAND_IN, DraftCounts, Verdict, verdicts_of
 from mini_vllm_labs.runs.traces.recording import Recording
-from tests.views.drawing import count, described, is_sound, texts, tree
 from tests.views.runs import ahead, small
+from tests.views.svg_reader import count, described, is_sound, texts, tree
 
 RUNS = {"in turn": ahead(0), "ahead": ahead(0, asynchronous=True)}
 NUM_TURNS = len(RUNS["in turn"].steps)

@@ -11,7 +11,7 @@ from mini_vllm_labs.pictures.paged_batch import paged_batch
 from mini_vllm_labs.pictures.show import player
 from tests.chromium import Pages, measure
 from tests.views import test_gallery as gallery
-from tests.views.drawing import is_sound
+from tests.views.svg_reader import is_sound
 
 WIDTHS = (460, 600, 720, 1000, 1100)
 MIN_TEXT, MAX_HEIGHT, PAGE_MARGIN = 12, 720, 16

@@ -11,8 +11,8 @@ from mini_vllm_labs.pictures.time_machine import compare, time_machine
 from mini_vllm_labs.runs.traces.recording import Recording
 from mini_vllm_labs.runs.traces.sentences import events_in
 from tests.chromium import Pages, measure
-from tests.views.drawing import described, numbers
 from tests.views.runs import observed, small
+from tests.views.svg_reader import described, numbers
 from tests.views.test_base import counter
 
 MOVING_IN = '[data-side="{}-"] [data-id]:not([data-id="cursor-time"])'

@@ -18,7 +18,7 @@ from mini_vllm_labs.pictures.paged_batch.flat_step import by_functions, by_rules
 from mini_vllm_labs.pictures.picture import Picture
 from mini_vllm_labs.pictures.text import ranges
 from solutions import phase6_gpu_runner as reference
-from tests.views.drawing import SVG, count, described, layers, numbers, texts, tree
+from tests.views.svg_reader import SVG, count, described, layers, numbers, texts, tree
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("flatten_tokens", "compute_slot_mapping", "pad_block_tables", "select_logits_rows")

@@ -13,11 +13,11 @@ from mini_vllm_labs.pictures.calculator import Setup, capacity_of
 from mini_vllm_labs.pictures.chart import LogScale, PercentScale, beside, cloud
 from mini_vllm_labs.pictures.chunking_dial import Deployment, Setting, chunking_dial, chunking_picture, try_setting
 from mini_vllm_labs.pictures.chunking_dial.trial import arrivals
-from mini_vllm_labs.pictures.figures import digits, memory, round_seconds, seconds
 from mini_vllm_labs.pictures.picture import Picture
 from mini_vllm_labs.pictures.policy_comparison import PolicyComparison, PolicyResult, compare_policies, policy_panel
 from mini_vllm_labs.pictures.policy_comparison.comparison import groups
 from mini_vllm_labs.pictures.policy_comparison.drawing import compare_with_this_lineup
+from mini_vllm_labs.pictures.quantities import digits, memory, round_seconds, seconds
 from mini_vllm_labs.runs.workloads.urgency import with_urgent
 from mini_vllm_labs.simulation.gpus import GPUS, Gpu, find_gpu
 from mini_vllm_labs.simulation.model_shapes import MODEL_SHAPES, ModelShape, find_model_shape
@@ -25,7 +25,7 @@ from mini_vllm_labs.simulation.served import Slo
 from mini_vllm_labs.simulation.simulation import simulate_under
 from mini_vllm_labs.simulation.what_if import what_if
 from mini_vllm_labs.simulation.workloads import make_requests
-from tests.views.drawing import texts, tree
+from tests.views.svg_reader import texts, tree
 
 H100, LLAMA_8B = find_gpu("H100"), find_model_shape("Llama-3.1-8B")
 SMALL, WIDE, NARROW = Deployment(num_requests=300), Setting(), Setting(max_num_batched_tokens=512)

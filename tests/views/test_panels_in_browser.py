@@ -23,7 +23,7 @@ from mini_vllm_labs.simulation.gpus import GPUS
 from mini_vllm_labs.simulation.model_shapes import MODEL_SHAPES
 from mini_vllm_labs.upkeep.pictures.calculator import drawn, first_picture
 from tests.chromium import Pages
-from tests.views.drawing import SVG
+from tests.views.svg_reader import SVG
 from tests.views.test_base import KNOBS, budget_picture, counting
 from tests.views.test_layout_in_browser import readable
 

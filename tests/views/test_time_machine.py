@@ -21,8 +21,8 @@ from mini_vllm_labs.pictures.time_machine.shelf import CELLS, Shelf
 from mini_vllm_labs.runs.palette import color
 from mini_vllm_labs.runs.parity.scenario import PUBLIC_TRACES, read_scenarios
 from mini_vllm_labs.runs.traces.recording import Recording
-from tests.views.drawing import SVG, count, described, layers, numbers, texts, tooltips, tree
 from tests.views.runs import THREE, explained, in_a_huge_pool, in_blocks_of_4, large, observed, queued, small
+from tests.views.svg_reader import SVG, count, described, layers, numbers, texts, tooltips, tree
 
 
 def test_the_reasons_in_drawing_and_text_equal_the_record() -> None:

@@ -20,9 +20,9 @@ from mini_vllm_labs.notebook import Notice, Predictions
 from mini_vllm_labs.notebook.viva import viva_deck
 from mini_vllm_labs.runs.workloads.small_workload import SMALL_POOL, make_workload
 from mini_vllm_labs.viva.changes import deletions, swaps
-from mini_vllm_labs.viva.drawing import drawn as drawn_from
-from mini_vllm_labs.viva.drawing import make_sheet
 from mini_vllm_labs.viva.files import Files, read_files
+from mini_vllm_labs.viva.make_sheet import drawn as drawn_from
+from mini_vllm_labs.viva.make_sheet import make_sheet
 from mini_vllm_labs.viva.play import plain
 from mini_vllm_labs.viva.questions import KINDS, Facts, swapped_traces
 from mini_vllm_labs.viva.runs import Played, first_change

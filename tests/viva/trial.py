@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
-from mini_vllm_labs.viva.drawing import drawn, make_sheet
 from mini_vllm_labs.viva.files import PHASES, Files
+from mini_vllm_labs.viva.make_sheet import drawn, make_sheet
 from mini_vllm_labs.viva.questions import Facts, all_candidates, features, gather
 from mini_vllm_labs.viva.runs import RunPlayer
 from mini_vllm_labs.viva.sheet import Sheet, VivaQuestion

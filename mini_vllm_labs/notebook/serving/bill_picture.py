@@ -7,9 +7,9 @@ from mini_vllm_labs.notebook.notice import Notice
 from mini_vllm_labs.notebook.recorded_mark import marked_picture
 from mini_vllm_labs.notebook.serving.bill import PHASES, WAITING, Bill, Item, ServedRun, bill_in
 from mini_vllm_labs.pictures import svg
-from mini_vllm_labs.pictures.figures import seconds
 from mini_vllm_labs.pictures.parts import LEFT, WIDTHS, Part, heading, page, span_of, stacked
 from mini_vllm_labs.pictures.picture import WIDTH, Layer, Legend, Picture
+from mini_vllm_labs.pictures.quantities import seconds
 from mini_vllm_labs.pictures.step_axis import AXIS, StepAxis
 from mini_vllm_labs.pictures.svg import Markup
 from mini_vllm_labs.pictures.text import counted, facts

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 from mini_vllm_labs.pictures import chart, svg
 from mini_vllm_labs.pictures.chart import LABEL, MARGIN, ChartFrame, LogScale, PercentScale
 from mini_vllm_labs.pictures.chunking_dial.trial import MARKED, Deployment, Percentiles, Setting, Trial, try_setting
-from mini_vllm_labs.pictures.figures import digits, round_seconds, seconds
 from mini_vllm_labs.pictures.knobs import Menu, Slider
 from mini_vllm_labs.pictures.picture import WIDTH, Layer, Picture
+from mini_vllm_labs.pictures.quantities import digits, round_seconds, seconds
 from mini_vllm_labs.pictures.text import facts
 from mini_vllm_labs.pictures.typeset import shorten
 from mini_vllm_labs.runs.palette import OKABE_ITO

@@ -9,10 +9,9 @@ from mini_vllm.engine.errors import StalledError
 from mini_vllm_labs.pictures import chart, svg
 from mini_vllm_labs.pictures.bars import COLOUR
 from mini_vllm_labs.pictures.chart import MARGIN, LogScale
-from mini_vllm_labs.pictures.figures import round_seconds
 from mini_vllm_labs.pictures.knobs import Menu, Slider
 from mini_vllm_labs.pictures.picture import WIDTH, Layer, Picture
-from mini_vllm_labs.pictures.policy_comparison import figures
+from mini_vllm_labs.pictures.policy_comparison import comparison_text
 from mini_vllm_labs.pictures.policy_comparison.comparison import (
     BY_GUESSES,
     PolicyComparison,
@@ -20,6 +19,7 @@ from mini_vllm_labs.pictures.policy_comparison.comparison import (
     compare_policies,
     groups,
 )
+from mini_vllm_labs.pictures.quantities import round_seconds
 from mini_vllm_labs.policies.named import SIGMA
 from mini_vllm_labs.simulation.served import Slo
 from mini_vllm_labs.simulation.workloads import WORKLOADS
@@ -47,13 +47,13 @@ SLO_KNOBS = ("time_to_first_token", "inter_token_latency")
 def policy_picture(
     comparison: PolicyComparison, results: list[PolicyResult], slo: Slo, width: float = WIDTH
 ) -> Picture:
-    overall, by_group = figures.rows(results, slo), figures.group_rows(results)
-    heading, y = chart.head(figures.title(comparison), figures.circumstances(comparison, slo), width)
+    overall, by_group = comparison_text.rows(results, slo), comparison_text.group_rows(results)
+    heading, y = chart.head(comparison_text.title(comparison), comparison_text.circumstances(comparison, slo), width)
     step = (width - 2 * MARGIN - LABELS + GAP) / len(results)
     columns = [(MARGIN + LABELS + n * step, MARGIN + LABELS + (n + 1) * step - GAP) for n in range(len(results))]
     first = y + TOP + CHART + 38
     second = first + ROW * len(overall) + 26
-    below = KEY if width < NARROW else f"{KEY}. {figures.sentence(results, slo)}"
+    below = KEY if width < NARROW else f"{KEY}. {comparison_text.sentence(results, slo)}"
     words, height = chart.foot(below, second + ROW * len(by_group) + 18, width)
     layers = [
         Layer("headline", heading),
@@ -62,8 +62,10 @@ def policy_picture(
         Layer("groups", group_table(by_group, results, columns), y=second),
         words,
     ]
-    text = figures.text_alternative(comparison, results, slo)
-    return Picture(figures.title(comparison), height, tuple(layers), figures.sentence(results, slo), text, width)
+    text = comparison_text.text_alternative(comparison, results, slo)
+    return Picture(
+        comparison_text.title(comparison), height, tuple(layers), comparison_text.sentence(results, slo), text, width
+    )
 
 
 def every_request(results: list[PolicyResult], slo: Slo, columns: Sequence[tuple[float, float]]) -> svg.Markup:
@@ -96,17 +98,19 @@ def every_request(results: list[PolicyResult], slo: Slo, columns: Sequence[tuple
 
 
 def group_table(
-    by_group: list[figures.FigureRow], results: list[PolicyResult], columns: Sequence[tuple[float, float]]
+    by_group: list[comparison_text.FigureRow], results: list[PolicyResult], columns: Sequence[tuple[float, float]]
 ) -> svg.Markup:
     """Draw the groups' bars; the group that a policy starves most is red."""
-    victims = figures.starved(results)
+    victims = comparison_text.starved(results)
     heading = svg.text(MARGIN, -4, "p95 first token of ...", class_="mv-strong")
     engine = svg.text(columns[-1][1], -4, f"engine: {results[0].lineup}", class_="mv-faint mv-end")
     marked = [victims.get(result.policy, "") for result in results]
     return svg.joined([heading, engine, table(by_group, marked, columns)])
 
 
-def table(lines: list[figures.FigureRow], marked: list[str], columns: Sequence[tuple[float, float]]) -> svg.Markup:
+def table(
+    lines: list[comparison_text.FigureRow], marked: list[str], columns: Sequence[tuple[float, float]]
+) -> svg.Markup:
     """Draw one row of bars per figure and state which direction is better; the best bars have full colour."""
     parts, longest = [], columns[0][1] - columns[0][0] - NUMBERS
     for n, line in enumerate(lines):

@@ -15,7 +15,7 @@ from mini_vllm_labs.serving.live.drawing.sent_page import SentPage
 from mini_vllm_labs.serving.live.drawing_process import WantedPicture
 from mini_vllm_labs.serving.live.recent_steps import facts_of, steps_since
 from tests.serving.page.runs import CROWDED, Watched
-from tests.views.drawing import described, layers, marked, texts, tooltips
+from tests.views.svg_reader import described, layers, marked, texts, tooltips
 
 SIZES = [(340, 560), (460, 300), (720, 480), (1100, 1200)]
 

@@ -1,6 +1,6 @@
 """Measures how long a learner waits in the tab, the bytes that a visit loads, and the speed of chats.
 
-Run it as `python -m mini_vllm_labs.upkeep.site.figures [SITE]`.
+Run it as `python -m mini_vllm_labs.upkeep.site.tab_timing [SITE]`.
 
 Each figure is the median of five runs in a headless Chromium, each in a new profile. Run it on a quiet machine. Sizes
 are measured after gzip compression at level 6, which is how static hosts send files.

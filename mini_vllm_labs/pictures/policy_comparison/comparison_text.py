@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mini_vllm_labs.pictures.figures import digits, seconds
 from mini_vllm_labs.pictures.policy_comparison.comparison import P95, PolicyComparison, PolicyResult, groups
+from mini_vllm_labs.pictures.quantities import digits, seconds
 from mini_vllm_labs.pictures.text import facts
 from mini_vllm_labs.policies.named import POLICIES
 from mini_vllm_labs.simulation.served import Slo
