@@ -1,4 +1,4 @@
-"""Questions, verdicts and cards in a real browser, using only the keyboard: no answer is shown until one is locked in."""
+"""Questions, verdicts and cards in a real browser, using only the keyboard: no answer is shown before lock-in."""
 
 from dataclasses import replace
 from typing import Any
