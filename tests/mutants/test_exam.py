@@ -70,7 +70,7 @@ def test_the_same_seed_gives_the_same_exam_and_another_one_another() -> None:
 
 @pytest.mark.parametrize("number", [0, 1000])
 def test_more_questions_than_there_are_is_refused(bank: dict[str, record.Recorded], number: int) -> None:
-    with pytest.raises(ValueError, match=f"--questions {number}: phase {PHASE} has only 1 to {len(bank)}"):
+    with pytest.raises(ValueError, match=f"--questions {number}: choose 1 to {len(bank)} for phase {PHASE}"):
         exam(PHASE, 0, number)
 
 

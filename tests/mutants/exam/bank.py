@@ -27,7 +27,7 @@ def exam(phase: int, seed: int, num_questions: int) -> list[Question]:
     questions."""
     bank, random = recorded(phase), Random(f"{phase} {seed}")
     if not 1 <= num_questions <= len(bank):
-        raise ValueError(f"--questions {num_questions}: phase {phase} has only questions 1 to {len(bank)}")
+        raise ValueError(f"--questions {num_questions}: choose 1 to {len(bank)} for phase {phase}")
     subjects, right_code = {one.name: one for one in mutants(phase)}, reference(phase).text
     code = {name: excerpt(right_code, subjects[name].text) for name in bank}
     questions = []
