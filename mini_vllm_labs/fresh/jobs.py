@@ -98,6 +98,7 @@ def chat(
     """Answer all questions in one batch, with the embedded model if phase 6 is present, and otherwise the fake
     model."""
     llm = LLM(config=config, lineup=lineup, record=True)
+    llm.engine.explain_steps()
     outputs = llm.chat([[{"role": "user", "content": question}] for question in questions], params)
     titles = {output.request_id: question for output, question in zip(outputs, questions, strict=True)}
     token_ids = {i for output in outputs for i in (*output.prompt_token_ids, *output.outputs[0].token_ids)}

@@ -35,6 +35,7 @@ def talk(questions: Sequence[str], config: EngineConfig, params: SamplingParams,
     """
     llm = LLM(config=config, lineup=lineup, record=True, dense=True)
     engine, texts, problem = llm.engine, dict.fromkeys(questions, ""), ""
+    engine.explain_steps()
     titles = {str(number): question for number, question in enumerate(texts)}
     for name, question in titles.items():
         prompt = engine.tokenizer.apply_chat_template([{"role": "user", "content": question}])

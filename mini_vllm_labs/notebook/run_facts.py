@@ -116,6 +116,10 @@ class RunFacts:
         found = self.recording.steps[step].get("reasons", {})[self.ids[request]]
         return WAITS[REASONS[found["reason"]].mark]
 
+    def waits_first_for(self, request: str) -> str:
+        """Return the reason why a request got nothing in its first step."""
+        return self.waits(request, first(s["step"] for s in self.recording.steps if self.ids[request] in s["added"]))
+
     @property
     def first_victim(self) -> str:
         return self.preempted(self.first_preemption())[0] if self.num_preemptions else "neither"

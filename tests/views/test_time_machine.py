@@ -51,6 +51,18 @@ def test_the_reasons_in_drawing_and_text_equal_the_record() -> None:
             assert described(film[0])[f"waits of {info.label(name)}"].startswith(f"waited {len(steps)} step")
 
 
+def test_a_pair_of_runs_marks_its_waits_and_a_brief_film_tells_them() -> None:
+    waits, alone_in_text = explained(), time_machine(explained(), brief=True)
+    film = compare(waits, small(), ("crowded", "small"))
+    for state, pair, brief in zip(states(waits), film.pictures, alone_in_text.pictures, strict=False):
+        assert state.record is not None
+        marks = {REASONS[found["reason"]].mark for found in state.record["reasons"].values()}
+        assert marks <= {*texts(layers(pair)["first-running"]), *texts(layers(pair)["first-waiting"])}
+        told = {key.removesuffix(")").partition(" waiting (")[2] for key in described(brief)} - {""}
+        assert told == marks
+        assert ("why" in layers(brief), "waits-steps" in layers(brief)) == (False, False)
+
+
 def covered(part: Any) -> range:
     """Return the steps of a bar from its tooltip, `step 3: ...` or `steps 3 to 5: ...`."""
     first, *last = map(int, re.findall(r"\d+", tooltips(part)[0].partition(":")[0]))

@@ -166,6 +166,7 @@ def notebook_router(llm: AsyncLLM, watched: RequestWatcher) -> APIRouter:
 def open_server(config: EngineConfig, lineup: Lineup) -> tuple[Server, socket.socket]:
     """Return a lineup's server, with the notebook's routes, and its socket."""
     engine = LLM(config=config, lineup=lineup, record=True).engine
+    engine.explain_steps()
     keep_recent_steps(engine)
     watched = RequestWatcher(engine)
     llm = AsyncLLM(engine)

@@ -9,12 +9,23 @@ from mini_vllm_labs.pictures import svg
 from mini_vllm_labs.pictures.film import Film
 from mini_vllm_labs.pictures.parts import WIDTHS, Part, headline_part, most_lines, page, side_by_side, span_of, stacked
 from mini_vllm_labs.pictures.picture import WIDTH, Layer, Picture
+from mini_vllm_labs.pictures.reason_mark import SAMPLES
 from mini_vllm_labs.pictures.time_machine.budget import budget_part, with_hits
-from mini_vllm_labs.pictures.time_machine.machine import Outlook, axes_of, choices, figures, headline, text_alternative
+from mini_vllm_labs.pictures.time_machine.machine import (
+    Outlook,
+    axes_of,
+    choices,
+    figures,
+    has_reasons,
+    headline,
+    text_alternative,
+)
 from mini_vllm_labs.pictures.time_machine.memory import memory_part
 from mini_vllm_labs.pictures.time_machine.queues import queues_part, record_of
+from mini_vllm_labs.pictures.time_machine.refusals import marks_of
 from mini_vllm_labs.pictures.time_machine.shelf import Shelf
 from mini_vllm_labs.pictures.time_machine.timeline import MAX_HEIGHT, Timeline
+from mini_vllm_labs.pictures.time_machine.wait_rows import WaitRows
 from mini_vllm_labs.runs.traces.recording import Recording
 from mini_vllm_labs.runs.traces.run_state import RunState
 from mini_vllm_labs.runs.traces.sentences import events_in
@@ -117,6 +128,9 @@ class PairFrame:
         self.column = (width - GAP) / 2 if self.is_wide else width
         self.num_steps = [len(run.steps) for run in runs]
         self.shelf, self.hits = shelf_for(runs, self.column), with_hits(runs)
+        # Waits are told in the text, and marked at the queues of both runs if a request waits in either of them.
+        self.has_reasons = any(map(has_reasons, runs))
+        self.waits = [WaitRows(run.info, run.steps, {}, 0) if self.has_reasons else None for run in runs]
         axes = axes_of([one.histories.num_tokens for one in outlooks], max(self.num_steps), span_of(self.column))
         mark = difference.step if difference else None
         high = MAX_HEIGHT if self.is_wide else MAX_HEIGHT_ABOVE
@@ -127,17 +141,19 @@ class PairFrame:
 
     def picture(self, step: int, pair: Sequence[RunState], events: Sequence[str], num_lines: int) -> Picture:
         """Draw both runs in one step; `events` describes the events in each."""
-        runs = zip(pair, self.names, self.num_steps, self.timelines, PREFIXES, strict=True)
+        runs = zip(pair, self.names, self.num_steps, self.timelines, self.waits, PREFIXES, strict=True)
         parts, texts, changed = list[Part](), list[str](), differing(*pair)
-        for state, name, num_steps, timeline, prefix in runs:
+        for state, name, num_steps, timeline, waits, prefix in runs:
+            marks = marks_of(state) if waits else None
             title = f"{name}: {headline(state, num_steps)}{', ended' if step >= num_steps else ''}"
-            drawn = [budget_part(state, self.column, hits=self.hits), queues_part(state, self.column)]
-            drawn.append(memory_part(state, self.shelf))
+            queues = queues_part(state, self.column, marks=marks)
+            queues = replace(queues, legend={**queues.legend, **({"reasons": SAMPLES} if waits else {})})
+            drawn = [budget_part(state, self.column, hits=self.hits), queues, memory_part(state, self.shelf)]
             marked = [with_bar(part, mark) for part, mark in zip(drawn, changed, strict=True)]
             rows = timeline.part(state, step, with_axis=self.is_wide or prefix == PREFIXES[1])
             parts.append(stacked([headline_part(title, figures(state), self.column), *marked, rows], prefix))
             if self.width == WIDTH:
-                texts.append(f"{name}\n{text_alternative(state, timeline.histories, num_steps)}")
+                texts.append(f"{name}\n{text_alternative(state, timeline.histories, num_steps, waits)}")
         if self.is_wide:
             parts = [side_by_side(parts, self.column + GAP)]
         text = "\n\n".join(["\n".join([self.verdict(step), *events]), *texts]) if texts else ""

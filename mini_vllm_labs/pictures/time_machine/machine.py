@@ -35,7 +35,8 @@ MAX_BRIEF_HEIGHT = 112  # height in px of the timeline in a brief film
 def time_machine(recording: Recording, *, brief: bool = False) -> Film:
     """Return a film with one picture per step: budget, queues, block pool, free queue, and the whole run's timeline.
 
-    A `brief` film fits below a panel's knobs: block tables and the free queue are described only in its text.
+    A `brief` film fits below a panel's knobs: block tables, the free queue and the reasons for waiting are described
+    only in its text.
     """
     recording = recording.with_stuck_step()
     drawn = drawings(recording, range(len(recording.steps)), WIDTHS, brief=brief)
@@ -114,9 +115,9 @@ class MachineFrame:
         self.has_hits = with_hits([recording])
         self.num_table_rows = 0 if brief else num_rows(recording)
         self.num_lines = most_lines(outlook.sentences, width)
-        self.has_reasons = has_reasons(recording) and not brief
-        self.waits = WaitRows(recording.info, recording.steps if self.has_reasons else [], axes, room)
-        groups = [groups_of(recording.info, record) for record in recording.steps if self.has_reasons]
+        self.has_reasons, self.draws_reasons = has_reasons(recording), has_reasons(recording) and not brief
+        self.waits = WaitRows(recording.info, recording.steps, axes if self.draws_reasons else {}, room)
+        groups = [groups_of(recording.info, record) for record in recording.steps if self.draws_reasons]
         self.num_reasons = max((len(lines_of(each, width)) for each in groups), default=0)
 
     def picture(self, state: RunState, sentence: str) -> Picture:
@@ -126,10 +127,10 @@ class MachineFrame:
             parts.append(tables_part(state, width, self.num_table_rows))
         if state.info.block_size > 1 and not self.brief:
             parts.append(free_queue_part(state, width))
-        if self.has_reasons:  # the last part is the free queue, or the memory if each block is a single slot
+        if self.draws_reasons:  # the last part is the free queue, or the memory if each block is a single slot
             parts[-1] = with_limit(parts[-1], "blocks", state, width, parts[-1].height - 8, 32)
         parts.append(self.timeline.part(state, record_of(state)["step"]))
-        if self.waits.shown:
+        if self.draws_reasons and self.waits.shown:
             parts.append(self.waits.part(record_of(state)["step"]))
         waits = self.waits if self.has_reasons else None
         text = text_alternative(state, self.timeline.histories, self.num_steps, waits) if width == WIDTH else ""
@@ -138,7 +139,7 @@ class MachineFrame:
     def _limits(self, state: RunState) -> list[Part]:
         """Draw the budget and the queues, including why requests are waiting if the reasons were recorded."""
         width, budget = self.width, budget_part(state, self.width, hits=self.has_hits)
-        if not self.has_reasons:
+        if not self.draws_reasons:
             return [budget, queues_part(state, width)]
         return [
             with_limit(budget, "tokens", state, width, 26, 21),
