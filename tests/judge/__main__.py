@@ -62,12 +62,13 @@ def loses(judge: Judge, phase: int, text: str, lately: list[Key] | None = None) 
     same function.
     """
     lately = [] if lately is None else lately
-    every = [(group, number) for number in range(judge.settings.situations) for group in judge.groups]
+    every = [(group, number) for group in judge.groups for number in range(len(judge.questions(group)))]
+    every.sort(key=lambda key: key[1])
     keys = [*lately, *(key for key in every if key not in lately)]
     # Works like the judge, which uses a fresh process for each situation; with torch, however, all situations that
     # succeed share one process.
     for batch in [keys] if phase in PHASES_WITH_TENSORS else [[key] for key in keys]:
-        wrong = first_wrong(phase, text, [judge.situation(*key) for key in batch])
+        wrong = first_wrong(phase, text, [judge.questions(group)[number] for group, number in batch])
         if wrong is not None:
             lately[:] = [batch[wrong], *(key for key in lately if key != batch[wrong])]
             return True

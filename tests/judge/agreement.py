@@ -68,13 +68,14 @@ def points_in_grade(phase: int, verdict: Verdict) -> str:
 
 
 def points_in_judge(judge: Judge, phase: int, text: str) -> str:
-    shares = (
-        group.points
-        * sum(first_wrong(phase, text, [judge.situation(group, number)]) is None for number in range(SITUATIONS))
-        / SITUATIONS
-        for group in judge.groups
-    )
-    return f"{sum(shares):.1f}"
+    points = 0.0
+    for group in judge.groups:
+        named = judge.named_cases(group)
+        if named is None or first_wrong(phase, text, [named]) is None:
+            situations = [[judge.situation(group, number)] for number in range(SITUATIONS)]
+            num_right = sum(first_wrong(phase, text, asked) is None for asked in situations)
+            points += group.points * num_right / SITUATIONS
+    return f"{points:.1f}"
 
 
 def _options() -> argparse.Namespace:

@@ -10,6 +10,7 @@ from mini_vllm_labs.classroom.judge.jail import Jail
 from mini_vllm_labs.classroom.judge.needed_files import WHOLE_ENGINE
 from mini_vllm_labs.classroom.judge.play import outcome_of_error, play
 from mini_vllm_labs.classroom.judge.question import JudgeQuestion
+from mini_vllm_labs.classroom.judge.questions.cases import Cases
 from mini_vllm_labs.classroom.judge.recorded_runs import Draw, together
 from mini_vllm_labs.classroom.judge.results import (
     GroupResult,
@@ -33,6 +34,7 @@ NEARLY_ALL = 0.8
 MAX_TIMEOUTS = 2
 LAST_WITHOUT_MODEL = 5
 PHASES_WITH_TENSORS = (6, 7, 9, 10, 11, 12)
+NAMED = -1  # in place of a situation's number
 NO_TIME = Outcome("not played", "Not played: earlier situations used up the time.")
 
 
@@ -82,9 +84,16 @@ class Judge:
         grade.phases.append(phase_result(number, groups, digest, session.error))
 
     def grade_group(self, group: TestGroup, session: "PhaseSession", grade: SubmissionGrade) -> GroupResult:
-        """Run a group's situations, unless the file cannot be loaded or time is up."""
-        outcomes = list[Outcome]()
-        for number in range(self.settings.situations):
+        """Ask a group's named cases and run its situations, unless the file cannot be loaded or time is up.
+
+        The named cases belong to every situation, but they are asked only once: if one is wrong, all situations are.
+        """
+        outcomes, named = list[Outcome](), self.named_cases(group)
+        if named is not None and not session.error and monotonic() <= session.deadline:
+            self.on_progress(f"phase {group.phase}: {group.title}", self.groups.index(group) * self.settings.situations)
+            outcome = session.play(named)
+            outcomes += [outcome] * (self.settings.situations if outcome.status != "right" else 0)
+        for number in range(len(outcomes), self.settings.situations):
             done = self.groups.index(group) * self.settings.situations + number
             self.on_progress(f"phase {group.phase}: {group.title}", done)
             num_late = sum(outcome.status == "late" for outcome in outcomes)
@@ -117,8 +126,18 @@ class Judge:
     def draw(self, phases: Container[int]) -> None:
         """Draw the situations for some phases, unless that has already been done."""
         for group in (group for group in self.groups if group.phase in phases):
-            for number in range(self.settings.situations):
-                self.situation(group, number)
+            self.questions(group)
+
+    def questions(self, group: TestGroup) -> list[JudgeQuestion]:
+        """Return a group's named cases, if it has any, and then its situations."""
+        situations = [self.situation(group, number) for number in range(self.settings.situations)]
+        return [*filter(None, [self.named_cases(group)]), *situations]
+
+    def named_cases(self, group: TestGroup) -> JudgeQuestion | None:
+        """Return the named cases of a group, or None for a group of tensors."""
+        if not isinstance(group.draw, Cases):
+            return None
+        return self._draw((group.phase, group.title, NAMED), group.draw.named)
 
     def situation(self, group: TestGroup, number: int) -> JudgeQuestion:
         """Return one of a group's situations, which are the same for every submission."""

@@ -1,4 +1,4 @@
-"""Draws questions from the named and random cases of the graded tests."""
+"""Builds questions from the named cases of the graded tests, and from random ones."""
 
 import importlib
 from collections.abc import Sequence
@@ -15,28 +15,38 @@ from mini_vllm_labs.grading.labtest.case_table import groups
 
 @dataclass(frozen=True)
 class Cases:
-    """Draws the cases of a task, and those of a second task in the same group if `also` is set."""
+    """Asks the cases of a task, and those of a second task in the same group if `also` is set."""
 
     phase: int
     task: int
     also: int | None = None
 
     def __call__(self, rng: Random) -> JudgeQuestion:
-        """Return the named cases mixed with random ones."""
-        plays, cases = (
-            importlib.import_module(f"mini_vllm_labs.grading.plays.phase{self.phase}_plays"),
-            list[tuple[str, Sequence[Any]]](),
-        )
-        for task in filter(None, (self.task, self.also)):
-            told = groups(plays, task)
-            cases += [(group["play"], given) for group in told for given in group["cases"].values()]
-            cases += [(told[0]["play"], plays.random_case(rng, task)) for _ in range(MAX_CASES)]
+        """Return random cases."""
+        plays = plays_of(self.phase)
+        drawn = [(groups(plays, task)[0]["play"], task) for task in self._tasks for _ in range(MAX_CASES)]
+        return self._question([(play, plays.random_case(rng, task)) for play, task in drawn], rng)
+
+    def named(self, rng: Random) -> JudgeQuestion:
+        """Return the named cases."""
+        told = [group for task in self._tasks for group in groups(plays_of(self.phase), task)]
+        return self._question([(group["play"], given) for group in told for given in group["cases"].values()], rng)
+
+    @property
+    def _tasks(self) -> list[int]:
+        return [self.task, *filter(None, [self.also])]
+
+    def _question(self, cases: list[tuple[str, Sequence[Any]]], rng: Random) -> JudgeQuestion:
         rng.shuffle(cases)
         shown = [short(f"{play}{tuple(given)}") for play, given in cases]
         shown += [f"{text} (another case was played between two of its calls)" for text in shown[:NUM_IN_BETWEEN]]
         if self.phase == 5:
             cases = [(play, (*given, clamp_choices())) for play, given in cases]
         return question(self.phase, "table", self.phase, cases, shown=shown)
+
+
+def plays_of(phase: int) -> Any:
+    return importlib.import_module(f"mini_vllm_labs.grading.plays.phase{phase}_plays")
 
 
 @cache
