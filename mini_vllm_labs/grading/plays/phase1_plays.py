@@ -24,7 +24,7 @@ from mini_vllm_labs.grading.plays.scheduling_stand_ins import (
     ScriptedPreemption,
 )
 from mini_vllm_labs.grading.plays.strict_queue import StrictQueue
-from mini_vllm_labs.grading.plays.support import fields_of, some_ids, with_a_past
+from mini_vllm_labs.grading.plays.support import fields_of, some_ids, with_a_past, with_unread_fields
 from mini_vllm_labs.grading.plays.work import LONG, ROOM, SHORT, left_behind, work_of
 
 Seen = dict[str, object]  # plain JSON
@@ -59,7 +59,7 @@ def request_of(told: str) -> Request:
         request.status = RequestStatus.RUNNING
     if preempted:
         request.preempt()
-    return request
+    return with_unread_fields(Random(name), request)
 
 
 def requests_of(told: str) -> list[Request]:

@@ -33,7 +33,10 @@ def make_request(
     arrival_time: float = 0.0,
     token_ids: Sequence[int] | None = None,
 ) -> Request:
-    """Return a request that is RUNNING if it has computed tokens, and WAITING otherwise."""
+    """Return a request that is RUNNING if it has computed tokens, and WAITING otherwise.
+
+    Fields that no rule mentions have values that depend on its id.
+    """
     prompt = list(token_ids) if token_ids is not None else list(range(1000, 1000 + num_prompt_tokens))
     request = Request(
         request_id, prompt, SamplingParams(max_tokens=max_tokens), priority=priority, arrival_time=arrival_time
@@ -42,7 +45,7 @@ def make_request(
     request.num_computed_tokens = num_computed_tokens
     if num_computed_tokens:
         request.status = RequestStatus.RUNNING
-    return request
+    return with_unread_fields(Random(request_id), request)
 
 
 def as_typed(policy: Policy) -> Policy:
