@@ -133,13 +133,13 @@ HOSTILE = (
             .replace("while text", "while True").replace("text = text[", "text[")
             , "answer"),
     Hostile("a giant number", ANSWER.replace("FORGED", "{'answer': 10 ** 4000}"), GARBLED),
-    Hostile("a forged answer", ANSWER.replace("FORGED", "{'answer': [0] * 81}"), "the first that differs"),
+    Hostile("a forged answer", ANSWER.replace("FORGED", "{'answer': [0] * 21}"), "the first that differs"),
     Hostile("more answers than questions", ANSWER.replace("FORGED", "{'answer': [0] * 90}"), ": expected "),
     Hostile("a text for an answer", ANSWER.replace("FORGED", "{'answer': 'right'}"), ": expected "),
     Hostile("an answer and an error", ANSWER.replace("FORGED", "{'answer': [], 'error': [1]}"), GARBLED),
     Hostile("a call to the judge", ANSWER.replace("FORGED", "{'call': [9, 'eval', [], []]}"), GARBLED),
     Hostile("an exception like the contract's", ANSWER.replace(
-        "FORGED", "{'answer': [{'raises': 'ValueError', 'text': 'none'}] * 81}"), "none"),
+        "FORGED", "{'answer': [{'raises': 'ValueError', 'text': 'none'}] * 21}"), "none"),
     Hostile("a pickle", ANSWER.replace("FORGED", "{'answer': {'pickle': 'gASVCg=='}}"), ": expected "),
     Hostile("always equal, and patches of the judge's modules", PATCH, "differs"),
     Hostile("a play that always sees 7", COUNT_AS_RIGHT, "differs"),
