@@ -52,7 +52,7 @@ class PlayedRun:
         self.order: list[str] = []
         self.victims: list[str] = []
         self.slacks: dict[str, str] = {}
-        self.amiss = ""
+        self.broken_rule = ""
         self.policy, self.num_seats, self.num_at_once, self.budget = policy, num_seats, num_at_once, budget
         self.queue, self.running, self.now = PolicyQueue(policy), list[Request](), 0.0
         self.hits = {name: int(limits.get("hit", 0)) for name, _, _, _, limits in asked}
@@ -67,11 +67,11 @@ class PlayedRun:
                 policy.victims(running)  # the next call must return a new list
                 self.victims = list(map(name_of, policy.victims(running)))
                 if running != self.running:
-                    self.amiss = "`victims` changes the list that it is given"
-            if self.amiss or not (to_come or self.running or len(self.queue)):
+                    self.broken_rule = "`victims` changes the list that it is given"
+            if self.broken_rule or not (to_come or self.running or len(self.queue)):
                 return
             self.now += STEP_SECONDS
-        self.amiss = "it never ends"
+        self.broken_rule = "it never ends"
 
     def step(self, slack: Callable[[Request], float] | None) -> None:
         """Plan and compute a step."""
@@ -83,20 +83,20 @@ class PlayedRun:
         if not policy.rank_is_fixed:
             queue.sort()
         if policy.to_preempt(view):
-            self.amiss = "a request is preempted although there is memory"
+            self.broken_rule = "a request is preempted although there is memory"
         if set(policy.serve_order(list(running))) != set(running):
-            self.amiss = "a running request is left out"
+            self.broken_rule = "a running request is left out"
         has_preempted = self.preempt_those_due()
         while not has_preempted and len(queue) and len(running) < self.num_seats:
             if not policy.admits(queue.peek_request(), running):
-                self.amiss = "a seat stays empty"
+                self.broken_rule = "a seat stays empty"
                 break
             running.append(queue.pop_request())
             running[-1].num_computed_tokens = self.hits[name_of(running[-1])]
             self.order.append(name_of(running[-1]))
         shares = [(one, min(self.budget, one.num_tokens - one.num_computed_tokens)) for one in running]
         if any(policy.token_limit(*share) < 1 for share in shares):
-            self.amiss = "a request sits out"
+            self.broken_rule = "a request sits out"
         policy.scheduled(shares)
         for request, num_tokens in shares:
             request.num_computed_tokens += num_tokens
@@ -163,13 +163,13 @@ def shares(
     phase13.VirtualTokenCounter(7.0, 5.0, {"a": 9.0})  # reveals state that is stored on the class
     run = PlayedRun(policy, asked, num_seats, num_at_once=num_at_once, budget=budget)
     if not seen_from:
-        return {"order": run.order, "amiss": run.amiss}
+        return {"order": run.order, "broken rule": run.broken_rule or "none"}
     seen: Seen = {}
     for place, name in enumerate(run.order):
         if name[0] == seen_from:
             counts = Counter(before[0] for before in run.order[:place])
             seen[f"requests before {name}, by tenant"] = dict(sorted(counts.items()))
-    return seen | {"amiss": run.amiss}
+    return seen | {"broken rule": run.broken_rule or "none"}
 
 
 def slacks(
@@ -179,7 +179,7 @@ def slacks(
     policy = phase13.LeastSlackFirst(TOKEN_SECONDS, STEP_SECONDS)
     phase13.LeastSlackFirst(7.0, 5.0)  # reveals state that is stored on the class
     run = PlayedRun(policy, asked, num_seats, step_of_victims, num_at_once, slack=policy.slack)
-    return {"order": run.order, "victims": run.victims, **run.slacks, "amiss": run.amiss}
+    return {"order": run.order, "victims": run.victims, **run.slacks, "broken rule": run.broken_rule or "none"}
 
 
 def forgets(phase13: ModuleType, num_requests: int) -> Seen:
