@@ -86,7 +86,7 @@ VARIABLES: tuple[Variable[Any], ...] = (*OWN, *REQUIRED)
 
 
 def bound_spinning() -> None:
-    """Let a waiting OpenMP thread sleep after 0.7 ms instead of 4 ms, unless the user chose how threads wait.
+    """Make a waiting OpenMP thread sleep after 0.7 ms instead of 4 ms, unless the user chose how threads wait.
 
     Shorter waits are frequent within a step, and waking a thread takes longer than most of them. This works only before
     torch is imported, because GCC's OpenMP library reads its variables when it is loaded. Child processes inherit the

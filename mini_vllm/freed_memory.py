@@ -13,12 +13,12 @@ def keep_freed_memory() -> bool:
     """Make the C library keep freed memory for the next step; return whether it accepted the settings.
 
     Each layer copies the whole batch's K and V out of the cache, megabytes at a time. By default, the C library returns
-    this memory to the system immediately and maps new pages for the next layer. On the embedded model, this took longer
-    than the arithmetic. All threads share one arena, because per-thread arenas ignore these settings: an engine on a
-    separate thread ran 12% slower. The shared arena only works if this is called before the first thread starts. Only
-    glibc has these settings (mallopt). oneDNN compiles a 200 kB kernel for each combination of row count and weight
-    shape. Short requests fill all 1,024 entries of oneDNN's cache and of torch's, 400 MB in total; 128 entries are just
-    as fast.
+    this memory to the system immediately and maps new pages for the next layer. With the embedded model, this took
+    longer than the arithmetic. All threads share one arena, because per-thread arenas ignore these settings: an engine
+    on a separate thread ran 12% slower. The shared arena only works if this is called before the first thread starts.
+    Only glibc has these settings (mallopt). oneDNN compiles a 200 kB kernel for each combination of row count and
+    weight shape. Short requests fill all 1,024 entries of oneDNN's cache and of torch's, 400 MB in total; 128 entries
+    are just as fast.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, str(MAX_KERNELS))

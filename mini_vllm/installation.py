@@ -57,8 +57,8 @@ def pip() -> list[str]:
 
 
 def would_bring_cuda() -> bool:
-    """Return whether pip would download gigabytes of CUDA libraries with PyTorch to a Linux machine without an NVIDIA
-    driver."""
+    """Return whether pip would download gigabytes of CUDA libraries along with PyTorch on a Linux machine without an
+    NVIDIA driver."""
     if sys.platform != "linux" or shutil.which("nvidia-smi") or not CONSTRAINTS.is_file():
         return False
     try:

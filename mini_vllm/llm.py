@@ -101,7 +101,8 @@ class LLM:
         priority: int | Sequence[int] = 0,
         cache_salt: str | Sequence[str | None] | None = None,
     ) -> list[RequestOutput]:
-        """Answer one or more conversations through the model's chat template. Takes the same options as `generate`."""
+        """Answer one or more conversations, formatted with the model's chat template. Takes the same options as
+        `generate`."""
         many = [conversations] if conversations and "role" in conversations[0] else conversations
         template = self.engine.tokenizer.apply_chat_template
         prompts = [template(messages) for messages in many]  # type: ignore[arg-type]
@@ -116,7 +117,7 @@ class LLM:
         return reset_prefix_cache(self.engine.scheduler)
 
     def get_metrics(self) -> "list[Metric]":
-        """Return the engine's metrics as objects with vLLM's metric classes. Raises `ValueError` if `disable_log_stats`
+        """Return the engine's metrics as objects of vLLM's metric classes. Raises `ValueError` if `disable_log_stats`
         is True."""
         if self._statistics is None:
             raise ValueError(

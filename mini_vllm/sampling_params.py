@@ -14,7 +14,7 @@ INTEGERS = ("max_tokens", "top_k", "seed", "min_tokens", "logprobs")
 
 @dataclass(frozen=True, slots=True)
 class StructuredOutputsParams:
-    """The format that a text must have, under vLLM's names; exactly one must be set.
+    """The required format of a text, with fields named as in vLLM; exactly one must be set.
 
     `json` is a JSON schema (a string or a mapping), `json_object` allows any JSON object, and `regex` must match the
     whole text. `choice` lists whole texts; `grammar` is in Lark's format. Generated JSON has no white space outside
@@ -96,7 +96,7 @@ class SamplingParams:
         return bool(self.min_tokens or self.logit_bias or any(penalties))
 
     def validate(self) -> None:
-        """Raise `ValueError` naming the first setting that is out of its range."""
+        """Raise `ValueError` naming the first setting that is out of range."""
         if type(self.max_tokens) is not int or self.max_tokens < 1:
             raise ValueError(f"max_tokens must be an integer of at least 1, got {self.max_tokens!r}")
         if not _is_number(self.temperature) or self.temperature < 0:

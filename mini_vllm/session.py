@@ -114,8 +114,8 @@ class Session:
     def save(self, path: str | Path) -> None:
         """Write the session to a file atomically; only its owner may read it.
 
-        An existing file is replaced only if this session was saved to it or resumed from it; otherwise raises
-        `ValueError`. The file does not contain K and V. With `KVTransferConfig("disk")`, K and V are in the connector's
+        An existing file is replaced only if this session was saved to it or resumed from it; otherwise, `ValueError` is
+        raised. The file does not contain K and V. With `KVTransferConfig("disk")`, K and V are in the connector's
         folder, and a resumed session loads them from there. Otherwise, a resumed session computes them again.
         """
         path = Path(path).absolute()

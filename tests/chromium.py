@@ -51,7 +51,8 @@ class Pages:
         self.problems: list[str] = []
 
     def new_page(self, *, expected: str = "", **options: Any) -> Any:
-        """Open a page with a browser context's options. Log entries that contain `expected` are not errors."""
+        """Open a page with the given browser context options. Log entries that contain `expected` do not count as
+        errors."""
         page = self.browser.new_page(**options)
         self.opened.append(page)
         page.on("pageerror", lambda error: self.problems.append(str(error)))

@@ -1,4 +1,4 @@
-"""Base classes for all wrappers of seams: they forward every call, and subclasses override some of them.
+"""Base classes for all seam wrappers: they forward every call, and subclasses override some of the methods.
 
 The base classes define every method explicitly, so mypy reports a method that a seam has and its base class lacks.
 """

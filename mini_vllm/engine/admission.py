@@ -26,7 +26,7 @@ def require_acceptable(
 
 
 def require_types(request: Request) -> None:
-    """Raise `ValueError` for a value of the wrong type, which would fail a whole step when compared or hashed."""
+    """Raise `ValueError` for a value of the wrong type, which would make a whole step fail when compared or hashed."""
     token_ids = request.prompt_token_ids
     if strange := [token_id for token_id in token_ids if type(token_id) is not int]:
         raise ValueError(f"a prompt must be text or a list of integers, got the token id {strange[0]!r}")
@@ -44,7 +44,7 @@ def require_servable(
     kv: KVCacheManager,
     max_held_blocks: Callable[[int], int],
 ) -> None:
-    """Raise `ValueError` with the reason and numbers if the model or the pool is too small for the request.
+    """Raise `ValueError`, giving the reason and the numbers, if the model or the pool is too small for the request.
 
     `max_held_blocks` maps a length in tokens to the maximum number of blocks that a request holds at once while it
     grows to that length.

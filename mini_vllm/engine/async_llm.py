@@ -160,7 +160,7 @@ class AsyncLLM:
         return await asyncio.wrap_future(self._host.call(function))
 
     async def call_during_step(self, function: Callable[[LLMEngine], Result]) -> Result:
-        """Call `function`, which must only read the engine, even during a step, and return the result."""
+        """Call `function`, possibly during a step, and return the result; it must only read the engine."""
         return await asyncio.wrap_future(self._host.call_during_step(function))
 
     def pause(self) -> None:
@@ -182,7 +182,7 @@ class AsyncLLM:
         await asyncio.wrap_future(self._host.step_once())
 
     async def shutdown(self, timeout: float = 30.0) -> None:
-        """Refuse new requests, let running ones finish for `timeout` seconds, abort the rest and stop the thread.
+        """Refuse new requests, give running ones `timeout` seconds to finish, abort the rest and stop the thread.
 
         If the last step does not finish within `SECONDS_FOR_LAST_STEP`, all readers get `EngineDeadError`, and the
         thread is abandoned or the process killed.

@@ -1,4 +1,5 @@
-"""Finds stop strings that are control tokens, such as `<|im_end|>`, by their ids, because texts never contain them."""
+"""Finds stop strings that are control tokens, such as `<|im_end|>`, by their ids, because output text never contains
+them."""
 
 from collections.abc import Mapping
 from dataclasses import replace

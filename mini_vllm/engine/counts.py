@@ -68,7 +68,7 @@ class BucketCounts:
 
     One thread writes, and any thread may read.
 
-    prometheus_client's histogram would take six times as long, for every token of a step.
+    prometheus_client's histogram would take six times as long for every token of a step.
     """
 
     __slots__ = ("_bounds", "_counts", "total")

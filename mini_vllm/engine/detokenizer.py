@@ -106,8 +106,8 @@ class IncrementalDetokenizer:
         return max(len(_common([text, one])) for one in known)
 
     def _shorten(self, whole: str) -> None:
-        """Shorten a window in which no character is completed, because every new token decodes the whole window
-        again."""
+        """Shorten a window in which no character is completed, because every new token requires decoding the whole
+        window again."""
         num_tokens, num_new = len(self._window), len(whole) - len(self._accepted)
         if num_new == 0 and num_tokens - self._num_read > MAX_CHARACTER and not whole.endswith(INCOMPLETE):
             context, new = self._window[: self._num_read], self._window[self._num_read :]

@@ -63,8 +63,8 @@ EngineMessage = RunFunction | AbortRequest | StepOnce | SetPaused | EndProcess
 
 
 class Call(NamedTuple):
-    """A message to the process, with the number of its reply. Messages are handled in the order in which they were
-    sent."""
+    """A message to the process, with a number that identifies its reply. Messages are handled in the order in which
+    they were sent."""
 
     call_id: int
     message: EngineMessage
@@ -78,7 +78,7 @@ class EngineReply(NamedTuple):
     error: BaseException | None
 
     def complete(self, future: "Future[Any]") -> None:
-        """Give the caller's future the result or the error."""
+        """Set the result or the error on the caller's future."""
         if self.error is None:
             future.set_result(self.result)
         else:

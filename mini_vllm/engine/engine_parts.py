@@ -17,9 +17,9 @@ from mini_vllm.engine.structured_output import StructuredOutputManager
 class EngineParts:
     """The parts of an `LLMEngine`, assembled by `assembly/build.py`. `config` is resolved.
 
-    `clock` returns seconds and timestamps arrivals. `adapter_names` are the adapters of a real model; None means the
-    fake model, which accepts any adapter and image. `model_id` identifies the model. `repetition_penalty` is the
-    default for requests.
+    `clock` returns seconds and is used to timestamp arrivals. `adapter_names` are the adapters of a real model; None
+    means the fake model, which accepts any adapter and image. `model_id` identifies the model. `repetition_penalty` is
+    the default for requests.
     """
 
     config: EngineConfig

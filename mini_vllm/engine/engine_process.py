@@ -124,7 +124,7 @@ class EngineProcess:
         self._send_unless_ended(SetPaused(False))
 
     def end(self) -> None:
-        """Let the process exit once all calls made so far have been handled."""
+        """Make the process exit once all calls made so far have been handled."""
         self._send_unless_ended(EndProcess())
 
     def abandon(self) -> None:
@@ -132,7 +132,7 @@ class EngineProcess:
         kill_group(self._process)
 
     def give_up(self, reason: str) -> None:
-        """Fail readers and callers with `reason`, let the process write its stack to standard error, then kill it."""
+        """Fail readers and callers with `reason`, make the process write its stack to standard error, then kill it."""
         self._note_death(EngineDeadError(reason))
         with suppress(AttributeError, OSError):  # on Windows, or if the process has already exited
             os.kill(self._process.pid or 0, signal.SIGUSR1)
@@ -151,7 +151,7 @@ class EngineProcess:
         return opened
 
     def _send(self, message: EngineMessage) -> Future[Any]:
-        """Send a message and return the future of its reply. Raises `ShuttingDownError` or `EngineDeadError`."""
+        """Send a message and return a future for its reply. Raises `ShuttingDownError` or `EngineDeadError`."""
         call_id, future = next(self._call_ids), Future[Any]()
         future.set_running_or_notify_cancel()  # the call will run even if the caller stops waiting
         content = pickle.dumps(Call(call_id, message))

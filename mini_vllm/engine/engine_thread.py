@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 class EngineThread:
     """Owns an engine, and calls `deliver` on this thread with the outputs of every step.
 
-    A step that raises ends its requests. If ending a request raises twice in a row, the thread stops and calls
-    `on_death` last.
+    A step that raises ends its requests. If ending a request raises twice in a row, the thread stops, calling
+    `on_death` as its last act.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class EngineThread:
         return not self.is_paused and self.engine.has_unfinished_requests()
 
     def _run_calls(self) -> bool:
-        """Run queued calls, for `SECONDS_OF_CALLS` if a step is due; if there is no other work, wait for a call.
+        """Run queued calls, for at most `SECONDS_OF_CALLS` if a step is due; without other work, wait for a call.
 
         Returns False at the end, when no calls are left.
         """

@@ -12,7 +12,7 @@ class StalledError(RuntimeError):
 
     @classmethod
     def of(cls, scheduler: Scheduler) -> "StalledError":
-        """Return the error for a scheduler that scheduled nothing, with that scheduler's numbers."""
+        """Return the error for a scheduler that scheduled nothing, including that scheduler's numbers."""
         kv, leak = scheduler.kv, leak_of(scheduler)
         return cls(
             f"nothing was scheduled, although {len(scheduler.running)} requests run and "

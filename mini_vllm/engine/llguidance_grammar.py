@@ -30,7 +30,7 @@ def reason_of(error: str) -> str:
 
 
 class LLGuidanceGrammar:
-    """A `Grammar` over an `LLMatcher`. Its methods raise `ValueError` with llguidance's reason on failure."""
+    """A `Grammar` built on an `LLMatcher`. Its methods raise `ValueError` with llguidance's reason on failure."""
 
     def __init__(self, matcher: Any, eos_token_ids: frozenset[int]) -> None:
         self.matcher = matcher

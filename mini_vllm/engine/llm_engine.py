@@ -62,7 +62,7 @@ class LLMEngine:
         raise ValueError("this engine does not record steps: build it with record=True")
 
     def explain_steps(self) -> None:
-        """Make the records of later steps state why requests got no tokens. Raises `ValueError` if the engine has no
+        """Make the records of later steps say why requests got no tokens. Raises `ValueError` if the engine has no
         recorder."""
         # imported here, because few engines need these two modules
         from mini_vllm.engine.step_reasons import StepReasons
@@ -257,7 +257,7 @@ class LLMEngine:
         return [self.processor.output(request_id, now, errors.get(request_id)) for request_id in changed]
 
     def _detokenize_all(self, changed: Iterable[str], kept: dict[str, list[int]], now: float) -> dict[str, list[int]]:
-        """Turn new tokens into text; return the kept tokens up to a stop string."""
+        """Turn new tokens into text; return the kept tokens, cut off after any stop string."""
         num_cut = {request_id: self._detokenize(request_id, now) for request_id in changed}
         return {request_id: tokens[: len(tokens) - num_cut[request_id]] for request_id, tokens in kept.items()}
 

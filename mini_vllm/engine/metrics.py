@@ -1,4 +1,4 @@
-"""Presents an engine's counts like vLLM's `LLM.get_metrics()`, and logs them in vLLM's format.
+"""Presents an engine's counts as vLLM's `LLM.get_metrics()` does, and logs them in vLLM's format.
 
 vLLM: `v1/metrics/reader.py`, and `LoggingStatLogger` of `v1/metrics/loggers.py`.
 """

@@ -109,7 +109,7 @@ class OutputCollector:
         self._is_there = asyncio.Event()
 
     def put(self, output: RequestOutput) -> None:
-        """Store an output, merged with an unread one. Called on the reader's event loop."""
+        """Store an output, merged with any unread one. Called on the reader's event loop."""
         if self._output is not None:
             output.new_text = self._output.new_text + output.new_text
             output.num_new_tokens += self._output.num_new_tokens

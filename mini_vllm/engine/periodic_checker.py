@@ -30,11 +30,11 @@ logger = logging.getLogger(__name__)
 class PeriodicChecker(StepObserver):
     """Checks the whole state about once a second.
 
-    Raises `InvariantError`. A leak and a wrong order of service, which corrupt no text, are only logged.
+    Raises `InvariantError`. A leak or a wrong order of service, neither of which corrupts text, is only logged.
 
     The checker also detects a request that gets no tokens for `NUM_CHECKS_WITHOUT_PROGRESS` checks in a row. Every step
-    in between must have had some of the token budget left, and also blocks and request slots if the request is first in
-    the queue.
+    in between must have had token budget left, and also free blocks and request slots if the request is first in the
+    queue.
     """
 
     def __init__(self, scheduler: Scheduler, clock: Callable[[], float] = time.monotonic) -> None:

@@ -110,7 +110,7 @@ def limit_sentence(found: Found) -> str:
 
 
 def cause_of(found: Found, reasons: Mapping[str, Found]) -> Reason:
-    """Return why a request waits; if it only waits for a refused request ahead of it, return that request's reason."""
+    """Return why a request waits; if it waits only for a refused request ahead of it, return that request's reason."""
     head = reasons.get(found["by"], found) if found["reason"] == "behind" else found
     return REASONS[head["reason"]]
 

@@ -1,4 +1,4 @@
-"""Records a step's calls to phases 2 and 5 about each request, and what they returned."""
+"""Records the calls that a step makes to phases 2 and 5 for each request, and what they returned."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class StepCalls:
         self.head: str | None = None
 
     def watch(self, schedule_step: ScheduleStep) -> ScheduleStep:
-        """Return a `schedule_step` that wraps the parts before it passes them to the given one."""
+        """Return a `schedule_step` that wraps the parts before it passes them to the given function."""
         return partial(self._schedule_step, schedule_step)
 
     def _schedule_step(

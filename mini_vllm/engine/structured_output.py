@@ -126,7 +126,7 @@ cached_source_of = lru_cache(MAX_CACHED)(source_of)  # a client may send many re
 
 
 def require_spelled(vocabulary: Vocabulary, name: str, texts: Iterable[str]) -> None:
-    """Raise `ValueError` with the first texts that the vocabulary cannot spell, if any."""
+    """Raise `ValueError` naming the first texts that the vocabulary cannot spell, if any."""
     if missing := [text for text in texts if not vocabulary.is_spelled(text)]:
         shown = ", ".join(map(repr, missing[:MAX_SHOWN])) + ", ..." * (len(missing) > MAX_SHOWN)
         raise ValueError(

@@ -25,7 +25,7 @@ def find_compiler() -> str | None:
 
 
 def can_compile() -> bool:
-    """Return whether a C compiler with its headers exists and accepts our options."""
+    """Return whether a C compiler and its headers are installed and the compiler accepts our options."""
     try:
         trial = '#include "numbers.h"\n#include <math.h>\n'
         compile_library("nothing.c", trial, ("-DIS_BFLOAT16=0",), is_kept=True)

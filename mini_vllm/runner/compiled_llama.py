@@ -24,7 +24,7 @@ DTYPES = (torch.float32, torch.bfloat16)
 
 
 def can_be_compiled(model: Any, *, is_int8: bool = False) -> bool:
-    """Return whether C can compute this model: a Llama on a CPU, without biases except in Q, K and V."""
+    """Return whether C can run this model: a Llama on a CPU, without biases except in Q, K and V."""
     if not is_llama(model) or model.device.type != "cpu" or model.dtype not in DTYPES:
         return False
     if not torch_threads() or not can_compile():  # a single thread would be slower than all of torch's threads

@@ -1,5 +1,5 @@
-"""Fills a model's parameters with the tensors in a folder. Missing or unknown tensors raise an error with their
-names."""
+"""Fills a model's parameters with the tensors in a folder. Missing or unknown tensors raise an error that names
+them."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping

@@ -102,7 +102,7 @@ class GraphedModel:
 def with_graphs(model: ForwardPass, max_num_seqs: int, longest_table: int) -> GraphedModel:
     """Return the model with its graphs. Raises `ValueError` if a part of the model cannot be recorded.
 
-    Running without graphs would be slow at small batches, and nothing would explain why.
+    Running without graphs would be slow for small batches, and nothing would explain why.
     """
     try:
         return GraphedModel(model, max_num_seqs, longest_table)

@@ -1,4 +1,4 @@
-"""Linear layers in int8 (W8A8) for models that only transformers' modules can compute.
+"""Linear layers in int8 (W8A8) for models that only transformers' modules can run.
 
 Weights are rounded with a scale per row, and inputs with a scale per token, so that a token's results do not depend on
 its batch. (vLLM: `CompressedTensorsW8A8Int8`.) torch's own `_int_mm` is not used, because its sums saturate on

@@ -1,4 +1,4 @@
-"""Loads a model and its tokenizer from a directory or hub; rejects models that the paged cache cannot serve."""
+"""Loads a model and its tokenizer from a directory or the hub; rejects models that the paged cache cannot serve."""
 
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -139,7 +139,7 @@ def inspect(folder: ModelFolder) -> tuple[Any, LoadedModel | None]:
 
 
 def described(folder: ModelFolder, model: Any) -> LoadedModel:
-    """Call `describe_model`; turn any error into a `ValueError` with the folder's name."""
+    """Call `describe_model`; turn any error into a `ValueError` that names the folder."""
     try:
         return describe_model(model)
     except Exception as error:  # a config may describe a model that cannot be computed

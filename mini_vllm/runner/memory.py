@@ -1,4 +1,4 @@
-"""Chooses the number of KV cache blocks from the free memory.
+"""Chooses the number of KV cache blocks according to the free memory.
 
 On a GPU, this module first runs the largest step to measure its memory use. (vLLM: `profile_run` of `GPUModelRunner`
 and `determine_available_memory` of its worker.)
@@ -28,7 +28,7 @@ def memory_of(device: torch.device) -> tuple[int, int]:
 def size_kv_cache(
     config: EngineConfig, loaded: LoadedModel, steps: RunnerSteps, draft_model: LoadedModel | None = None
 ) -> int:
-    """Return how many blocks fit in memory and could ever be used, including the null block.
+    """Return how many blocks fit in memory, up to the most that could ever be used, including the null block.
 
     On a GPU, the memory that the largest step needs is kept free, in addition to the memory for the weights. On a CPU
     the cache is also limited to 4 GiB, because other programs use the same memory. `kv_cache_memory_bytes` replaces
@@ -64,7 +64,7 @@ def _blocks_of(num_bytes: int, block_bytes: int) -> int:
 
 
 def largest_batch(num_tokens: int, num_requests: int, longest: int, block_size: int, device: torch.device) -> FlatBatch:
-    """Return a step of at most `num_tokens` prompt tokens, divided evenly among requests that all need a token.
+    """Return a step of at most `num_tokens` prompt tokens, divided evenly among requests with at least one token each.
 
     No request has more than `longest` tokens, because a model may have no positions beyond that.
     """

@@ -39,7 +39,7 @@ FOREIGN = (  # patterns for weight files that are not in transformers' format
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor's file, dtype (under safetensors' name) and shape."""
+    """A tensor's file, dtype (by its safetensors name) and shape."""
 
     file: Path
     dtype: str

@@ -1,7 +1,7 @@
-"""Recognises a folder's kind by its JSON files and names, and rejects all kinds except text models.
+"""Recognises a folder's kind by its JSON files and file names, and rejects all kinds except text models.
 
-Only `read_config` imports transformers: `mini-vllm info` calls `refuse_by_files` first, and is therefore quick for
-these folders.
+Only `read_config` imports transformers: `mini-vllm info` calls `refuse_by_files` first, so it rejects these folders
+quickly.
 """
 
 from pathlib import Path

@@ -50,7 +50,7 @@ def require_known_attention(config: Any) -> None:
 
 
 def longest_exact_text(config: Any) -> tuple[int, str]:
-    """Return the length in tokens up to which other texts in a step cannot affect a text, and why.
+    """Return the length in tokens up to which a text is unaffected by other texts in its step, and why.
 
     Two scalings of rotary embeddings derive their angles from the largest position in a forward pass. Above a certain
     length, a text therefore depends on the other texts in its step: the original length with `longrope`, and

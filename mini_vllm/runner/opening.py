@@ -62,7 +62,7 @@ class OpenedModel:
         return with_graphs(paged, self.max_num_seqs, longest_table=cdiv(self.max_model_len, block_size))
 
     def threads(self, paged: ForwardPass, *, has_adapters: bool) -> StepThreads | None:
-        """Return the object that sets the thread count of steps on a CPU. The count varies only if the whole step is
+        """Return the object that sets the thread count for steps on a CPU. The count varies only if the whole step is
         computed in C."""
         if self.loaded.device.type != "cpu":
             return None

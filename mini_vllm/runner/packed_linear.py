@@ -104,7 +104,7 @@ def pack_linear_layers(model: Any, kind: Any = None) -> int:
     """Replace a model's linear layers with packed ones, in place; return the number of products.
 
     The plain weights are freed, except those tied to an embedding. `kind` is the products' class; None means
-    `PackedLinear`. If the operators are missing, on a GPU or for unsupported dtypes, the model does not change and the
+    `PackedLinear`. On a GPU, for unsupported dtypes, or if the operators are missing, the model does not change and the
     result is 0.
     """
     if kind is None and not can_pack(torch.device(model.device), model.dtype):

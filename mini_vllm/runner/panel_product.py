@@ -24,7 +24,8 @@ SIGNATURES = {
 
 @cache
 def layer_functions(dtype: torch.dtype, is_int8: bool, more: tuple[str, ...] = ()) -> Any:
-    """Return the functions of `llama_layer.c`, compiled for this dtype and type of weights, with `more` options."""
+    """Return the functions of `llama_layer.c`, compiled for this dtype and weight type with the extra options in
+    `more`."""
     source = HERE / "llama_layer.c"
     options = (f"-DIS_BFLOAT16={int(dtype is torch.bfloat16)}", f"-DIS_INT8={int(is_int8)}", *more)
     library = compile_library(source.name, source.read_text(encoding="utf-8"), options, is_kept=True)
@@ -38,7 +39,7 @@ def layer_functions(dtype: torch.dtype, is_int8: bool, more: tuple[str, ...] = (
 class PanelProduct:
     """The matrix product for linear layers with the same input, with `weight` packed for the C code.
 
-    In int8, each panel column has two additional 4-byte numbers.
+    With int8, each panel column has two additional 4-byte numbers.
     """
 
     weight: Tensor

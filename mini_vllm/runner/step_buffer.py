@@ -14,7 +14,7 @@ Numbers = Sequence[int] | Sequence[Sequence[int]]
 
 
 class StepBuffer:
-    """A row of int64 on the host, with a copy on the model's device if that is a different one."""
+    """A row of int64 on the host, with a copy on the model's device if that is not the CPU."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device

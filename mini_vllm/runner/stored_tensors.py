@@ -1,4 +1,4 @@
-"""Reads the tensors of a model's weight files, either only their shapes or also their values."""
+"""Reads the tensors of a model's weight files: either only their shapes, or their values too."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Finds the bytes that each token adds to a text by decoding the token between others, using any decoder."""
+"""Finds the bytes that each token adds to a text by decoding it between other tokens; works with any decoder."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -59,7 +59,7 @@ def _of_mistral_common(tokenizer: Any) -> Any:
 
 
 def _byte_level(name: str) -> bytes:
-    """Decode a GPT-2 name, which writes unprintable bytes as characters from 256 on, in byte order."""
+    """Decode a GPT-2 name, which writes unprintable bytes as the characters from code point 256 on, in byte order."""
     return bytes(map(BYTE_OF.__getitem__, name)) if BYTE_OF.keys() >= set(name) else name.encode()
 
 

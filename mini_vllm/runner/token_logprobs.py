@@ -15,7 +15,7 @@ from mini_vllm.runner.logits_processors import Rows
 def token_logprobs(
     rows: Rows, logits: Tensor, sampled_token_ids: Mapping[str, Sequence[int]]
 ) -> dict[str, list[TokenLogprobs]]:
-    """Return the logprobs of each sampled token, for requests with `logprobs`. `logits` are [S, vocab]."""
+    """Return the logprobs of each sampled token, for requests with `logprobs`. `logits` has shape [S, vocab]."""
     found: dict[str, list[TokenLogprobs]] = {}
     for index, (one, num_drafts) in enumerate(rows):
         sampled, num_likeliest = sampled_token_ids[one.request.request_id], one.request.sampling_params.logprobs

@@ -1,4 +1,4 @@
-"""Measures decoding while other processes are busy: with our choice of threads, with fixed choices, and in peer
+"""Measures decoding while other processes are busy: with the thread count we choose, with fixed counts, and in peer
 libraries."""
 
 import os

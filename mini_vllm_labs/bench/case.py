@@ -131,7 +131,7 @@ class Case:
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> "Case":
-        """Rebuild a case from the JSON form of its `asdict`."""
+        """Rebuild a case from the JSON form of its `asdict` output."""
         sides = {
             name: Side(
                 list(one["values"]),

@@ -1,4 +1,4 @@
-"""Measures how much longer a step of the fake model takes when it also reports why requests wait."""
+"""Measures how much longer an engine step with the fake model takes when it also reports why requests wait."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

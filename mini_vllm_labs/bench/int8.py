@@ -105,7 +105,7 @@ class Quality:
 
 
 def quality(num_tokens: int, lineup: Lineup) -> Quality:
-    """Let the embedded model write stories at temperature 1, then compare what both models would choose after each
+    """Have the embedded model write stories at temperature 1, then compare what both models would choose after each
     token."""
     plain, rounded = (
         LLM(config=EngineConfig(num_gpu_blocks=2 + TEXT_TOKENS // 16, seed=1, quantization=kind), lineup=lineup)

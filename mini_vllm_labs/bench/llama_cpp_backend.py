@@ -16,7 +16,7 @@ TYPES = {"float32": ("F32", 0), "bfloat16": ("BF16", 30), "int8": ("Q8_0", 8)}  
 
 
 def read_weights(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the names and weights of a safetensors file in float32, because NumPy lacks bfloat16."""
+    """Yield the tensor names and float32 weights of a safetensors file, because NumPy lacks bfloat16."""
     import numpy
 
     data = path.read_bytes()

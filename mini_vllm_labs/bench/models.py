@@ -46,7 +46,7 @@ LARGE_VOCABULARY = RANDOM_MODEL | {  # the shape of Qwen3-0.6B, but with 2 of it
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
-    """The sizes that determine the minimum that a forward pass must read and compute."""
+    """The sizes that determine how much data a forward pass must read and how much it must compute."""
 
     vocab_size: int
     num_parameters: int

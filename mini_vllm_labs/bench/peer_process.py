@@ -59,7 +59,8 @@ def chosen_peers(text: str, known: Sequence[str]) -> list[str]:
 
 
 class JsonLines:
-    """Runs a Python module in a different environment; it writes JSON lines to stdout and may read them from stdin."""
+    """Runs a Python module in another environment; the module writes JSON lines to stdout and may read them from
+    stdin."""
 
     def __init__(self, name: str, python: Path | str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         self.name = name

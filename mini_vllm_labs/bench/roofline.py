@@ -1,6 +1,6 @@
 """Computes a step's minimum time on this machine (Williams et al., 2009).
 
-The minimum is the longer of two times: that of reading the step's bytes and that of computing its products, both at
+The minimum is the longer of two times: the time to read the step's bytes and the time to compute its products, both at
 measured rates.
 """
 

@@ -194,7 +194,8 @@ def empty_scheduler(
 
 
 def freeze() -> None:
-    """Collect all garbage once, including excluded objects, then exclude all remaining objects from collection."""
+    """Collect all garbage once, including previously excluded objects, then exclude all remaining objects from
+    collection."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

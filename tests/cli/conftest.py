@@ -7,7 +7,7 @@ from mini_vllm_labs.cli.main import app
 
 
 class Commands:
-    """Runs commands in this process, 100 columns wide, with or without `LAB_IMPL`."""
+    """Runs commands in this process, with 100 columns, with or without `LAB_IMPL`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("LAB_IMPL", raising=False)

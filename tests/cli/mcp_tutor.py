@@ -53,7 +53,7 @@ def test_an_assistant_gets_words_and_no_solution(tmp_path: Path) -> None:
 
 
 async def asked(folder: Path) -> tuple[set[str], list[str]]:
-    """Return the names of the server's tools, and the server's answers to the questions."""
+    """Return the names of the server's tools and its answers to the questions."""
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     server = StdioServerParameters(command=sys.executable, args=["-c", WITHOUT_NETWORK], cwd=folder, env=environment)
     async with Client(server) as client:

@@ -24,7 +24,7 @@ STEPS: list[Any] = json.loads(re.sub(r'"([ABC])"', lambda name: f'"r{"ABC".index
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An environment that is still to be created, for tests that do not call pip."""
+    """An environment that has yet to be created, for tests that do not call pip."""
     monkeypatch.setattr(environment, "FOLDER", tmp_path)
     monkeypatch.setattr(environment, "PYTHON", Path(sys.executable))
     monkeypatch.setattr(environment, "own_torch", lambda: f"{environment.TORCH}+cpu")

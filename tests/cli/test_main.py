@@ -79,7 +79,7 @@ def test_a_shell_completes_commands_and_their_options(typed: str, found: str) ->
 
 @pytest.mark.parametrize("line", ["trace", "parity --help", "--help", "bench --help", "grade --help", "hint 0.0"])
 def test_nothing_heavy_where_none_is_needed(line: str) -> None:
-    """Typer alone would import pydantic for each absent option and each string, taking a third of `hint`'s time."""
+    """By itself, Typer would import pydantic for each absent option and each string, a third of `hint`'s time."""
     program = (
         "import sys\nfrom mini_vllm_labs.cli.main import app\n"
         f"try:\n    app({line.split()!r})\nexcept SystemExit:\n    pass\n"

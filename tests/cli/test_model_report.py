@@ -1,4 +1,4 @@
-"""`mini-vllm info --model` reports the same results for every folder as loading it does, and reads no weights."""
+"""For every folder, `mini-vllm info --model` reports the same results as loading it, but reads no weights."""
 
 import shutil
 import subprocess

@@ -76,7 +76,7 @@ run_incident = Incident.run
 
 @pytest.fixture(scope="module")
 def found() -> dict[tuple[str, int, Lineup], Runs]:
-    """A lineup's runs of the incident for a seed, computed once, because they take a second and never differ."""
+    """A lineup's runs of the incident with one seed, cached because they take a second and never differ."""
     return {}
 
 

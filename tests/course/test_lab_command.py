@@ -64,7 +64,7 @@ def test_make_passes_its_variable_on() -> None:
 
 
 class Pip:
-    """Stands in for `subprocess.call`: records each call of pip, and fails those that the test names."""
+    """Stands in for `subprocess.call`: records each call to pip, and fails for those that the test names."""
 
     def __init__(self, *failing: str) -> None:
         self.failing = failing

@@ -55,7 +55,7 @@ def test_elsewhere_the_cell_names_the_notebooks_course_to_python_and_does_nothin
 
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
-    """A stand-in for Colab: its module, a git that copies, a pip that only records its arguments."""
+    """A stand-in for Colab: its module, a git that copies, and a pip that only records its arguments."""
     ran: list[list[str]] = []
 
     def run(command: list[str], *, check: bool) -> None:

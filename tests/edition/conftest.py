@@ -25,7 +25,7 @@ def clean_environment(**more: str) -> dict[str, str]:
 
 @cache
 def without_solutions() -> str:
-    """Return a folder that, when in PYTHONPATH, hides this checkout's installed `solutions`."""
+    """Return a folder that, when on PYTHONPATH, hides this checkout's installed `solutions`."""
     folder = Path(mkdtemp())
     (folder / "solutions.py").write_text("raise ModuleNotFoundError('a student edition has no solutions')\n")
     return str(folder)

@@ -33,13 +33,13 @@ class NewLearner:
         subprocess.run([*pip, *arguments], check=True)
 
     def finds_our_packages(self) -> None:
-        """Let the learner's Python find this environment's packages, after its own."""
+        """Make the learner's Python search this environment's packages after its own packages."""
         purelib = sysconfig.get_path("purelib", vars={"base": str(self.environment)})
         ours = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
         (Path(purelib) / "packages.pth").write_text("\n".join(ours), encoding="utf-8")
 
     def types(self, *command: str, at: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run a command in the folder, or in a different folder `at`, without anything from this environment."""
+        """Run a command in the folder, or in the folder `at` if given, without anything from this environment."""
         path = os.pathsep.join([str(self.bin), os.defpath])
         environment = {"HOME": str(self.home), "PATH": path, "COLUMNS": "100", **more}
         program = str(self.bin / command[0])

@@ -26,7 +26,7 @@ COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 def words_before(path: Path, mark: str) -> int:
-    """Return how many words in a file precede a mark. Raises `ValueError` if the mark is missing."""
+    """Return how many words precede a mark in a file. Raises `ValueError` if the mark is missing."""
     before, found, _ = COMMENT.sub("", path.read_text(encoding="utf-8")).partition(mark)
     if not found:
         raise ValueError(f"{path} leads nowhere: {mark}")

@@ -48,7 +48,7 @@ def tree(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NewLearner:
-    """An environment with files from other projects, and the packages that the course needs."""
+    """An environment with files from other projects and with the packages that the course needs."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     learner = NewLearner(tmp_path)
     learner.finds_our_packages()

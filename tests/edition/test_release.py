@@ -1,4 +1,4 @@
-"""Tests that `mini-vllm release` releases no line of the solutions, and what it refuses to do."""
+"""Tests that `mini-vllm release` never releases a line of the solutions, and tests what it refuses to do."""
 
 import json
 import shutil

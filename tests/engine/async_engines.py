@@ -25,7 +25,7 @@ PROMPTS = ["once upon a time", "the lamp", "a cup of tea and a cake", "once upon
 
 
 class FaultyRunner:
-    """Misbehaves for prompts with certain tokens: never returns, or exits the process."""
+    """Misbehaves on prompts with certain tokens: never returns, or exits the process."""
 
     NEVER_ENDS, EXITS = 201, 202
 

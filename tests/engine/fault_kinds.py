@@ -148,7 +148,7 @@ KINDS = (
 
 
 def install(scheduler: Scheduler, kind: FaultKind, number: int, rng: random.Random) -> Callable[[], bool]:
-    """Make one call fail: the first one, from the `number`-th call on, to which the fault applies.
+    """Make one call fail: the first, counting from the `number`-th, to which the fault applies.
 
     The returned function reports whether the fault has been applied.
     """

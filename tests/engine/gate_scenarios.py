@@ -9,7 +9,7 @@ NUM_STEPS = 60
 
 
 def gate_scenario(seed: int) -> Scenario:
-    """Return a scenario with little memory, whose gates depend on the seed."""
+    """Return a low-memory scenario whose gates depend on the seed."""
     rng = random.Random(seed)
     block_size = rng.choice([2, 4, 8])
     max_model_len = block_size * rng.randint(4, 8)

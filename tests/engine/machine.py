@@ -198,8 +198,8 @@ class EngineMachine(RuleBasedStateMachine):
         pause=st.integers(0, 3),
     )
     def interrupt_a_step(self, line: int, since: str, error: type[BaseException], pause: int) -> None:
-        """Raise an exception at any line of a step: in planning, running, updating or output. No token may be lost or
-        emitted twice."""
+        """Raise an exception at any line of a step: during planning, running, updating or output. No token may be lost
+        or emitted twice."""
         for _ in range(pause):
             self._step()
         outputs: list[RequestOutput] = []
@@ -254,7 +254,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.spy.before_batch = None if self.config.async_scheduling else self.memory.note_hashes
 
     def _become_idle(self) -> None:
-        """Let the runner's thread finish its work, because only then does the cache contain what the step planned."""
+        """Wait for the runner's thread to finish, because only then does the cache contain what the step planned."""
         if isinstance(self.engine, OverlappingEngine):
             for step in self.engine._in_flight:
                 step.result.exception()

@@ -63,7 +63,7 @@ class SpyRunner:
 
     @property
     def num_chunks(self) -> int:
-        """Rows that computed tokens without sampling one."""
+        """The number of rows that computed tokens without sampling one."""
         return sum(not row.needs_token for batch in self.batches for row in batch)
 
     @property
@@ -148,7 +148,7 @@ def _innermost(engine: LLMEngine) -> ModelRunner:
 
 
 def _replace(engine: LLMEngine, runner: ModelRunner) -> None:
-    """Replace the runner that computes, even if a runner that proposes drafts wraps it."""
+    """Replace the runner that computes, even if it is wrapped in a runner that proposes drafts."""
     if isinstance(engine.runner, DraftingRunner):
         engine.runner.inner = runner
     else:

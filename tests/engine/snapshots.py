@@ -53,7 +53,7 @@ class MemoryCheck:
         scheduler.update_from_output = self._noting(scheduler.update_from_output)
 
     def note_hashes(self) -> None:
-        """Remember the tokens of each block hash, including for requests that have since ended."""
+        """Remember the tokens of each block hash, even for requests that have since ended."""
         size = self.runner.block_size
         self._requests |= set(self.engine.scheduler.requests.values())
         for request in self._requests:

@@ -1,4 +1,5 @@
-"""Each environment variable is declared once, with a type, and a wrong value raises an error with its name."""
+"""Each environment variable is declared once, with a type, and a wrong value raises an error that names the
+variable."""
 
 import re
 

@@ -50,7 +50,7 @@ def class_of(part: str, impl: Impl) -> type | None:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Fill the starters with their own classes and the reference's functions; return the calls of your `clamp`."""
+    """Fill the starters with their own classes and the reference's functions; return the calls to your `clamp`."""
     calls: list[str] = []
 
     def your_clamp(num_new: int, budget: int, threshold: int) -> int:

@@ -1,4 +1,4 @@
-"""The checks catch a single fault in any part, and no request that continues has a wrong text."""
+"""The checks catch a single fault in any part, and no request that continues produces wrong text."""
 
 import logging
 from itertools import count

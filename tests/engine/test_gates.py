@@ -1,4 +1,4 @@
-"""Grammars, adapters, images, transferred K and V, and windows together, with little memory, aborts and faults."""
+"""Grammars, adapters, images, transferred K and V, and windows together, under memory pressure, aborts and faults."""
 
 import random
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -168,7 +168,7 @@ def test_a_request_may_skip_reading_the_prefix_cache() -> None:
 
 
 def add_with_grammar(engine: Any, grammar: Future[Any]) -> None:
-    """Add a request whose grammar is still being compiled, and one after it."""
+    """Add a request whose grammar is still being compiled, and then another request."""
     engine.add_request("constrained", [1, 2, 3], SamplingParams(max_tokens=2))
     request: Request = engine.scheduler.requests["constrained"]
     request.grammar, request.status = grammar, RequestStatus.WAITING_FOR_FSM

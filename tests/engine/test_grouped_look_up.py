@@ -18,8 +18,7 @@ LINEUP, BLOCK_SIZE = parse_lineup("solution:1-5,solution:12"), 4
 
 
 def steps(windows: tuple[int | None, ...], num_blocks: int, seed: int) -> Iterator[GroupedKVCacheManager]:
-    """Yield the KV cache after each step that serves prompts with shared prefixes, with little memory and with
-    aborts."""
+    """Yield the KV cache after each step of a low-memory run with shared prefixes and aborts."""
     config = EngineConfig(
         max_num_seqs=4, max_num_batched_tokens=64, max_model_len=96, num_gpu_blocks=num_blocks, block_size=BLOCK_SIZE
     )

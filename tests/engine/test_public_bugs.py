@@ -32,7 +32,7 @@ COURSE, MINE = parse_lineup("solution:1-5"), parse_lineup("solution:1,starter:2,
 
 
 def with_bug(name: str, lineup: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Lineup, list[int]]:
-    """Return a lineup that contains a bug, and the phases that have it."""
+    """Return a lineup that contains a bug, and the phases that contain it."""
     broken_lineup, phases = parse_lineup(lineup), list[int]()
     for diff in DIFFS:
         if diff.name[3:] == name:

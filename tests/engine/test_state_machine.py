@@ -1,7 +1,7 @@
 """The engine under random use: its state and its outputs are correct after every action.
 
-In continuous integration, it only generates examples, always the same ones. To search for new ones and shrink them:
-`HYPOTHESIS_PROFILE=dev python -m pytest tests/engine/test_state_machine.py`.
+In continuous integration, it only generates examples, and always the same examples. To search for new examples and
+shrink them: `HYPOTHESIS_PROFILE=dev python -m pytest tests/engine/test_state_machine.py`.
 """
 
 import os

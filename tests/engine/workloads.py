@@ -80,7 +80,7 @@ def draft_half_right(engine: LLMEngine) -> None:
 
 
 def make_engine(config: EngineConfig, lineup: str = "solution:1-5", *, record: bool = False) -> LLMEngine:
-    """Return an engine on the fake model with a clock that advances by 1 at each reading."""
+    """Return an engine on the fake model with a clock that advances by 1 each time it is read."""
     engine = build_engine(config, parsed(lineup), record=record)
     ticks = count()
     engine.clock = lambda: float(next(ticks))

@@ -75,7 +75,7 @@ def test_every_handout_checks_something() -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_no_code_continues_on_the_next_line(path: Path) -> None:
-    """The name of a case, or a command, must be found and copied as a whole."""
+    """A case's name, or a command, must stay on one line so that it can be found and copied."""
     blocks = MarkdownIt("commonmark").parse(path.read_text(encoding="utf-8"))
     spans = [span for block in blocks if block.type == "inline" for span in CODE.findall(CHECK.sub("", block.content))]
     assert [span for span in spans if "\n" in span] == []
@@ -83,7 +83,7 @@ def test_no_code_continues_on_the_next_line(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(LABS.glob("phase*/hints.rot13")), ids=name_of)
 def test_no_sentence_of_a_hint_continues_as_a_list(path: Path) -> None:
-    """A line of prose that begins with "- " or "1. " becomes an item of a list."""
+    """A line of prose that begins with "- " or "1. " becomes a list item."""
     lines = codecs.decode(path.read_text(encoding="utf-8"), "rot13").splitlines()
     prose = [
         line for before, line in pairwise(lines) if ITEM.match(line) and before[:1].strip() and not ITEM.match(before)

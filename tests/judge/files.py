@@ -10,7 +10,7 @@ IMPORT_OF_ONE = re.compile(r"^( *)from solutions\.\w+ import (.+)$", re.MULTILIN
 
 
 def solved(*phases: int, **changed: str) -> Submission:
-    """Return the reference's phases, some of them with a different text (`phase3=...`)."""
+    """Return the reference's phases, some of them with different text (`phase3=...`)."""
     texts = {phase: changed.get(f"phase{phase}", solution(phase)) for phase in phases or PHASES}
     return Submission("solved", {phase: text.encode() for phase, text in texts.items()})
 

@@ -1,4 +1,4 @@
-"""Files that attack the judge or the machine: a solved phase 1 whose `clamp` attacks at its first call."""
+"""Files that attack the judge or the machine: a solved phase 1 whose `clamp` attacks on its first call."""
 
 from dataclasses import dataclass
 

@@ -15,7 +15,7 @@ HOSTILE = (
 
 
 def phase(number: int, *shares: float, error: str | None = None, file: bool = True) -> PhaseResult:
-    """Return a phase with four situations per group; `shares` gives each group's fraction of correct ones (last value
+    """Return a phase with four situations per group; `shares` gives the correct fraction in each group (last value
     repeats)."""
     groups: list[GroupResult] = []
     is_played = file and not error

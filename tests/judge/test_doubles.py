@@ -1,4 +1,4 @@
-"""Nothing in a jail gives away an answer: the public doubles, submitted as answers, are graded wrong."""
+"""Nothing in a jail gives away an answer: the public doubles, submitted as answers, are marked wrong."""
 
 import re
 

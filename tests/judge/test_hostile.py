@@ -133,7 +133,7 @@ def command_line(process: Path) -> str:
 
 
 def our_users() -> set[str]:
-    """Return the user ids from which this process gives each of its workers a different one."""
+    """Return the user ids from which this process assigns a different one to each worker."""
     return {str(number) for number in range(first_user(), first_user() + 1000)}
 
 

@@ -57,7 +57,7 @@ def together(grade: SubmissionGrade) -> tuple[str, int]:
 
 
 def points_judged(phase: PlannedPhase) -> int:
-    """The last task is the whole phase in an engine, and all judge situations are already such runs."""
+    """The last task is the whole phase in an engine, which is how all judge situations already run."""
     return sum(task.points for task in phase.tasks[:-1])
 
 

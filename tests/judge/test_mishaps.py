@@ -1,4 +1,4 @@
-"""Full disks, devices, bombs, truncated files and changed settings are rejected with a message, and nothing is lost."""
+"""Full disks, devices, bombs, truncated files and changed settings each lead to a message, and nothing is lost."""
 
 import os
 import resource

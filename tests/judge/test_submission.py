@@ -48,7 +48,7 @@ def packed_by(method: int) -> Callable[[Path], Path]:
 
 
 def zip64(path: Path, *, damaged: bool = False, num_entries: int = 1) -> Path:
-    """Write a small zip that ends like one of over 4 GiB, as some programs write every zip."""
+    """Write a small zip with the end records of a zip over 4 GiB, as some programs always do."""
     content = make_zip(path, {"phase1.py": b"x"}).read_bytes()
     num_bytes, offset = struct.unpack("<LL", content[-10:-2])
     record = struct.pack("<4sQHHLLQQQQ", b"PK\x06\x06", 44, 45, 45, 0, 0, num_entries, num_entries, num_bytes, offset)

@@ -1,4 +1,4 @@
-"""The points of vivas and of learners' tests reach the tables of a class."""
+"""Points for vivas and for learners' tests reach the tables for a class."""
 
 import csv
 import io

@@ -32,7 +32,7 @@ def server(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 
 @pytest.fixture(scope="session")
 def names() -> Iterator[str]:
-    """Names that no notebook has used: JupyterLab gives a file the kernel that is running for its name."""
+    """Names that no notebook has used: JupyterLab gives a file the kernel that is already running under its name."""
     return (f"screen{number}.ipynb" for number in count())
 
 

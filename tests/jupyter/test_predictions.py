@@ -37,7 +37,7 @@ def cells(name: str) -> tuple[str, ...]:
 
 
 def seen(page: Any) -> str:
-    """Return the text of the outputs as a reader sees it, in one line."""
+    """Return the text of the outputs as a reader sees it, on one line."""
     return " ".join(" ".join(page.locator(".jp-OutputArea").all_inner_texts()).split())
 
 

@@ -1,4 +1,4 @@
-"""Folders of a tiny Llama, good or with one fault, and the messages of loading and `mini-vllm info`."""
+"""Folders of a tiny Llama, good or with one fault, and the messages from loading and `mini-vllm info`."""
 
 import json
 import shutil

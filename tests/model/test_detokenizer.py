@@ -1,4 +1,4 @@
-"""Over tokenizers of every kind and many scripts, streamed text is the tokenizer's text after the prompt."""
+"""With tokenizers of every kind and text in many scripts, streamed text is the tokenizer's text after the prompt."""
 
 import time
 from collections.abc import Sequence

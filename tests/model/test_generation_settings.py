@@ -1,4 +1,4 @@
-"""generation_config.json: the repetition penalty is applied, and loading names other settings that change texts."""
+"""generation_config.json: the repetition penalty is applied, and loading reports other settings that change texts."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tests what llguidance receives: schemas without annotations, control tokens by name, and errors in one line."""
+"""Tests what llguidance receives: schemas without annotations, and control tokens by name; errors take one line."""
 
 import json
 import random

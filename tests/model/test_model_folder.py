@@ -1,4 +1,5 @@
-"""Every folder is either served with exactly its weights, or rejected in one line; none of its code runs."""
+"""Every folder is either served with exactly its weights, or rejected with a one-line message; none of its code
+runs."""
 
 import shutil
 from pathlib import Path

@@ -100,7 +100,7 @@ def test_a_packed_layer_can_be_read_as_the_plain_one(
 
 
 class Asks(nn.Module):
-    """Three layers, only some of which read the same input and which are called in an unusual order."""
+    """Three layers, called in an unusual order, only some of which read the same input."""
 
     device, dtype = CPU, torch.float32
 

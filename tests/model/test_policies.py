@@ -41,7 +41,7 @@ def lengths() -> dict[str, int]:
 
 
 def engine_with(policy: SchedulingPolicy) -> LLMEngine:
-    """Return an engine of the embedded model in which all requests wait. The engine's clock always reads 0."""
+    """Return an engine with the embedded model in which all requests wait. The engine's clock always reads 0."""
     engine = build_engine(CONFIG, parse_lineup("solution"), scheduling_policy=policy, clock=lambda: 0.0)
     for one in requests():
         params = SamplingParams(max_tokens=one.num_output_tokens, ignore_eos=True)

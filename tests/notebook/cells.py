@@ -57,9 +57,9 @@ def run_cells(
 ) -> tuple[dict[str, Any], list[Shown]]:
     """Return the names that the cells defined, and the output of each cell; graded tests are not run.
 
-    `written` contains what a learner writes in the cells: a piece of code, and its replacement. `note` receives the
-    key and the record of each run. A run that has a record is not made again, because a kernel makes it and compares
-    it (`notebooks/conftest.py`).
+    `written` contains what a learner writes in the cells: a piece of code, and its replacement. `note` receives the key
+    and the record of each run. A run that has a record is not repeated here, because a kernel performs and compares it
+    (`notebooks/conftest.py`).
     """
     monkeypatch.setenv("LAB_IMPL", impl)
     run = noted(in_this_process(read_lines(FOLDER / f"{path.stem}.xz")), note)

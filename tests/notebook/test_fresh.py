@@ -1,4 +1,4 @@
-"""A function in a new process: its return value, its errors with explanations, no harm to the caller, and waiting."""
+"""A function in a new process: its return value, its errors with explanations, no effect on the caller, and waiting."""
 
 import contextlib
 import os

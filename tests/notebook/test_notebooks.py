@@ -88,7 +88,8 @@ def test_the_output_of_the_cells_answers_the_questions_and_bears_out_the_texts(
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_records_are_what_the_reference_does_today(path: Path) -> None:
-    """What the cells run is compared where they run in a kernel, in `notebooks/conftest.py`; here, all else."""
+    """What the cells run is compared where they run in a kernel, in `notebooks/conftest.py`; this test compares the
+    rest."""
     kept, (names, _, made) = read_lines(FOLDER / f"{path.stem}.xz"), reference_run(path)
     made |= further_records(path, names)
     stale = sum(made.get(key) != kept.get(key) for key in made.keys() | kept.keys()) if made else 0

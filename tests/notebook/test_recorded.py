@@ -79,7 +79,7 @@ def test_every_form_of_a_recorded_result_is_marked() -> None:
 
 
 def test_where_a_phase_is_written_its_runs_are_not_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With phase 1 written, runs that need phase 2 are still recorded ones, and the mark says until when."""
+    """With phase 1 written, runs that need phase 2 are still recordings, and the mark says until when."""
     monkeypatch.setattr(
         "mini_vllm_labs.notebook.missing.unwritten_tasks",
         lambda phase: [f"Phase {phase}, task 1: x"] if phase > 1 else [],

@@ -1,4 +1,4 @@
-"""A worker whose program misbehaves: its parent gets every message, accepts nothing else, and is never stuck."""
+"""A worker whose program misbehaves: its parent gets every message, accepts nothing else, and never gets stuck."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Shared code of the server's tests: servers to call, raw connections, and waiting for a condition."""
+"""Shared code for the server's tests: servers to call, raw connections, and waiting for a condition."""
 
 import asyncio
 import json

@@ -1,4 +1,5 @@
-"""Raw connections: half a request, an overlong request, no request at all, and a connection closed in two halves."""
+"""Raw connections: half a request, an overlong request, no request at all, and a connection whose halves close
+separately."""
 
 import resource
 import socket

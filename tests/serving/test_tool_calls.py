@@ -1,4 +1,4 @@
-"""Function calls that a client forces: recorded requests of real clients, every form of answer, and rejections.
+"""Function calls that a client forces: recorded requests from real clients, every form of answer, and rejections.
 
 The bodies were sent by instructor 1.17.0 (`Mode.TOOLS`), LangChain's ChatOpenAI (langchain-openai 1.7.4:
 `function_calling` with `strict`, and `bind_tools` with `any`) and pydantic-ai 2.38.0 (two types of output).

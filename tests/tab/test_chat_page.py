@@ -1,4 +1,4 @@
-"""The built page: the engine under Node, the page in Chromium, and no source of the reference in either."""
+"""The built page: the engine under Node, the page in Chromium, and none of the reference's source in either."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The engine in one file has the same style and types as the rest."""
+"""The engine in one file passes the same style and type checks as the rest."""
 
 import sys
 from pathlib import Path

@@ -103,7 +103,7 @@ def test_every_frame_is_the_screenshot(browser: Any, pages: Pages, decoder: Any)
 
 
 def decoded(stream: list[tuple[int, int]]) -> bytes:
-    """Return the pixels of LZW codes, and check that each code has as many bits as a reader expects."""
+    """Return the pixels that LZW codes encode, and check that each code has as many bits as a reader expects."""
     table, before, pixels = dict[int, bytes](), b"", bytearray()
     for code, num_bits in stream:
         assert num_bits == min(12, max(9, (END + 1 + len(table)).bit_length())) or code == CLEAR

@@ -73,7 +73,7 @@ def in_a_huge_pool(recording: Recording, num_blocks: int = 5000) -> Recording:
 
 @cache
 def observed(name: str = "all_phases") -> Recording:
-    """A trace that the course ships."""
+    """A trace that ships with the course."""
     return Recording.read(OBSERVED / f"{name}.jsonl")
 
 
@@ -85,8 +85,8 @@ def scenario(name: str) -> Recording:
 
 @cache
 def ahead(drafts: int = 4, asynchronous: bool = False, num_requests: int = 4) -> Recording:
-    """Requests whose drafts are correct up to a text-dependent position, or without drafts if `drafts` is 0; optionally
-    planned ahead."""
+    """Requests whose drafts are correct up to a text-dependent position, or absent if `drafts` is 0; optionally planned
+    ahead."""
     speculative = SpeculativeConfig("ngram", drafts, adaptive=False) if drafts else None
     lineup = f"solution:1-5{',solution:7' * bool(drafts)}{',solution:8' * asynchronous}"
     config = replace(SMALL_POOL, speculative_config=speculative, async_scheduling=asynchronous)

@@ -30,7 +30,7 @@ def saved(film: Film, step: int = 0) -> str:
 
 @pytest.fixture
 def opened(pages: Pages) -> Opened:
-    """Open a page offline, with or without scripts, on a light or a dark system."""
+    """Open a page offline, with or without scripts, on a system in light or dark mode."""
 
     def open_page(html: str, *, scripts: bool = True, system: str = "light", head: str = "") -> Any:
         page = pages.new_page(offline=True, java_script_enabled=scripts, color_scheme=system)

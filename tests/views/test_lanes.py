@@ -1,4 +1,4 @@
-"""Tokens ahead: two lanes of time that match the records, and each draft drawn with its fate."""
+"""Tokens ahead: two time lanes that match the records, and each draft drawn with its fate."""
 
 import copy
 from dataclasses import replace

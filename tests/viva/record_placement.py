@@ -1,4 +1,4 @@
-"""`python -m tests.viva.record_placement` runs the reference, and writes the questions of `mini-vllm place`."""
+"""`python -m tests.viva.record_placement` runs the reference, and writes the questions for `mini-vllm place`."""
 
 from mini_vllm_labs.viva.placement import FILE, make_sheets
 

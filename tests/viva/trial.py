@@ -47,7 +47,8 @@ def facts_of(files: Files, seed: int) -> Facts:
 def best_guesses(questions: Sequence[VivaQuestion]) -> dict[str, tuple[int, int, float]]:
     """For each kind, return the numbers of questions and of distinct correct answers, and the best guess's hit rate.
 
-    The best guess is the most frequent answer or, in a choice, the option that stands out most or least.
+    The best guess is the most frequent answer or, in a multiple-choice question, the option that stands out most or
+    least.
     """
     kinds: dict[str, list[VivaQuestion]] = defaultdict(list)
     for question in questions:

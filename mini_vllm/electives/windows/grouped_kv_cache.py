@@ -67,7 +67,7 @@ class GroupedKVCacheManager:
     def _allocate(
         self, request: Request, tables: Tables, num_tokens: int, num_new_tokens: int, num_lookahead_tokens: int
     ) -> list[int] | None:
-        """Extend a request's tables, held or from its hit, to `num_tokens` tokens and the lookahead."""
+        """Extend a request's tables, already held or taken from its hit, to `num_tokens` tokens plus the lookahead."""
         pin = None
         if request.request_id not in self.tables:
             pin = partial(self.layered_cache.pin, request, pool=self.pool)

@@ -10,7 +10,7 @@ from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions
 
 
 class NamedBlocks:
-    """Stores the block that one group's phase 4 finds for each hash.
+    """Stores, for each hash, the block that one group's phase 4 cache finds.
 
     A lookup reads one dict entry per block, which is refreshed when a block with its hash enters or leaves the cache.
     """
@@ -24,7 +24,7 @@ class NamedBlocks:
         self.hash_of_block: dict[int, bytes] = {}
 
     def enter(self, block_ids: Sequence[int], block_hashes: Sequence[bytes]) -> None:
-        """Refresh the entries of blocks that were just added to phase 4's cache, with their hashes."""
+        """Refresh the entries of blocks that were just added to phase 4's cache under these hashes."""
         self.hash_of_block.update(zip(block_ids, block_hashes, strict=True))
         self._ask(block_hashes)
 

@@ -34,7 +34,7 @@ class SlidingAttention(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WindowFunctions:
-    """Phase 12 as the KV cache manager, the prefix cache and the runner use it."""
+    """Phase 12, as used by the KV cache manager, the prefix cache and the runner."""
 
     free_outside_window: Callable[[list[int], int, int, int, GroupPool], None]
     allocate_groups: AllocateGroups

@@ -77,7 +77,7 @@ class DraftModel:
         self._num_computed_tokens = {name: known[name] for name in request_ids & known.keys()}
 
     def _share(self, scheduled: ScheduledRequest, sampled: Sequence[int]) -> ScheduledRequest:
-        """Return how much of a request to compute: up to the sampled token, or as far as the target did."""
+        """Return how much of a request to compute: up to the sampled token, or as far as the target got."""
         request = self.own_copy(scheduled.request.followed_by(sampled))
         # This cache lags the target's after a pause, and is ahead of it after a preemption.
         known = self._num_computed_tokens.get(request.request_id, scheduled.num_computed_tokens)

@@ -29,7 +29,7 @@ class DraftingRunner:
         return self.inner.vocab_size
 
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-        """Compute the batch; return new tokens and next drafts for each request with `needs_token`."""
+        """Compute the batch; return the new tokens and the next drafts for each request with `needs_token`."""
         probs = self.proposer.draft_probs
         if probs:
             batch = [_with_probs(one, probs) for one in batch]

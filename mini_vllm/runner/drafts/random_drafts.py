@@ -34,8 +34,8 @@ class RandomDraftRunner(PagedModelRunner):
 class RandomDraftModel(DraftModel):
     """A `DraftModel` that draws drafts with each request's settings; the target uses rejection sampling.
 
-    More random drafts are accepted than greedy ones. The text differs from the text without drafts, but has the same
-    distribution.
+    Random drafts are accepted more often than greedy ones. The text differs from the text without drafts, but has the
+    same distribution.
     """
 
     def __init__(self, runner: RandomDraftRunner, block_size: int, longest: int) -> None:

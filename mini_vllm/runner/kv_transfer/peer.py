@@ -69,7 +69,7 @@ class Peer:
 
 
 def serve(port: int, compute: Callable[[list[int]], None], store: Any) -> None:
-    """Run a prefill process: receive prompts, let `compute` fill the store, and send the blocks.
+    """Run a prefill process: receive prompts, call `compute` to fill the store, and send the blocks.
 
     Returns when the other process has exited.
     """

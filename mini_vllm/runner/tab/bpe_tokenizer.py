@@ -108,7 +108,8 @@ def kind_of(char: str) -> str:
 
 
 def byte_names() -> list[str]:
-    """Return GPT-2's names for the bytes: unprintable bytes become the characters from number 256 on, in byte order."""
+    """Return GPT-2's names for the bytes: unprintable bytes become the characters from code point 256 on, in byte
+    order."""
     visible = {*range(33, 127), *range(161, 173), *range(174, 256)}
     hidden = [byte for byte in range(256) if byte not in visible]
     return [chr(byte) if byte in visible else chr(256 + hidden.index(byte)) for byte in range(256)]

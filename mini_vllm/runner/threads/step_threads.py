@@ -1,4 +1,4 @@
-"""Adapts the threads of each step to its work and to the machine's other processes."""
+"""Adapts each step's threads to its work and to the machine's other processes."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence

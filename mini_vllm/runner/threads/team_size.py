@@ -34,8 +34,8 @@ class TeamCost:
 class TeamSize:
     """Tries team sizes, keeps the fastest, and tries its neighbours again after pauses.
 
-    A trial lasts for `SECONDS_OF_TRIAL` of computing, and pauses double while the result stays the same. Steps between
-    trials count as well: on a busy machine, one step can take 100 times as long as another.
+    A trial lasts for `SECONDS_OF_TRIAL` of compute time, and pauses double while the result stays the same. Steps
+    between trials count as well: on a busy machine, one step can take 100 times as long as another.
     """
 
     def __init__(self, sizes: Sequence[int], *, is_busy: bool) -> None:

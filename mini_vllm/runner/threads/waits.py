@@ -1,4 +1,4 @@
-"""Lets the threads of GCC's OpenMP library sleep instead of spin while they wait for each other."""
+"""Makes the threads of GCC's OpenMP library sleep instead of spin while they wait for each other."""
 
 import ctypes
 import os

@@ -47,7 +47,7 @@ class ClientAnswer:
 
     @property
     def itls(self) -> Sequence[float]:
-        """Seconds between one part of the text and the next part. A part may contain several tokens."""
+        """Seconds between one part of the text and the next. A part may contain several tokens."""
         return [later - earlier for earlier, later in pairwise(self.token_times)]
 
 

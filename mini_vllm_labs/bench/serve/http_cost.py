@@ -71,7 +71,7 @@ class BothWays:
     def streamed(self, number: int) -> Measured:
         """Answer through HTTP.
 
-        Raises `ValueError` if a request failed, because then the two ways did not do the same work.
+        Raises `ValueError` if a request failed, because then the two methods did not do the same work.
         """
         requests = self.load.requests(1001 + number)
         answered = run_round(self.endpoint, requests)

@@ -141,9 +141,9 @@ class MeasuredServer:
             raise
 
     def get(self, path: str, timeout: float = 30.0) -> str:
-        """Return the body of the answer to a GET request.
+        """Return the body of the response to a GET request.
 
-        Raises `OSError` if there is no answer, or if the answer has an error status.
+        Raises `OSError` if there is no response, or if the response has an error status.
         """
         from urllib.request import urlopen  # imported here, because the import takes longer than printing `--help`
 

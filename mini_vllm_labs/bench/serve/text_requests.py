@@ -97,7 +97,7 @@ def sharegpt_requests(times: Sequence[float], scale: float, seed: int, text_seed
 
 
 def prompt_text(request: TimedRequest, text_seed: str) -> str:
-    """Return a synthetic prompt as text; two texts' shared prefix is as long as that of their prompts."""
+    """Return a synthetic prompt as text; two texts share as long a prefix as their prompts do."""
     prompt = prompt_of(request)
     num_shared = min(prompt.num_shared_tokens, prompt.num_tokens)
     shared = words(num_shared, f"{text_seed} shared {prompt.shared_prefix}")
@@ -147,7 +147,7 @@ class Endpoint:
         return "/v1/chat/completions" if self.is_chat else "/v1/completions"
 
     def body(self, request: TextRequest) -> dict[str, Any]:
-        """Return a request's body: greedy and streamed, with its usage at the end."""
+        """Return a request's body: greedy, streamed, and with usage reported at the end."""
         prompt: dict[str, Any] = {"prompt": request.prompt}
         if self.is_chat:
             prompt = {"messages": [{"role": "user", "content": request.prompt}]}

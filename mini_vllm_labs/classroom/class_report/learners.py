@@ -65,7 +65,7 @@ def events_in(entry: Path, tasks: set[str]) -> Iterator[dict[str, Any]]:
 
 
 def text_of(entry: Path) -> str:
-    """Return the history in a folder, a zip or a file, or an empty text if none can be read."""
+    """Return the history from a folder, zip or file, or an empty string if none can be read."""
     try:
         if entry.is_dir():
             paths = [path for path in sorted(entry.rglob(NAME)) if path.is_file() and not path.is_symlink()]

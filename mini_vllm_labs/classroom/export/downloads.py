@@ -3,7 +3,7 @@
 Canvas puts all files in one folder: `lovelaceada_LATE_123_4567_phase1.py`, or `LATE_anon_kX3fa_4567_phase1.py` if
 graders do not see names. (Its source, `lib/content_zipper.rb`, removes `_digits_` from display names.) Moodle writes
 `Ada Lovelace_123_assignsubmission_file/...`, or appends the file's name if folders are turned off. Learners choose
-display names and file names. So an ambiguous name never displaces a clear one, and no name can stop the sorting.
+display names and file names. So an ambiguous name never displaces a clear one, and no name can abort the sorting.
 """
 
 import csv
@@ -63,9 +63,9 @@ class Reading(NamedTuple):
 
 @dataclass
 class Collected:
-    """The result of sorting: the platform, each learner's id by submission name, and the skipped files.
+    """The result of sorting: the platform, the learners' ids keyed by submission name, and the skipped files.
 
-    `warnings` concern files that the judge's Python cannot read, and ambiguous names.
+    `warnings` covers files that the judge's Python cannot read, and ambiguous names.
     """
 
     platform: str
@@ -116,7 +116,7 @@ class Collected:
 def collect(download: Path, folder: Path) -> Collected:
     """Sort a bulk download into an existing folder; if a learner's only file is an archive, it stays packed.
 
-    Raises `SubmissionError` if the file is not such a download or is too large.
+    Raises `SubmissionError` if the file is not a bulk download or is too large.
     """
     if not download.is_file():
         raise SubmissionError("the download is not a regular file")
@@ -151,7 +151,7 @@ def collect(download: Path, folder: Path) -> Collected:
 def platform_of(names: Sequence[str], download: Path) -> str:
     """Return the platform whose format most of the file names follow.
 
-    Raises `SubmissionError` if there is no such platform, or if there is a tie.
+    Raises `SubmissionError` if no platform's format matches, or if there is a tie.
     """
     # A file's name may contain Canvas's `_11_29_`, which never occurs in display names and which Moodle's form never
     # needs.
@@ -208,7 +208,7 @@ def first_reading(name: str, collected: Collected) -> Reading:
 
 
 def doubt(name: str, reading: Reading, platform: str) -> str:
-    """Return how an ambiguous name was interpreted, or an empty text if the name was clear."""
+    """Return how an ambiguous name was interpreted, or an empty string if the name was clear."""
     if num_learners(name, platform) < 2:
         return ""
     shown = one_line(f"{reading.file} of {reading.name}, {ID_NAMES[platform]} {reading.id}")
@@ -251,7 +251,7 @@ def folded(name: str) -> str:
 
 
 def part_name(part: str) -> str:
-    """Make a name safe as a file name, but keep the extension that the judge checks."""
+    """Make a name safe to use as a file name, but keep the extension that the judge checks."""
     ending = ENDINGS.search(part)
     return file_name(part[: ending.start()]) + ending[0] if ending and ending.start() else file_name(part)
 

@@ -1,8 +1,8 @@
-"""Writes CSV files for the gradebooks of Canvas and Moodle, with one line per student and one column per phase.
+"""Writes CSV files for the gradebooks of Canvas and Moodle, with one row per student and one column per phase.
 
 The files contain no names from submissions. If Canvas cannot find an id, it searches for a student by name. Canvas
-treats a line named "Points Possible" as the maximum points. The roster, a CSV file from the teacher, maps submissions
-to ids.
+treats a row named "Points Possible" as the maximum points. The roster, a CSV file from the teacher, maps submissions to
+ids.
 """
 
 import csv

@@ -2,8 +2,9 @@
 
 The zip contains two scripts, the settings, and the course with its solutions. The machine runs `python -m
 mini_vllm_labs.classroom.export.gradescope FOLDER FILE`. Without a jail, or after an error in the judge itself, that
-command writes nothing and exits with 2. Gradescope then reports a failed autograder instead of giving a learner no
-points, and shows the reason only to teachers. The results follow gradescope-autograders.readthedocs.io/en/latest/specs.
+command writes nothing and exits with status 2. Gradescope then reports a failed autograder instead of giving a learner
+no points, and shows the reason only to teachers. The results follow
+gradescope-autograders.readthedocs.io/en/latest/specs.
 """
 
 import json
@@ -102,7 +103,7 @@ def one_test(number: str, name: str, points: float, most: int, output: str) -> d
 
 
 def say(group: GroupResult) -> str:
-    """Return how many situations were right, and how many had each of the other statuses."""
+    """Return how many situations the submission got right, and how many had each of the other statuses."""
     statuses = group["situations"]
     text = f"{statuses.count('right')} of {len(statuses)} situations right"
     others = [status for status in dict.fromkeys(statuses) if status != "right"]

@@ -49,7 +49,8 @@ class Vivas:
         return replace(results, vivas=points), notes
 
     def by_digests(self) -> list[dict[str, Any]]:
-        """Return the points of each answered sheet, with its files' digests, for a system that knows no names."""
+        """Return the points of each answered sheet, with its files' digests, for a system that does not know the
+        names."""
         return [{"digests": one.digests, "points": one.points} for one in self.sheets.values() if one.given]
 
 

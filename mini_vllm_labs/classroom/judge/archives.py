@@ -39,7 +39,7 @@ Starter = tuple[int, PurePosixPath, bytes | None]
 
 
 class SubmissionError(ValueError):
-    """The submission cannot be safely read."""
+    """The submission cannot be read safely."""
 
 
 def phase_of(path: PurePosixPath) -> int | None:

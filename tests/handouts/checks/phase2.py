@@ -29,7 +29,7 @@ Answer = list[int] | None
 
 
 def _play(script: str, usable: int, size: int) -> tuple[PagedKVCacheManager, list[Answer]]:
-    """Run uses: `A+12` (12 more tokens for A), `B+7@1,2` (a hit of blocks 1 and 2), `A-` (free A)."""
+    """Run operations: `A+12` (12 more tokens for A), `B+7@1,2` (a hit on blocks 1 and 2), `A-` (free A)."""
     kv = PagedKVCacheManager(usable + 1, size, RecordingPrefixCache())
     requests: dict[str, Request] = {}
     answers: list[Answer] = []
@@ -72,7 +72,8 @@ def decodes_without_a_block(num_prompt: int, size: int = 16) -> int:
 
 
 def admitted(kv_kind: str, num_slots: int, num_prompt: int, max_tokens: int, size: int = 16) -> int:
-    """Return how many identical requests are admitted before one is refused: `reserved` (phase 2 absent) or `paged`."""
+    """Return how many identical requests are admitted before one is refused, with `reserved` (phase 2 absent) or
+    `paged` memory."""
     kv: KVCacheManager = PagedKVCacheManager(num_slots // size + 1, size, NoPrefixCache())
     if kv_kind == "reserved":
         kv = SlotReservation(num_slots, max_model_len=10_000)

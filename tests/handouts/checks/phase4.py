@@ -72,7 +72,8 @@ def num_whole_prompts(num_tokens: int, num_shared: int, budget: int) -> int:
 
 
 def blocks_hit(num_blocks: int, lost: Sequence[int]) -> int:
-    """Return how many of a prompt's cached blocks are found after the blocks numbered `lost` (from 1) were reused."""
+    """Return how many of a prompt's cached blocks are found once the blocks numbered `lost` (from 1) have been
+    reused."""
     prefix_cache = HashPrefixCache(4)
     request = make_request("A", 4 * num_blocks + 1)
     prefix_cache.cache_full_blocks(request, list(range(1, num_blocks + 1)), 0, num_blocks)

@@ -110,7 +110,7 @@ def admits(
 
 @cache
 def thrash(guard: bool, caching: bool = False) -> tuple[int, int, int]:
-    """Grow two answers and a prompt of 30 tokens in 10 blocks of 4; return (preemptions, tokens computed, steps)."""
+    """Run two growing answers and a 30-token prompt in 10 blocks of 4; return (preemptions, tokens computed, steps)."""
     engine = engine_with(
         max_model_len=40,
         block_size=4,
@@ -178,8 +178,8 @@ def first_gate() -> tuple[int, int]:
 
 
 def both_gates() -> tuple[int, int, int, int, int]:
-    """Return counts: full steps from step 3, requests then running and waiting, and preemptions until an answer ends
-    (total, largest)."""
+    """Count full steps from step 3, requests then running and waiting, and preemptions before an answer ends (total,
+    per-step maximum)."""
     full = next(step["step"] for step in gated()[3:] if step["total"] < TWO_GATES.max_num_batched_tokens)
     end = next(step["step"] for step in gated() if step["finished"])
     running, waiting = len(gated()[full]["running_after"]), len(gated()[full]["waiting_after"])

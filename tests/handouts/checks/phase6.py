@@ -126,7 +126,7 @@ def sum_of_weights(*scores: float) -> float:
 
 
 def num_operators(*, modules: bool) -> int:
-    """Return how many torch operators a decode step of the embedded model's shape runs, with transformers' modules or
+    """Return how many torch operators a decode step runs with the embedded model's shape and transformers' modules or
     ours."""
     model = AutoModelForCausalLM.from_config(embedded_config())  # type: ignore[no-untyped-call]
     loaded = describe_model(model.eval())

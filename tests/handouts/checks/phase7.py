@@ -41,7 +41,7 @@ def tokens_per_step(acceptance: float, num_drafts: int) -> float:
 
 
 def balance() -> int:
-    """Return the number of tokens at which computing takes as long as reading, for this and any other model."""
+    """Return the number of tokens at which computing takes as long as reading, for this model and any other."""
     num_bytes, flops = BOUND.work(1, 0, 0, 1)
     found = round(num_bytes / BOUND.bandwidth * BOUND.flop_rate / flops)
     assert found == round(saturation_batch(GPU))

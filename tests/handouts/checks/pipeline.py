@@ -1,4 +1,4 @@
-"""Plans each step of some answers before the previous step's results arrive, using phase 8's counting methods.
+"""Plans each step of a request before the previous step's results arrive, using phase 8's counting methods.
 
 The engine uses `electives/tokens_ahead.py`; `Pipeline` does the same for one request, without KV blocks.
 """

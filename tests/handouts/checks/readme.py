@@ -31,13 +31,14 @@ def newer_traces() -> tuple[int, int]:
 
 
 def at_once(peer: str, digits: int = 1) -> tuple[float, float]:
-    """Return our tokens/s divided by a peer's, all requests at once in float32, for the embedded and 143.7 M models."""
+    """Return our tokens/s over a peer's, with all requests at once in float32, for the embedded and 143.7 M models."""
     first, second = (benchmark(f"throughput-{model}-float32")["cases"][0] for model in MODELS)
     return round(Case.read(first).ratio(peer), digits), round(Case.read(second).ratio(peer), digits)
 
 
 def served() -> tuple[float, float, float]:
-    """Return our request rate divided by that of `transformers serve` for both models, and HTTP's cost in per cent."""
+    """Return our request rate divided by that of `transformers serve` for both models, and HTTP's cost as a
+    percentage."""
     embedded, larger = (benchmark(f"serve-on-{model}") for model in MODELS)
     cost = next(one["found"] for one in embedded["aims"] if one["text"].startswith("HTTP"))
     return round(embedded["aims"][0]["found"], 1), round(larger["aims"][0]["found"], 1), round(100 * cost, 1)

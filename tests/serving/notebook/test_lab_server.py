@@ -1,4 +1,4 @@
-"""A server in a notebook: whose code answers, parallel clients, a disconnect, failures, and the drawing of a bill."""
+"""A server in a notebook: whose code answers, parallel clients, a disconnect, failures, and a picture of a bill."""
 
 import re
 from dataclasses import replace

@@ -27,7 +27,7 @@ def open_page(pages: Pages) -> Callable[..., Any]:
     """Opens a server's pages. Log entries that contain `expected` are not errors; `stream` receives the pages' event
     streams.
 
-    With `first`, the page shows a first visit, which is slow.
+    With `first`, the page behaves as on a first visit, which is slow.
     """
 
     def open_one(

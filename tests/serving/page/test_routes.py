@@ -1,4 +1,4 @@
-"""Tests the answers of the page's routes, without a browser."""
+"""Tests the responses from the page's routes, without a browser."""
 
 from collections.abc import Iterator
 from typing import Any
