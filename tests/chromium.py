@@ -1,4 +1,4 @@
-"""The one headless browser of a test run, and the pages that tests open in it."""
+"""The single headless browser used in a test run, and the pages that tests open in it."""
 
 import os
 from collections.abc import Iterator

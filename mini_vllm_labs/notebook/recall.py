@@ -24,7 +24,7 @@ INTERVALS = (1, 2, 4)
 
 @dataclass(frozen=True)
 class Missed:
-    """A question with the learner's wrong answer and the true one; `claim`, `setup` and `why` are as on a `Card`.
+    """A question with the learner's wrong answer and the correct answer; `claim`, `setup` and `why` are as on a `Card`.
 
     The question is due once `due` notebooks have been started. `num_right` is how many times in a row the learner has
     recalled the answer correctly.
@@ -61,7 +61,7 @@ class Missed:
 
 @dataclass(frozen=True)
 class Memory:
-    """The number of started notebooks, the last started notebook, and the missed questions."""
+    """The number of notebooks started, the last notebook started, and the missed questions."""
 
     num_started: int = 0
     last: str = ""
@@ -94,7 +94,7 @@ class Memory:
 
 
 class Recall:
-    """Stores the missed questions of a folder's notebooks in its `recall.json`, created at the first mistake."""
+    """Stores the missed questions from a folder's notebooks in its `recall.json`, created at the first mistake."""
 
     def __init__(self, folder: Path = CHECKOUT / "notebooks") -> None:
         self.path = folder / "recall.json"

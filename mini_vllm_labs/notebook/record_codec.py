@@ -56,8 +56,8 @@ def to_json(value: object) -> Any:
 
 
 def chosen_fields(value: Any) -> dict[str, Any]:
-    """Return a dataclass's fields, keyed by name, except fields at their default, so that new fields change no
-    record."""
+    """Return a dataclass's fields keyed by name, omitting fields at their default so that new fields leave records
+    unchanged."""
     found = {field.name: (getattr(value, field.name), field.default) for field in fields(value)}
     return {name: now for name, (now, default) in found.items() if now != default}
 

@@ -77,7 +77,7 @@ def log_scale(values: Collection[float], start: float, room: float) -> LogScale 
 
 
 def without_decimals(text: str) -> str:
-    """Drop a zero decimal from a text: 10.0 ms becomes 10 ms."""
+    """Drop a decimal part of zero from text: 10.0 ms becomes 10 ms."""
     return re.sub(r"\.0+(?!\d)", "", text)
 
 

@@ -54,7 +54,7 @@ def unavailable(message: str, code: str) -> ApiError:
 
 
 def engine_error(message: str) -> ApiError:
-    """Return the error (500) for a request that a failing step has ended."""
+    """Return the error (500) for a request that was ended by a failing step."""
     return ApiError(500, message, type="server_error", code="engine_error")
 
 

@@ -98,7 +98,7 @@ async def ended_by_disconnect(receive: Receive) -> AsyncIterator[None]:
 
 
 class KnownHosts:
-    """An ASGI middleware that refuses requests (403) whose `Host` or `Origin` is not one of this server's names.
+    """ASGI middleware that refuses requests (403) whose `Host` or `Origin` is not one of this server's names.
 
     The server's names are this machine's names, the address to which the server is bound, and `allowed_hosts`. A server
     that listens to other machines also accepts every numeric address, because such an address needs no DNS lookup. `*`

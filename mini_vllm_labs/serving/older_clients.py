@@ -5,7 +5,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class WholeAnswers:
-    """An ASGI middleware that sends a complete answer to an HTTP/1.0 client in one piece, with its length."""
+    """ASGI middleware that sends a complete answer to an HTTP/1.0 client in one piece, with its length."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

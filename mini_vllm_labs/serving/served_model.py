@@ -89,7 +89,7 @@ class ServedModel:
             raise ContextLengthError(message, num_tokens, max_tokens, self.max_model_len)
 
     async def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text. A thread encodes a long text, so that other requests do not wait."""
+        """Return the tokens of a text. A long text is encoded in a thread, so that other requests do not wait."""
         encode = self.llm.tokenizer.encode
         return encode(text) if len(text) < MAX_SHORT_TEXT else await asyncio.to_thread(encode, text)
 

@@ -19,12 +19,12 @@ class ServerSettings:
     """The server's address and limits. Times are in seconds, and sizes are in bytes.
 
     Port 0 means any free port. If `api_key` is set, requests must include it, except those to `/health` and `/metrics`,
-    as in vLLM. A connection is closed if the header of its first or next request is incomplete after `header_timeout`,
-    or if its client reads nothing for `send_timeout`. A request is ended `request_timeout` seconds after its arrival
-    (None: never). A step that takes longer than `step_timeout` makes `/health` report the engine as stuck. On shutdown,
-    running requests have `shutdown_timeout` seconds to finish. `max_choices` is the maximum number of texts per
-    request. `allowed_hosts` lists further names that the server accepts, in addition to its address. `adapters` lists
-    names that requests may give instead of the model's name.
+    as in vLLM. A connection is closed if the header of its first or any later request is incomplete after
+    `header_timeout`, or if its client reads nothing for `send_timeout`. A request is ended `request_timeout` seconds
+    after its arrival (None: never). A step that takes longer than `step_timeout` makes `/health` report the engine as
+    stuck. On shutdown, running requests have `shutdown_timeout` seconds to finish. `max_choices` is the maximum number
+    of texts per request. `allowed_hosts` lists further names that the server accepts, in addition to its address.
+    `adapters` lists names that requests may give instead of the model's name.
 
     Raises `ValueError` for an invalid setting, giving its name, its value and the legal range.
     """

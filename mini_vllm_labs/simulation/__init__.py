@@ -1,1 +1,1 @@
-"""Simulates serving on hardware that is not available, with a cost model on a virtual clock and without torch."""
+"""Simulates serving on hardware that is not available, using a cost model on a virtual clock, without torch."""

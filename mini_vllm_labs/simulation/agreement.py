@@ -78,7 +78,7 @@ def one_round(
 
     Latencies are measured on a stream at these `rates`. Throughput is measured with all requests at once, because only
     the arrivals determine a stream's throughput. The steps used for the fit are measured both before and after the
-    workloads, so that a slow period of the computer affects both the fit and the figures.
+    workloads, so that a temporary slowdown of the computer affects both the fit and the figures.
     """
     steps, checks = engine.steps_to_fit(rate, on_progress, text), []
     # Seeds start at 10, because lower seeds are used for the fits.

@@ -1,4 +1,4 @@
-"""The incident game: a figure is bad at 03:10, and simulations determine which of four knobs is right."""
+"""The incident game: a figure is bad at 03:10, and simulations determine which of four knobs to turn."""
 
 import random
 import tomllib

@@ -26,7 +26,7 @@ def waits_sentence(waited: Mapping[str, float]) -> str:
 
 
 def relieved(experiment: Experiment, seconds: Mapping[str, float]) -> tuple[str, Experiment] | None:
-    """Return the change to a setting that the longest waits suggest, and the experiment with that change.
+    """Return the setting change suggested by the longest waits, and the experiment with that change.
 
     The result is None if no request waited or no setting helps.
     """

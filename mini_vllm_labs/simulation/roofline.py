@@ -33,7 +33,7 @@ def activation_bytes(model: ModelShape, num_tokens: int, num_gpus: int = 1) -> i
 
     The peak is in an MLP: the residual, its input, gate and up, and their product. A layer's activations are freed
     before the next layer's, so the number of layers does not matter. Every GPU holds all of the residual and the MLP's
-    input, and its share of the other tensors. Activations have 16 bits, regardless of the precision of the weights.
+    input, and its share of the other tensors. Activations are 16 bits wide, regardless of the precision of the weights.
     """
     return num_tokens * (2 * num_gpus * model.hidden_size + 3 * model.intermediate_size) * BYTES_PER_NUMBER
 

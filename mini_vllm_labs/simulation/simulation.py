@@ -65,7 +65,7 @@ def simulate_under(
 ) -> Served:
     """Simulate under a policy from `mini_vllm_labs.policies`. Also raises `ValueError` for an unknown name.
 
-    The engine's own two policies need no wrapper around phase 1 and use phase 3's queue.
+    The engine's two built-in policies need no wrapper around phase 1 and use phase 3's queue.
     """
     named = find_policy(name)
     if name in ENGINES_OWN:
@@ -212,7 +212,7 @@ class Simulation:
         return sampling
 
     def _count(self, planned: dict[str, int], num_pairs: int) -> tuple[dict[str, Request], list[str], int, int]:
-        """Return the sampling requests, the newly sampling ones among them, and the counts of tokens and pairs.
+        """Return the sampling requests, which of them are newly sampling, and the counts of tokens and pairs.
 
         `num_pairs` is the number of pairs there would be if every request computed one token.
         """

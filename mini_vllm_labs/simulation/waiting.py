@@ -1,4 +1,4 @@
-"""Measures for how long a simulated load's requests got no tokens, by reason."""
+"""Measures how long a simulated load's requests went without tokens, by reason."""
 
 from collections import defaultdict
 
@@ -10,7 +10,7 @@ from mini_vllm.engine.step_reasons import StepReasons
 
 
 class WaitingTimes:
-    """Adds up the seconds during which requests got no tokens. `seconds` is keyed by the reason's name.
+    """Adds up the seconds during which requests went without tokens. `seconds` is keyed by the reason's name.
 
     A request queued after a refused one is waiting for the same thing.
     """

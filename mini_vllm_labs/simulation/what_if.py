@@ -157,7 +157,7 @@ class _WhatIf:
             budget -= self._compute(prefill, budget, load)
 
     def _compute(self, prefill: _Prefill, budget: int, load: _Load) -> int:
-        """Give a prefill its chunk and return the chunk's number of tokens."""
+        """Give a prefill its chunk and return the number of tokens in the chunk."""
         computed = prefill.num_computed_tokens
         num_tokens = min(prefill.num_prompt_tokens - computed, self.threshold, budget)
         prefill.num_computed_tokens += num_tokens

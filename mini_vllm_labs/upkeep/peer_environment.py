@@ -1,4 +1,4 @@
-"""Creates the virtual environment of a benchmark peer."""
+"""Creates the virtual environment for a benchmark peer."""
 
 import subprocess
 import sys
@@ -8,7 +8,8 @@ from pathlib import Path
 
 
 def run_pip(python: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
-    """Run pip in the environment of `python`, which is created if missing. Exits with pip's code if pip fails."""
+    """Run pip in `python`'s environment, creating the environment if it is missing. Exits with pip's code if pip
+    fails."""
     if not python.exists():
         print(f"making {python.parents[1]}", flush=True)
         venv.create(python.parents[1], with_pip=True)

@@ -54,7 +54,7 @@ def record_notebook(path: Path) -> Lines:
 
 
 def further_records(path: Path, names: dict[str, Any]) -> Lines:
-    """Return the records of a notebook's servers and of settings that its cells do not run; `names` is from them."""
+    """Return the records of a notebook's servers and of settings its cells do not run; `names` is their namespace."""
     lines: Lines = {}
     recorded, lineup = noted(in_this_process({}), lines.__setitem__), parse_lineup("solution:1-5")
     for value in names.values():
@@ -72,7 +72,7 @@ def further_records(path: Path, names: dict[str, Any]) -> Lines:
 
 
 def compare_runs(notebook: str) -> None:
-    """Let each call of the notebook in this kernel fail if its result is not the recorded one."""
+    """Make each call of the notebook in this kernel fail if its result differs from the recorded one."""
     known = read_lines(FOLDER / f"{notebook}.xz")
 
     def compare(key: str, line: str) -> None:
@@ -99,7 +99,7 @@ def in_this_process(known: Mapping[str, str]) -> Run:
 
 
 def noted(run: Run, note: Callable[[str, str], object]) -> Run:
-    """Return `run`, which then calls `note` with the key and the JSON of each call's record."""
+    """Return `run`, wrapped to call `note` with the key and the JSON of each call's record."""
 
     def running(function: Callable[..., Any], *arguments: object, **how: object) -> object:
         key = key_of(recorded_as(function), arguments)
@@ -117,7 +117,7 @@ def noted(run: Run, note: Callable[[str, str], object]) -> Run:
 
 
 def has_lines(function: Callable[..., Any]) -> bool:
-    """Return whether a call's result has lines of the reference, which must not be in a learner's records."""
+    """Return whether a call's result contains lines of the reference, which must not be in a learner's records."""
     return function is play_with_lines
 
 

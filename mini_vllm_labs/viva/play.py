@@ -57,7 +57,7 @@ def play(job: Mapping[str, Any]) -> Message:
 
 
 def plain(value: object) -> int | str | list[object]:
-    """Convert a whole number of any type, or a numpy array, to Python's own type, and anything else to text."""
+    """Convert a whole number of any type, or a numpy array, to a built-in type, and anything else to text."""
     if isinstance(value, Iterable):
         return list(value)
     return int(value.numerator) if isinstance(value, Rational) and value.denominator == 1 else str(value)

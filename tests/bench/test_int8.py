@@ -16,7 +16,7 @@ from tests.compiler import needs_compiler
 
 
 class MadeUpProcess:
-    """A backend that is twice as fast in int8, with a quarter of the weights."""
+    """A backend that is twice as fast in int8, with weights a quarter of the size."""
 
     def __init__(self, name: str, settings: BackendSettings) -> None:
         assert settings.num_threads == 1

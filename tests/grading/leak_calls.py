@@ -1,4 +1,4 @@
-"""Recorded calls of the reference in the graded tests, on which shipped functions are tried."""
+"""Calls of the reference that were recorded in the graded tests, on which shipped functions are tried."""
 
 import pickle
 import sys

@@ -61,7 +61,7 @@ def ways(args: tuple[Any, ...], named: dict[str, Any], names: list[str], wanted:
 
 
 def is_written(value: object) -> bool:
-    """Return whether a value is a function from a file; functions that `dataclass` makes have no file."""
+    """Return whether a value is a function from a file; functions that `dataclass` generates have no file."""
     return inspect.isfunction(value) and value.__code__.co_filename != "<string>"
 
 
@@ -221,7 +221,7 @@ def methods_of(plan: PlannedPhase) -> dict[str, set[str]]:
 class Passed:
     """Finds which of the tasks numbered `wanted` pass all their tests.
 
-    Other tasks' tests are not run, and neither are the rest of a task's tests after its first failure.
+    Other tasks' tests are not run, nor are a task's remaining tests after its first failure.
     """
 
     def __init__(self, plan: PlannedPhase, wanted: Container[int]) -> None:

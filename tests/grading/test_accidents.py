@@ -13,7 +13,7 @@ WITHOUT_FORK = ("segfault", "loop that swallows all", "state that outlives a tes
 
 
 def grade_all(checkout: Checkout, accidents: list[Accident], **environment: str) -> dict[str, Any]:
-    """Grade many accidents, one in each phase at a time; return each accident's phase grade."""
+    """Grade many accidents, at most one per phase at a time; return each accident's phase grade."""
     checkout.thin_out(6)
     found: dict[str, Any] = {}
     waiting = list(accidents)

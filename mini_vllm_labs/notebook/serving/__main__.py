@@ -1,4 +1,4 @@
-"""Runs the server's process, which serves the lineup that its parent names, and exits together with its parent.
+"""Runs the server's process, which serves the lineup its parent names and exits when its parent exits.
 
 In addition to OpenAI's API, it has routes for the notebook: the run so far, pausing, and the exchanges so far.
 """

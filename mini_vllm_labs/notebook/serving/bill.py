@@ -19,7 +19,7 @@ class ServedRun(WorkloadRun):
     """A run, starting at the server's first step.
 
     `times` contains the seconds that each request spent in each of the `PHASES`, as far as known; it is empty in a
-    recorded run. `unfinished` are the requests that have not finished.
+    recorded run. `unfinished` contains the requests that have not finished.
     """
 
     times: Mapping[str, Sequence[float]] = field(default_factory=dict)

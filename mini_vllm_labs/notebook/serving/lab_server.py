@@ -39,7 +39,7 @@ COMMAND = (
 
 
 class LabServerProcess:
-    """A server in a new process, which therefore runs the latest saved files. The server exits together with its owner.
+    """A server in a new process, which therefore runs the latest saved files. The server exits when its owner exits.
 
     Raises `FreshError` with a message for the learner if the server does not start.
     """
@@ -76,7 +76,7 @@ class LabServerProcess:
 class LabServer:
     """Serves the lab's lineup from a separate process that runs the latest saved files.
 
-    If a task is unwritten, the answers are recorded ones from the reference, marked as recorded. If there is no server,
+    If a task is unwritten, the answers are the reference's recorded answers, marked as recorded. If there is no server,
     every method returns a `Notice` with the reason.
     """
 
@@ -164,7 +164,7 @@ class LabServer:
         self._control("/notebook/resume", "POST")
 
     def close(self) -> None:
-        """Stop the server. The server also stops together with the notebook's kernel."""
+        """Stop the server. The server also stops when the notebook's kernel stops."""
         if self._server:
             self._server.close()
 

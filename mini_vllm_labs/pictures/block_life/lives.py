@@ -74,7 +74,7 @@ def lives_of(info: RunInfo, states: Iterable[RunState]) -> dict[int, Life]:
 
 
 def busiest(lives: dict[int, Life], most: int) -> list[int]:
-    """Return up to `most` blocks with the most spans, in order of their ids."""
+    """Return the blocks with the most spans, up to `most` of them, in order of their ids."""
     return sorted(sorted(lives, key=lambda block: (-len(lives[block].spans), block))[:most])
 
 

@@ -93,7 +93,7 @@ def files_router() -> APIRouter:
 
 
 def require_own_page(request: Request) -> None:
-    """Raise `ApiError` unless the request may open a stream, which uses up one of the available streams until it ends.
+    """Raise `ApiError` unless the request may open a stream, which occupies one of the available streams until it ends.
 
     A page from a different site sends no `Origin` with a plain GET, but every browser states how the sites are related.
     """

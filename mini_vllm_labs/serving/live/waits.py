@@ -11,7 +11,8 @@ NUM_TOLD = 2
 
 
 class WaitGroup(NamedTuple):
-    """The number of requests waiting for the same thing; `first` is the first one, and `found` is its reason."""
+    """The number of requests waiting for the same thing; `first` is the first of them, `found` its reason for
+    waiting."""
 
     mark: str
     number: int

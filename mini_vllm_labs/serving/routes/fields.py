@@ -21,7 +21,7 @@ Empty = Annotated[list[Any], Field(max_length=0)]
 
 
 class Fields(BaseModel):
-    """The fields of a request. Unknown fields and values of the wrong type (such as "5" as a number) are rejected."""
+    """The fields of a request. Unknown fields and values of the wrong type (such as "5" for a number) are rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 

@@ -1,4 +1,4 @@
-"""Defines the fields with which clients request function calls: OpenAI's current fields and its legacy ones."""
+"""Defines the fields with which clients request function calls: OpenAI's current and legacy fields."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

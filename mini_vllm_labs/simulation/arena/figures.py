@@ -89,8 +89,8 @@ class Accounts:
 
 
 def jain_index(shares: list[float]) -> float:
-    """Return (sum x)^2 / (n sum x^2), which is 1 for equal shares and 1/n if one gets everything. (Jain, Chiu and Hawe
-    1984.)"""
+    """Return (sum x)^2 / (n sum x^2), which is 1 for equal shares and 1/n if one tenant gets everything. (Jain, Chiu
+    and Hawe 1984.)"""
     squares = sum(share * share for share in shares)
     return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
 

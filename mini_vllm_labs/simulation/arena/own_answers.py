@@ -47,7 +47,8 @@ class OwnAnswers:
 
 
 def kendalls_tau(scores: Sequence[float], lengths: Sequence[int]) -> float:
-    """Return Kendall's tau-b of two orders: 1 if they agree on every pair, -1 if they agree on none. (Kendall 1945.)"""
+    """Return Kendall's tau-b of two orderings: 1 if they agree on every pair, -1 if they agree on none. (Kendall
+    1945.)"""
     agreeing = disagreeing = tied_scores = tied_lengths = 0
     for place, (score, length) in enumerate(zip(scores, lengths, strict=True)):
         for other_score, other_length in zip(scores[place + 1 :], lengths[place + 1 :], strict=True):

@@ -1,6 +1,6 @@
-"""Builds the learners' wheel of a checkout, or an editable install, which runs the code from the checkout itself.
+"""Builds the learners' wheel from a checkout, or an editable install, which runs the code from the checkout itself.
 
-A plain copy would put packages named `labs` and `solutions` among those of other projects.
+A plain copy would put packages named `labs` and `solutions` alongside those of other projects.
 """
 
 import sys
@@ -32,7 +32,7 @@ Distribution.has_data = Distribution.has_data_files
 def get_requires_for_build_wheel(config_settings: object = None) -> list[str]:
     """Return no requirements, because nothing must be installed first.
 
-    Exits in a student edition, before pip downloads anything in order to install a copy.
+    Exits in a student edition, before pip downloads anything to install a copy.
     """
     if not IS_CHECKOUT:
         raise SystemExit(f"A student edition cannot be installed as a copy. {EDITED_HERE}")

@@ -1,4 +1,4 @@
-"""Tests the shipped alerts with ten incidents on ten servers, which a real Prometheus monitors.
+"""Tests the shipped alerts with ten incidents on ten servers monitored by a real Prometheus.
 
 Run it as `python -m mini_vllm_labs.upkeep.incidents`.
 

@@ -26,10 +26,10 @@ SMALL = EngineConfig(num_gpu_blocks=21)  # leaves 20 blocks for requests
 class Injected:
     """An incident and the alert that it must trigger; `HEALTHY` must not trigger any.
 
-    `clients` is the number of clients that repeat a request of `prompt_tokens` and `max_tokens`, with the same prompt
-    each time, or a different one if `unique`. A client waits for `patience` seconds. A step takes `step_seconds`; one
-    in every `fails_every` steps raises an error. Two seconds after the clients start, `then` can "pause" the engine or
-    "end" the server.
+    `clients` is the number of clients that repeat a request with `prompt_tokens` and `max_tokens`, using the same
+    prompt each time, or a different one if `unique`. A client waits for `patience` seconds. A step takes
+    `step_seconds`; one in every `fails_every` steps raises an error. Two seconds after the clients start, `then` can
+    "pause" the engine or "end" the server.
     """
 
     alert: str

@@ -3,7 +3,7 @@
 Run it as `python -m mini_vllm_labs.upkeep.launch_links https://github.com/OWNER/REPOSITORY`.
 
 It adds badges to the README and to the top of each notebook, and adds the address to the notebooks' first code cell,
-which clones it in Colab. Run it again after the copy has moved. `--branch` is the branch that the links open.
+which clones from it in Colab. Run it again after the copy has moved. `--branch` is the branch that the links open.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""`python -m mini_vllm_labs.upkeep.pictures` writes `docs/pictures/`, or only the named pictures (`demo`,
+"""`python -m mini_vllm_labs.upkeep.pictures` writes all pictures to `docs/pictures/`, or only the named ones (`demo`,
 `screens`)."""
 
 import sys

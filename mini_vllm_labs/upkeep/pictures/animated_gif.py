@@ -108,7 +108,7 @@ def film(browser: Any, *, dark: bool) -> bytes:
 
 
 def screenshots(page: Any) -> Iterator[tuple[bytes, int]]:
-    """Yield the picture at each moment of a motion, then the still picture for long enough to read it."""
+    """Yield the picture at each moment of a motion, then the still picture, held long enough to be read."""
     picture = page.locator(".mvw-picture svg")
     for step in STEPS:
         page.evaluate("(step) => model.set('step', step)", step)

@@ -21,7 +21,7 @@ FIRST_QUESTION = {"ticket": 0, "values": {knob.name: knob.value for knob in KNOB
 
 
 def drawn(page: Any, questions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the page code's answers to questions, which have the form that a panel sends."""
+    """Return the page code's answers to questions, which are in the form that a panel sends."""
     answers: list[dict[str, Any]] = page.evaluate(DRAWN, [FRONT_END, tables(), list(questions)])
     return answers
 

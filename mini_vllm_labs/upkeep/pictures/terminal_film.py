@@ -1,4 +1,4 @@
-"""Films a command as an animated SVG, in which each line appears when it was printed."""
+"""Films a command as an animated SVG, in which each line appears at the time it was printed."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ def folded(printed: Printed) -> Printed:
 
 
 def film(printed: Printed) -> str:
-    """Return lines with their times as an SVG that scrolls; if motion is off, it shows the last screen."""
+    """Return timed lines as an SVG that scrolls; if motion is off, it shows the last screen."""
     length, high = printed[-1][0] + LAST, ROWS * LINE + 2 * MARGIN
     shifts = {at: (ROWS - place) * LINE for place, (at, _) in enumerate(printed, start=1)}
     moments = "".join(f"{100 * at / length:.2f}% {{transform:translateY({y}px)}}" for at, y in shifts.items())

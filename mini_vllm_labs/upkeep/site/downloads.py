@@ -60,7 +60,7 @@ class Downloads:
         cache.mkdir(parents=True, exist_ok=True)
 
     def builder(self) -> Path:
-        """Return the Python of an environment with JupyterLite."""
+        """Return the Python interpreter of an environment with JupyterLite."""
         python = self.cache / "env/bin/python"
         pinned = self._stamp("env", HERE / "builder.txt")
         if not pinned.exists():

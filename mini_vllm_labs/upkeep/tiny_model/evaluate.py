@@ -44,7 +44,7 @@ def _conversation(turn: Turn, system: str | None = None) -> tuple[list[Message],
 
 
 def grade(llm: LLM) -> dict[str, int]:
-    """Return the number of exactly right answers for each skill."""
+    """Return how many answers are exactly right for each skill."""
     right = {}
     for skill, questions in exam():
         outputs = llm.chat([messages for messages, _ in questions], SamplingParams(max_tokens=120))

@@ -86,8 +86,7 @@ def encode(documents: Iterable[Document], tokenizer: PreTrainedTokenizerFast) ->
 
 
 def length_at(progress: float) -> int:
-    """Return the sequence length at a point in the training; it starts short because the cost of attention is
-    quadratic."""
+    """Return the sequence length at a point in training; it starts short because the cost of attention is quadratic."""
     return 256 if progress < 0.45 else 512 if progress < 0.8 else 1024
 
 

@@ -1,4 +1,4 @@
-"""Runs vLLM's unit tests of its scheduler, with both the stock scheduler and the lineup's."""
+"""Runs vLLM's unit tests for its scheduler, with both the stock scheduler and the lineup's."""
 
 import json
 import os
@@ -39,7 +39,7 @@ MODELS["Qwen/Qwen2.5-VL-3B-Instruct"] = MODELS["facebook/opt-125m"] | {"max_posi
 
 
 def write_hub(folder: Path) -> None:
-    """Write stand-ins for the model configurations that the tests name, without weights or network."""
+    """Write stand-ins for the model configurations that the tests name, using neither weights nor a network."""
     for name, config in MODELS.items():
         repository = folder / "hub" / f"models--{name.replace('/', '--')}"
         snapshot = repository / "snapshots" / ("0" * 40)
@@ -105,7 +105,7 @@ def explanations(files: Sequence[str]) -> dict[str, str]:
 def compare(
     stock: Mapping[str, str], ours: Mapping[str, str], reasons: Mapping[str, str]
 ) -> tuple[dict[str, str], list[str]]:
-    """Return a reason for each failure that the stock scheduler does not have, and a list of problems.
+    """Return a reason for each failure that does not occur with the stock scheduler, and a list of problems.
 
     A problem is a failure without a reason, a reason without a failure, or a test that did not run.
     """

@@ -1,4 +1,4 @@
-"""Fixtures that the tests of the serving benchmark share."""
+"""Fixtures shared by the tests of the serving benchmark."""
 
 from collections.abc import Iterator
 

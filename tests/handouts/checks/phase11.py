@@ -45,5 +45,5 @@ def keys(images: Sequence[Image], start: int, end: int) -> int:
 
 
 def recordings() -> int:
-    """Return how many recordings need the phase and show no defect of vLLM."""
+    """Return how many recordings need the phase and show no defect in vLLM."""
     return sum(11 in scenario.electives and not scenario.defects for scenario in all_recorded())

@@ -99,7 +99,7 @@ def marked_drafts(verdict: Verdict, info: RunInfo) -> Markup:
 
 
 def timeline_part(run: LiveRun, state: RunState, look: WantedPicture, height: float) -> Part:
-    """Draw the steps around the one shown; in a crowd, the rows of requests involved in a preemption come first."""
+    """Draw the steps around the one shown; if space is short, rows of requests involved in a preemption come first."""
     assert state.record is not None
     step, room = state.record["step"], span_of(look.width)
     num_steps = int(room // STEP_WIDTH)
@@ -123,8 +123,8 @@ def timeline_part(run: LiveRun, state: RunState, look: WantedPicture, height: fl
 
 
 def rows_of(run: LiveRun, state: RunState, follow: str, first: int, last: int, num_rows: int) -> list[str]:
-    """Return the requests that have rows: the followed one, those of a nearby preemption, then all others by
-    arrival."""
+    """Return the requests that have rows: the followed request, those involved in a nearby preemption, then the others
+    by arrival."""
     assert state.record is not None
     record, titles = state.record, run.info.titles
     near = [

@@ -139,7 +139,7 @@ def as_starter(mark: re.Match[str]) -> str:
 
 
 def without_answers(template: str) -> str:
-    """Remove the template's own versions of functions that learners write, along with these versions' helpers."""
+    """Remove the template's own versions of functions that learners write, along with their helpers."""
     written = {
         node.name
         for phase in range(1, len(PHASE_NAMES) + 1)

@@ -79,7 +79,7 @@ def in_code(text: str, place: int) -> bool:
 
 
 def folded(steps: Sequence[tuple[str, str]], number: int = 1) -> str:
-    """Return the steps of a hint, which unfold one after another and are excluded from the search."""
+    """Return the steps of a hint, which unfold one after another and are excluded from search."""
     if number > len(steps):
         return ""
     title, text = steps[number - 1]
