@@ -171,11 +171,12 @@ def test_a_forbidden_token_never_comes(phase6: ModuleType, params: dict[str, flo
             {"tokens that are forbidden": sorted({*yours} - allowed), "different tokens": len({*yours})},
             {
                 "tokens that are forbidden": [],
-                "different tokens": len(allowed) if is_drawn else len({*yours} & allowed),
+                "different tokens": len(allowed) if is_drawn else max(1, len({*yours} & allowed)),
             },
             rule="A logit of -inf means probability 0; min_tokens forbids the end of a text this way.",
-            situation=f"logits {logits}, {settings}, draws {draws}; yours are {yours}",
-            hint="does a logit of -inf give probability 0 in your code, more, or NaN? Which token does draw 0.0 choose?"
+            situation=f"logits {logits}, {params or 'greedy'}, draws {draws}; yours are {yours}",
+            hint="does a logit of -inf give probability 0 in your code, more, or NaN?"
+            + is_drawn * " Which token does draw 0.0 choose?"
             if {*yours} - allowed
             else "no forbidden token was drawn. Which probabilities do the others have, and where does each draw fall?",
         )

@@ -36,8 +36,9 @@ def sampled(phase6: ModuleType, rows: Sequence[Row], dtype: torch.dtype = torch.
     """Return the tokens that you sample for rows of logits; require one id per row and unchanged arguments."""
     logits = torch.tensor([list(row[0]) for row in rows]).to(dtype)
     params, draws, before = [row[1] for row in rows], [row[2] for row in rows], logits.clone()
-    situation = f"{len(rows)} rows of {logits.shape[1]} logits"
-    with learners_call([f"{situation}; the settings of the first row: {params[0]}"], CRASH_HINTS):
+    situation, first = f"{len(rows)} rows of {logits.shape[1]} logits", rows[0][1]
+    settings = f"the first row: temperature={first.temperature}, top_p={first.top_p}, top_k={first.top_k}"
+    with learners_call([f"{situation}; {settings}"], CRASH_HINTS):
         answer = phase6.sample(logits, params, draws)
     tokens = whole_numbers(answer, "sample")
     expect_equal(
@@ -58,7 +59,7 @@ def sampled(phase6: ModuleType, rows: Sequence[Row], dtype: torch.dtype = torch.
         [name for name, is_same in zip(names, same, strict=True) if not is_same],
         [],
         rule="sample only reads its arguments: the engine reads the logits again for logprobs and drafts.",
-        situation=f"{situation}; the settings of the first row: {params[0]}\ncompared: which arguments were changed",
+        situation=f"{situation}; {settings}\ncompared: which arguments were changed",
         hint="which of your operations works in place (`/=`, `masked_fill_`, `logits[...] =`, a list's methods)?",
     )
     return tokens
