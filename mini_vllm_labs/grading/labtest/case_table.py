@@ -11,6 +11,7 @@ text". A top-level `about` applies to each task without its own.
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from inspect import isgeneratorfunction, signature
 from itertools import islice, pairwise
@@ -30,6 +31,7 @@ from mini_vllm_labs.grading.labtest.expect import (
 from mini_vllm_labs.grading.labtest.failure import Failed, Report, Shares
 from mini_vllm_labs.grading.labtest.recorded import Answers
 from mini_vllm_labs.grading.plays.interruption import FIRST, LAST, interrupted
+from mini_vllm_labs.grading.plays.support import plain_requests
 from mini_vllm_labs.runs.sandbox.frames import learners_frames, short
 
 NUM_RANDOM = 60
@@ -37,6 +39,11 @@ NUM_IN_BETWEEN, MAX_TOLD = 24, 4
 IN_BETWEEN = "Objects share nothing: an object gives the same answers whatever other objects are used in the meantime."
 AGAIN = "Equal calls give equal answers: this case was right when it was played before, and now it is not."
 DEPENDS = "what does the answer depend on besides the arguments: chance, the time, or something that your code keeps?"
+UNREAD = "Decisions depend only on the fields of a request that the rules mention."
+WHICH_FIELD = (
+    "your answer is right if no request has a tenant, an image, a service level, a seed, a temperature or logprobs. "
+    "Which of these fields does your code read?"
+)
 WHERE_KEPT = "what does your code keep outside `self`: in the class, the module, a default argument or a cache?"
 QUOTED_KEY, KEY = re.compile(r"'(\w+)':"), r"\1:"
 Seen = dict[str, object]
@@ -128,12 +135,29 @@ def report_of(
         with explained(calls, rule=told["rule"]):
             for seen, expected in zip(steps_of(play(yours, *given), calls), kept[-1], strict=True):
                 if seen != expected:
-                    return difference_report(seen, expected, **about_difference(told, seen, expected, calls))
+                    about = about_difference(told, seen, expected, calls)
+                    if depends_on_unread_fields(play, yours, given, kept[-1]):
+                        about |= {"rule": UNREAD, "hint": WHICH_FIELD}
+                    return difference_report(seen, expected, **about)
     except Exception as error:
         if question := about_error(told, error, calls):
             error.add_note(f"Hint: {question}")
         raise
     return Report()
+
+
+def depends_on_unread_fields(play: Any, yours: ModuleType, given: Sequence[Any], right: Sequence[Seen]) -> bool:
+    """Return whether a wrong answer is right for requests without the fields that no rule mentions, and still wrong
+    with them."""
+
+    def is_right() -> bool:
+        with suppress(Exception):
+            return list(steps_of(play(yours, *given), [])) == right
+        return False
+
+    with plain_requests():
+        is_right_if_plain = is_right()
+    return is_right_if_plain and not is_right()
 
 
 def steps_of(played: Iterable[str | Seen] | Seen, calls: list[str]) -> Iterator[Seen]:
