@@ -27,10 +27,10 @@ class SpeculativeConfig:
     A request gets at most `num_speculative_tokens` drafts per step. `ngram` looks up the last `prompt_lookup_max`
     tokens, and then fewer, down to `prompt_lookup_min`. `model` is the draft model, a directory or hub name; None means
     the small model that comes with the course. `draft_sample_method` applies to requests with a temperature: `greedy`
-    leaves every text unchanged; `probabilistic` draws the drafts, so that more are accepted. With `adaptive`, a request
-    gets fewer drafts in large batches, and none for a while after rejections (vLLM 0.13.0 lacks this setting). Drafting
-    stops while more than `disable_by_batch_size` requests are decoding (None: no limit). The scheduler also supports
-    the drafters `eagle` and `mtp`, but no runner implements them.
+    leaves every text unchanged; `probabilistic` samples the drafts, so that more are accepted. With `adaptive`, a
+    request gets fewer drafts in large batches, and none for a while after rejections (vLLM 0.13.0 lacks this setting).
+    Drafting stops while more than `disable_by_batch_size` requests are decoding (None: no limit). The scheduler also
+    supports the drafters `eagle` and `mtp`, but no runner implements them.
 
     `num_speculative_tokens_per_batch_size` has rows (from, to, drafts); the number of requests in a step selects the
     row. With the drafters `eagle` and `mtp`, a block's hash also covers the tokens past its end that the drafter reads.

@@ -51,11 +51,12 @@ def build_scheduler(
     """Assemble phases 1 to 5, wrapped in phases 7, 8, 11 and the other gates if the config needs them.
 
     `config` must be resolved. `on_evict` is called with the id of every block that the prefix cache evicts. `windows`
-    has one entry per group of layers: the number of tokens that its attention reaches. None, which means all tokens,
+    has one entry per group of layers: the number of tokens that its attention can reach. None, which means all tokens,
     comes first. `make_connector` returns the scheduler side of KV transfers and is called again after a restart.
     `policy` replaces the config's policy; it uses `clock`, which also timestamps arrivals. Without `images_have_places`
-    a block's hash ignores where its images begin, as in vLLM 0.13.0. `electives` are the lineup's electives if they are
-    already open; `releases` replaces the lineup's phase 14. Raises `ValueError` if config and lineup are incompatible.
+    a block's hash ignores where its images begin, as in vLLM 0.13.0. `electives` are the lineup's electives if they
+    have already been built; `releases` replaces the lineup's phase 14. Raises `ValueError` if config and lineup are
+    incompatible.
     """
     electives, (max_model_len, _) = electives or Electives(lineup, config), config.sizes
     orders_by_priority = config.policy == "priority" if policy is None else policy.uses_priority

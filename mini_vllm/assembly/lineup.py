@@ -58,13 +58,13 @@ class Lineup:
             raise ValueError("phase 4 (prefix cache) needs phase 2 (block pool), because it shares blocks")
 
     def with_phase(self, phase: int, impl: Impl) -> "Lineup":
-        """Return a copy with a different implementation of one phase. Raises `ValueError` like the constructor."""
+        """Return a copy with a different implementation of one phase. Raises `ValueError` as the constructor does."""
         impls: list[Impl] = list(astuple(self))
         impls[phase - 1] = impl
         return Lineup(*impls)
 
     def __getitem__(self, phase: int) -> Impl:
-        """Return the implementation of a phase; phases are counted from 1."""
+        """Return the implementation of a phase; phases are numbered from 1."""
         impls: tuple[Impl, ...] = astuple(self)
         return impls[phase - 1]
 

@@ -96,7 +96,7 @@ def newer_waiting(parts: SchedulerParts, lineup: Lineup, *, has_transfers: bool)
 
 
 def use_step_state(gates: AdmissionGates, parts: SchedulerParts) -> None:
-    """Let the gates store their lists of requests in the step's state."""
+    """Make the gates store their lists of requests in the step's state."""
     step = _step_of(parts)
     gates.waiting.deferred, gates.leaving = step.deferred, step.leaving
     step.counts_shares = True

@@ -30,8 +30,8 @@ class OpenedRunner:
     block_size)` returns the runner, and `draft_model_with_cache(num_blocks, block_size)` returns the configured draft
     model. `disk_store(path, max_bytes, block_size)` returns the model's blocks on disk, `block_like(block_size)`
     returns an empty block, and `kv_caches(runner)` returns the tensors that hold the runner's blocks. `model_id`
-    identifies the model. `windows` has one entry per group of layers: the number of tokens that its attention reaches,
-    or None for all tokens. `repetition_penalty` is the default for requests.
+    identifies the model. `windows` has one entry per group of layers: the number of tokens that its attention can
+    reach, or None for all tokens. `repetition_penalty` is the default for requests.
     """
 
     tokenizer: Tokenizer

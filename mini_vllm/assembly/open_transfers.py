@@ -1,4 +1,4 @@
-"""Builds KV transfer: a store, with phase 10 on its scheduler side and its worker side."""
+"""Builds the parts of KV transfer: a store, and phase 10 on the scheduler side and the worker side."""
 
 import pickle
 from collections.abc import Callable, Sequence

@@ -141,7 +141,7 @@ def hash_block_for(impl: Impl) -> HashBlock | None:
 
 
 def chunk_policy_for(impl: Impl, config: EngineConfig, clamp: Clamp) -> ChunkPolicy:
-    """Return phase 5, built on the clamp of phase 1."""
+    """Return phase 5, built on phase 1's clamp."""
     if impl == "absent":
         config.require_whole_prompts_fit("phase 5 (chunked prefill) is absent")
         return WholePrompts(clamp)
@@ -233,7 +233,7 @@ def decode_attention_of(impl: Impl) -> Path:
 
 
 def decode_attention_for(impl: Impl) -> Path | None:
-    """Return the file of `decode_attention_of`, or None if a compiler is missing or the starter has not been filled
+    """Return the file from `decode_attention_of`, or None if a compiler is missing or the starter has not been filled
     in."""
     from mini_vllm.runner.c_library import can_compile
     from mini_vllm.runner.c_starter import unwritten_task

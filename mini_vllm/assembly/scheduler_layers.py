@@ -179,7 +179,7 @@ class SchedulerLayers:
 
 
 def _with_checked_hits(inner: PrefixCache) -> PrefixCache:
-    """Skip and check hits; a cache with several groups of layers checks each group's hits itself."""
+    """Support skipping and checking hits; a cache with several groups of layers checks each group's hits itself."""
     return SkippablePrefixCache(inner) if isinstance(inner, GroupedPrefixCache) else CheckedPrefixCache(inner)
 
 

@@ -1,4 +1,4 @@
-"""The bookkeeping of one KV cache block; its memory belongs to the runner."""
+"""The bookkeeping for one KV cache block; the block's memory belongs to the runner."""
 
 from dataclasses import dataclass
 

@@ -51,12 +51,13 @@ class KVCacheManager(Protocol):
     ) -> list[int] | None:
         """Allocate the blocks that a request needs for `num_new_tokens` more tokens: all of them or none.
 
-        Returns the ids of the blocks taken from the free queue, in order. An empty list is a success: the request's
+        Returns the ids of the blocks taken from the free queue, in order. An empty list means success: the request's
         last block had free slots. Returns None and changes nothing if too few blocks are free.
         """
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        """Free all blocks, last block first. Blocks that `num_computed_tokens` do not fill leave the prefix cache."""
+        """Free all blocks, last block first. Blocks not filled by `num_computed_tokens` tokens leave the prefix
+        cache."""
 
     def block_ids(self, request_id: str) -> list[int]:
         """Return the request's block table; empty if the request has no blocks."""
@@ -100,9 +101,9 @@ class Preemption(Protocol):
         """Preempt running requests until `request` holds slots for `num_new_tokens` more tokens.
 
         Victims move from `running` to `waiting` and are recorded in `scheduler_output.preempted`. A victim that was
-        scheduled in this step leaves the plan, and its tokens return to `scheduler_output.token_budget`. Returns True
-        if `request` holds the slots. Returns False if `request` itself was the last victim (it is PREEMPTED now), or if
-        no request may be preempted (it is still RUNNING).
+        scheduled in this step is removed from the plan, and its tokens return to `scheduler_output.token_budget`.
+        Returns True if `request` holds the slots. Returns False if `request` itself was the last victim (it is
+        PREEMPTED now), or if no request may be preempted (it is still RUNNING).
         """
 
 
@@ -113,7 +114,7 @@ class PrefixCache(Protocol):
         """Append to `request.block_hashes` the hashes of the blocks filled since the last call."""
 
     def find_longest_cache_hit(self, request: Request) -> list[int]:
-        """Return the cached blocks of the longest known prefix, at most `num_tokens - 1` tokens."""
+        """Return the cached blocks of the longest known prefix of at most `num_tokens - 1` tokens."""
 
     def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
         """Pin the hit blocks of a request that is being admitted, and count the hit."""
@@ -121,13 +122,13 @@ class PrefixCache(Protocol):
     def cache_full_blocks(
         self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
     ) -> None:
-        """Enter blocks `num_cached_blocks` to `num_full_blocks - 1` of the request's table into the cache."""
+        """Insert blocks `num_cached_blocks` to `num_full_blocks - 1` of the request's table into the cache."""
 
     def evict(self, block_id: int) -> bool:
         """Evict a block that is being allocated; return whether it was in the cache."""
 
     def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
-        """Remove blocks that were entered into the cache but never computed."""
+        """Remove blocks that were added to the cache but never computed."""
 
     def cached_blocks(self) -> dict[int, bytes]:
         """Return the hash of every cached block, keyed by block id. Used for pictures and checks, not on the hot

@@ -1,4 +1,5 @@
-"""Checks the engine's state after every step. Each check raises an `InvariantError` that states the numbers."""
+"""Checks the engine's state after every step. Each check raises an `InvariantError` that reports the numbers
+involved."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """One request: its tokens, its two counters, and one method per status change.
 
 A request is fully computed when `num_computed_tokens` has caught up with `num_tokens`. Prefill and decode are not
-separate modes: in a prefill the counter is many tokens behind, in a decode just one. (vLLM: `v1/request.py`.)
+separate modes: during prefill the counter is many tokens behind, during decode just one. (vLLM: `v1/request.py`.)
 """
 
 import enum
@@ -207,7 +207,7 @@ class Request:
         self.num_preemptions += 1
 
     def restart(self) -> None:
-        """Return to the waiting queue from any status after a step failed, without counting a preemption."""
+        """Return to the waiting queue from any status after a failed step, without counting a preemption."""
         is_compiled = self.grammar is None or self.grammar.done()
         unstarted = RequestStatus.WAITING if is_compiled else RequestStatus.WAITING_FOR_FSM
         self.status = unstarted if self.num_cached_tokens < 0 else RequestStatus.PREEMPTED

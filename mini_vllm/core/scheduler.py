@@ -16,7 +16,7 @@ class Scheduler:
 
     `requests` holds every unfinished request in order of arrival. `finished_req_ids` holds the requests that have ended
     since the last `schedule()`. `make_parts` is called by the constructor, and again by `restart`. A request may hold
-    slots for up to `num_spare_tokens` uncomputed tokens: those of rejected drafts, or reserved ones.
+    slots for up to `num_spare_tokens` uncomputed tokens, which belong to rejected drafts or are reserved.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Scheduler:
     ) -> dict[str, list[int]]:
         """Apply the sampled tokens of the oldest step in flight; return the accepted tokens, keyed by request id.
 
-        `transfers` is the report of the connector's worker side for this step.
+        `transfers` is the report from the connector's worker side for this step.
         """
         requests = self.requests
         sampled_token_ids = self.gates.without_lost(sampled_token_ids, transfers, self.running)

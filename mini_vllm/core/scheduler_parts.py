@@ -27,7 +27,7 @@ class Gates(Protocol):
 
     @property
     def has_connector(self) -> bool:
-        """Whether a connector loads the K and V of requests from outside the cache, or sends them."""
+        """Whether a connector loads requests' K and V from outside the cache, or sends them."""
 
     @property
     def num_deferred(self) -> int:
@@ -109,7 +109,7 @@ class LayerGroups(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SchedulerParts:
-    """Phases 1 to 5 and the waiting queue, possibly wrapped by layers. A restart makes new parts.
+    """Phases 1 to 5 and the waiting queue, possibly wrapped by layers. A restart creates new parts.
 
     `gates` decide which requests may be admitted. `ahead` is None without phases 7 and 8. `groups` is phase 12's KV
     cache manager, or None if there are no windows. `release` is None under the rules of 0.13.0.

@@ -10,7 +10,7 @@ from mini_vllm.outputs import TokenLogprobs
 
 @dataclass(slots=True)
 class Preempted:
-    """One preemption: the victim, the request that needed its blocks ("" for a reset), and the tokens returned to
+    """One preemption: its victim, the request needing the blocks ("" for a reset), and the tokens returned to the
     budget."""
 
     victim_id: str
@@ -67,7 +67,7 @@ class ScheduledRequest:
 
 @dataclass(frozen=True, slots=True)
 class KVConnectorOutput:
-    """The worker side's report with a step's output: finished transfers, and lost blocks."""
+    """The worker side's report, sent with a step's output: finished transfers and lost blocks."""
 
     finished_recving: Sequence[str] = ()
     finished_sending: Sequence[str] = ()

@@ -1,6 +1,6 @@
 """Checks within one step that are cheap enough to run in every step.
 
-Each check raises an `InvariantError` that states the numbers.
+Each check raises an `InvariantError` that reports the numbers involved.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

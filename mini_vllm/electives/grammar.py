@@ -23,7 +23,7 @@ class StructuredOutputFunctions:
     """Phase 9 as the engine and the runner use it.
 
     `make_masks` takes the DFA, the vocabulary as a trie, its size and the end-of-text tokens. `apply_bitmask` takes
-    logits [S, vocab], a bitmask tensor [N, cdiv(vocab, 32)], and the N indices of the logits' rows to mask.
+    logits [S, vocab], a bitmask tensor [N, cdiv(vocab, 32)], and the N indices of the rows of logits to mask.
     """
 
     build_dfa: Callable[[Nfa, frozenset[int]], Dfa]

@@ -123,7 +123,7 @@ class CheckedPrefixCache(SkippablePrefixCache):
 
 
 class ObservedPrefixCache(WrappedPrefixCache):
-    """Calls `on_evict` with the id of each block evicted for reuse, for a recorder."""
+    """Informs a recorder of evictions: calls `on_evict` with the id of each block evicted for reuse."""
 
     def __init__(self, inner: PrefixCache, on_evict: Callable[[int], object]) -> None:
         super().__init__(inner)

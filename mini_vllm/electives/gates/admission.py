@@ -29,7 +29,7 @@ class EncoderCache(Protocol):
 
 
 class ScheduleEncoderInputs(Protocol):
-    """Chooses the images that a request encodes in a step, and how many of its new tokens it computes."""
+    """Chooses the images that a request encodes in a step, and how many new tokens the request computes."""
 
     def __call__(
         self, request: Request, num_computed_tokens: int, num_new_tokens: int, budget: int, cache: EncoderCache

@@ -19,7 +19,7 @@ class Gate:
         return True
 
     def may_limit(self, request: Request) -> bool:
-        """Return whether `limit` may ever return fewer tokens than it receives."""
+        """Return whether `limit` can ever return fewer tokens than it receives."""
         return False
 
     def limit(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:

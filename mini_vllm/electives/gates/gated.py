@@ -17,7 +17,7 @@ UNREADY = (RequestStatus.WAITING_FOR_FSM, RequestStatus.WAITING_FOR_REMOTE_KVS)
 
 
 class ChangedGates(TypedDict, total=False):
-    """Optional arguments of `AdmissionGates` under a release after 0.13.0."""
+    """Optional arguments of `AdmissionGates` for a release after 0.13.0."""
 
     num_tokens_left: Callable[[], int]
     counted: Callable[[], Sequence[Request]]
@@ -106,7 +106,7 @@ class AdmissionGates:
     def break_stall(self, requests: Collection[Request]) -> bool:
         """Release all images at a point where vLLM 0.13.0 would stall forever; return whether any were released.
 
-        A refused request uses images that its hit did not cover. If the hit shrinks before the admission, the request
+        A refused request uses images that its hit did not cover. If the hit shrinks before the request is admitted, it
         also needs an earlier image. The later image that it already uses may leave no room for the earlier one.
         """
         if self._is_stalled:

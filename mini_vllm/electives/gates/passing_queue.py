@@ -35,7 +35,8 @@ class PassingQueue:
         self.deferred: set[str] = set()  # the waiting requests that were skipped when they were last considered
 
     def start_step(self) -> None:
-        """Let `peek_request` search for a ready request until `put_back`. At other times a peek changes nothing."""
+        """Let `peek_request` search for a ready request until `put_back` is called. At other times a peek changes
+        nothing."""
         self._passes_over = True
 
     def peek_request(self) -> Request:

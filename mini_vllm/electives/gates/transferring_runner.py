@@ -28,7 +28,8 @@ class TransferringRunner:
         return StepWithTransfers(self, connector, connector.build_connector_meta())
 
     def run(self, step: "StepWithTransfers", batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-        """Move a step's blocks, then compute its batch. Raises `RuntimeError` after a failed step or lost blocks."""
+        """Transfer a step's blocks, then compute its batch. Raises `RuntimeError` after a failed step or lost
+        blocks."""
         if step.connector is self._void:
             raise RuntimeError("the previous step failed or lost blocks, so its results must not be saved")
         try:

@@ -141,7 +141,7 @@ class OrderedPreemption:
 
 
 class LimitedChunks(WrappedChunks):
-    """Phase 5 under a policy: limits each request to the policy's part of the budget."""
+    """Phase 5 under a policy: limits each request to the policy's share of the budget."""
 
     def __init__(self, inner: ChunkPolicy, policy: SchedulingPolicy, just_preempted: set[str]) -> None:
         super().__init__(inner)

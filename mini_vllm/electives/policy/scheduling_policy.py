@@ -12,8 +12,8 @@ from mini_vllm.core.request import Request
 class StepView:
     """A policy's view at the start of a step. `now` is in seconds, measured by the same clock as `arrival_time`.
 
-    `running` is in order of service, and `waiting` is in the queue's order from the previous step. `num_free_blocks`
-    counts the free queue. `max_num_seqs` and `max_num_batched_tokens` are the engine's settings.
+    `running` is in order of service, and `waiting` is in the queue's order from the previous step. `num_free_blocks` is
+    the length of the free queue. `max_num_seqs` and `max_num_batched_tokens` are the engine's settings.
     """
 
     now: float
@@ -28,7 +28,7 @@ class StepView:
 class SchedulingPolicy:
     """Decides the order of requests, the victims, and how many tokens each request gets.
 
-    The base class serves first come, first served.
+    The base class orders requests first come, first served.
 
     A policy overrides only the decisions that differ. A policy never sees block tables or logits, so it can change when
     a text's tokens are computed, but not the text. (vLLM: the plug-in proposal in issue 51608; vLLM's scheduler

@@ -133,7 +133,7 @@ class SharesCounted(WrappedKVCache):
 
 
 class NewerFunctions:
-    """Phase 1 with the limits of the release. `processed` is called for each request before its tokens are applied."""
+    """Phase 1 with the release's limits. `processed` is called for each request before its tokens are applied."""
 
     def __init__(
         self, inner: SchedulingFunctions, step: StepState, processed: Callable[[Request], None] | None
@@ -215,7 +215,7 @@ class NewerFunctions:
         max_num_seqs: int,
         plan: Callable[..., SchedulerOutput],
     ) -> None:
-        """Let phase 1 only admit requests, within the request slots and the budget left over by the running
+        """Restrict phase 1 to admitting requests, within the request slots and the budget left over by the running
         requests."""
         admitted: list[Request] = []
         num_seats = max_num_seqs - len(running)

@@ -11,8 +11,8 @@ class HoldersFirst:
 
     While `is_paused` is set, only requests with blocks can be admitted.
 
-    The other requests wait for these blocks, so a request with blocks could wait forever if it were queued after one of
-    them. (vLLM since 0.31: `Scheduler.kv_holding_waiting`.)
+    The other requests wait for these blocks, so a request with blocks could wait forever if queued after one without.
+    (vLLM since 0.31: `Scheduler.kv_holding_waiting`.)
     """
 
     def __init__(self, holders: RequestQueue, others: RequestQueue) -> None:

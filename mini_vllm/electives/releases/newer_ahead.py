@@ -47,7 +47,7 @@ class NewerKVCacheAhead(KVCacheAhead):
 class NewerTokensAhead(TokensAhead):
     """Phases 7 and 8 under the newer rules.
 
-    Keeps the tokens that are in flight at a preemption, without changing any counter.
+    Keeps the tokens that are in flight when a request is preempted, without changing any counter.
     """
 
     kv: NewerKVCacheAhead

@@ -62,8 +62,8 @@ class ReleaseFunctions:
     `threshold_of_step` takes the threshold, the number of unfinished requests, `max_num_batched_tokens`, and whether
     the threshold is adaptive. `order_freed` takes the ids of freed blocks, and the ids of blocks with cached content.
     `order_freed` returns the blocks for the front of the free queue and those for its back, in the order in which they
-    will be allocated. `requests_left` takes the running ids, the id that needs room, and the victims. `make_pacer`
-    takes the interval in steps.
+    will be allocated. `requests_left` takes the ids of running requests, the request that needs room, and the victims.
+    `make_pacer` takes the interval in steps.
     """
 
     threshold_of_step: Callable[[int, int, int, bool], int]

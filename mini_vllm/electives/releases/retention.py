@@ -14,8 +14,8 @@ from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions
 class RetainedWindows(GroupedPrefixCache):
     """A `GroupedPrefixCache` that omits most window blocks. (vLLM: `SlidingWindowManager.reachable_block_mask`.)
 
-    Phase 14's `reachable_blocks` chooses the blocks. The junction is the number of blocks up to which only full
-    attention had a hit. With the interval "all" every block enters the cache.
+    Phase 14's `reachable_blocks` chooses the blocks. The junction is the length, in blocks, of the longer hit that only
+    full attention had. With the interval "all" every block enters the cache.
     """
 
     def __init__(

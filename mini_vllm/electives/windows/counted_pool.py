@@ -8,7 +8,7 @@ from mini_vllm.core.interfaces import WholeBlockPool
 class CountedPool:
     """Phase 2's `BlockPool` with the free block ids in the order of its free queue.
 
-    `ref_counts` holds each block's number of holders. For phase 2's pool, all of them together are one holder.
+    `ref_counts` holds each block's number of holders. Phase 2's pool counts all holders of a block as one.
     """
 
     def __init__(self, inner: WholeBlockPool, num_gpu_blocks: int) -> None:

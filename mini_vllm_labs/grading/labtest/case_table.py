@@ -147,8 +147,10 @@ def report_of(
 
 
 def depends_on_unread_fields(play: Any, yours: ModuleType, given: Sequence[Any], right: Sequence[Seen]) -> bool:
-    """Return whether a wrong answer is right for requests without the fields that no rule mentions, and still wrong
-    with them."""
+    """Return whether a wrong answer becomes right if requests lack the fields that no rule mentions.
+
+    With these fields, it must still be wrong.
+    """
 
     def is_right() -> bool:
         with suppress(Exception):
