@@ -2,8 +2,7 @@
 
     mini-vllm conformance -- python docs/conformance/engine.py [LINEUP]
 
-`docs/conformance/protocol.md` describes the protocol. To use your own phases, pass a lineup such as
-starter:1,solution:2-5.
+`docs/conformance/protocol.md` describes the protocol. To use your own phases, pass a lineup: starter:1,solution:2-5.
 """
 
 import json
