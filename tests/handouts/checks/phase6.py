@@ -20,7 +20,7 @@ from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.runner.step_buffer import StepBuffer
 from mini_vllm.runner.steps import FlatBatch
-from mini_vllm_labs.grading.plays.support import make_request
+from mini_vllm_labs.grading.plays.support import make_request, plain_requests
 from mini_vllm_labs.simulation.gpus import find_gpu
 from mini_vllm_labs.simulation.roofline import saturation_batch
 from solutions import phase6_gpu_runner as phase6
@@ -132,7 +132,7 @@ def num_operators(*, modules: bool) -> int:
     loaded = describe_model(model.eval())
     kind = PagedModel if modules else LlamaModel
     runner = PagedModelRunner(kind(loaded, STEPS.write_kv, STEPS.paged_attention, num_blocks=4, block_size=16), STEPS)
-    with Counting() as counting:  # type: ignore[no-untyped-call]
+    with plain_requests(), Counting() as counting:  # type: ignore[no-untyped-call]
         runner.execute_model([row("A", 8, 7, 1, [1])])
     return int(counting.number)
 
